@@ -1,0 +1,62 @@
+# Everything a contributor runs. `make help` lists the targets; each sets up what it needs.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench fuzz generate pin clean
+
+VENV   := .venv
+TOOLS  := .tools
+PYTHON ?= python3
+RUN    := $(VENV)/bin
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+
+demo: $(VENV)/.runtime  ## see dray work
+	@$(RUN)/dray demo
+
+test: $(VENV)/.dev  ## every test
+	$(RUN)/pytest -n auto -q $(PYTEST_ARGS)
+
+check: $(VENV)/.dev  ## format, lint, types, layers and the quick tests
+	$(RUN)/ruff format --check .
+	$(RUN)/ruff check .
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+	$(RUN)/pytest -n auto -q -m "not slow and not hardware" tests/unit tests/test_architecture.py
+
+bench: $(VENV)/.dev  ## every benchmark of `dray bench`
+	$(RUN)/dray bench cel
+
+fuzz: $(VENV)/.dev  ## five minutes of hostile CEL; SECONDS=n for another length
+	$(RUN)/python -m tools.fuzz_cel --seconds $(or $(FUZZ_SECONDS),300)
+
+generate: $(VENV)/.dev  ## rebuild src/dray/api/schema_table.* from lightkube-models
+	$(RUN)/python -m tools.make_schema
+
+pin: | $(UV)  ## write constraints.txt anew: the versions `make` installs
+	$(UV) pip compile -q --universal --upgrade --group dev pyproject.toml --no-annotate --no-header -o constraints.txt
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) $(TOOLS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
+
+# uv comes from PATH, or from PyPI into the project's own folder.
+UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/bin/uv)
+
+$(TOOLS)/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "dray needs Python 3.11 or newer; this is $$($(PYTHON) --version). Set PYTHON=/path/to/python3."; exit 1; }
+	@$(PYTHON) -m venv $(TOOLS) 2>/dev/null && $(TOOLS)/bin/pip -q install uv \
+	  || { rm -rf $(TOOLS); $(PYTHON) -m pip -q install --prefix $(TOOLS) uv; } \
+	  || { echo "No way to install uv: this Python has neither venv nor pip (Debian: apt install python3-venv)."; exit 1; }
+
+$(VENV)/bin/python: | $(UV)
+	@$(UV) venv -q --allow-existing --python $(PYTHON) $(VENV)
+
+# constraints.txt pins every version; `make pin` writes it anew.
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@$(UV) pip install -q --python $(VENV) -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@$(UV) pip install -q --python $(VENV) -c constraints.txt -e . --group dev
+	@touch $@ $(VENV)/.runtime

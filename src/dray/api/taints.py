@@ -1,0 +1,41 @@
+"""Device taints, tolerations and DeviceTaintRule."""
+
+from __future__ import annotations
+
+from dray.api.meta import Condition, ObjectMeta, Wire
+
+
+class DeviceTaint(Wire):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class DeviceToleration(Wire):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class DeviceTaintSelector(Wire):
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class DeviceTaintRuleSpec(Wire):
+    device_selector: DeviceTaintSelector | None = None
+    taint: DeviceTaint = DeviceTaint()
+
+
+class DeviceTaintRuleStatus(Wire):
+    conditions: tuple[Condition, ...] = ()
+
+
+class DeviceTaintRule(Wire):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
+    status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()
