@@ -1,4 +1,4 @@
-"""The parts that every kind shares: the base of all structs, ObjectMeta, owner references, conditions.
+"""The parts that every kind shares: the base of all structs, ObjectMeta, selectors, conditions.
 
 A struct's default means *absent on the wire*, never the API default (`api.defaults` writes those).
 Go pointers are `X | None = None`; Go values without a pointer have their zero value here.

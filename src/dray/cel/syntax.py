@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from dray.cel.values import UInt
 
-Constant: TypeAlias = None | bool | int | UInt | float | str | bytes
+Constant: TypeAlias = bool | int | UInt | float | str | bytes | None
 
 
 @dataclass(slots=True)
@@ -42,7 +42,10 @@ class Select(Node):
 
 @dataclass(slots=True)
 class Call(Node):
-    """`function(arguments)` or `target.function(arguments)`; operators have cel-go's names: `_+_`, `_?_:_`, `@in`."""
+    """`function(arguments)` or `target.function(arguments)`.
+
+    Operators have cel-go's names: `_+_`, `_?_:_`, `@in`, `_[_]`, `_?._`.
+    """
 
     function: str
     target: Node | None
@@ -88,7 +91,7 @@ class StructLiteral(Node):
 
 @dataclass(slots=True)
 class Comprehension(Node):
-    """A fold: `accumulator = init; for variable[, second] in range: while condition: step; result`."""
+    """A fold: from `init`, one `step` per element while `condition` holds, then `result`."""
 
     range: Node
     variable: str

@@ -30,7 +30,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type; `name` tells opaque, object and parameter types apart; `parameters` are element types."""
+    """`name` tells opaque, object and parameter types apart; `parameters` are element types."""
 
     kind: Kind
     name: str

@@ -1,4 +1,4 @@
-"""What a function library tells the checker, the cost estimate and the compiler about a function."""
+"""What a function library tells checker, cost estimate and compiler about a function."""
 
 from __future__ import annotations
 
