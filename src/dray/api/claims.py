@@ -11,16 +11,16 @@ from dray.api.meta import Condition, NodeSelector, ObjectMeta, Wire
 from dray.api.taints import DeviceToleration
 
 
-class CapacityRequirements(Wire):
+class CapacityRequirements(Wire, frozen=True):
     requests: dict[str, str] = {}
 
 
-class DeviceDerivedAttribute(Wire):
+class DeviceDerivedAttribute(Wire, frozen=True):
     name: str = ""
     expression: str = ""
 
 
-class ExactDeviceRequest(Wire):
+class ExactDeviceRequest(Wire, frozen=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = ""
@@ -31,7 +31,7 @@ class ExactDeviceRequest(Wire):
     derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
-class DeviceSubRequest(Wire):
+class DeviceSubRequest(Wire, frozen=True):
     name: str = ""
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -42,34 +42,34 @@ class DeviceSubRequest(Wire):
     derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
-class DeviceRequest(Wire):
+class DeviceRequest(Wire, frozen=True):
     name: str = ""
     exactly: ExactDeviceRequest | None = None
     first_available: tuple[DeviceSubRequest, ...] = ()
 
 
-class DeviceConstraint(Wire):
+class DeviceConstraint(Wire, frozen=True):
     requests: tuple[str, ...] = ()
     match_attribute: str | None = None
     distinct_attribute: str | None = None
 
 
-class DeviceClaimConfiguration(Wire):
+class DeviceClaimConfiguration(Wire, frozen=True):
     requests: tuple[str, ...] = ()
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceClaim(Wire):
+class DeviceClaim(Wire, frozen=True):
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceClaimConfiguration, ...] = ()
 
 
-class ResourceClaimSpec(Wire):
+class ResourceClaimSpec(Wire, frozen=True):
     devices: DeviceClaim = DeviceClaim()
 
 
-class DeviceRequestAllocationResult(Wire):
+class DeviceRequestAllocationResult(Wire, frozen=True):
     request: str = ""
     driver: str = ""
     pool: str = ""
@@ -83,37 +83,37 @@ class DeviceRequestAllocationResult(Wire):
     skip_node_operations: tuple[str, ...] = ()
 
 
-class DeviceAllocationConfiguration(Wire):
+class DeviceAllocationConfiguration(Wire, frozen=True):
     source: str = ""
     requests: tuple[str, ...] = ()
     opaque: OpaqueDeviceConfiguration | None = None
 
 
-class DeviceAllocationResult(Wire):
+class DeviceAllocationResult(Wire, frozen=True):
     results: tuple[DeviceRequestAllocationResult, ...] = ()
     config: tuple[DeviceAllocationConfiguration, ...] = ()
 
 
-class AllocationResult(Wire):
+class AllocationResult(Wire, frozen=True):
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
     allocation_timestamp: str | None = None
 
 
-class ResourceClaimConsumerReference(Wire):
+class ResourceClaimConsumerReference(Wire, frozen=True):
     api_group: str = ""
     resource: str = ""
     name: str = ""
     uid: str = ""
 
 
-class NetworkDeviceData(Wire):
+class NetworkDeviceData(Wire, frozen=True):
     interface_name: str = ""
     ips: tuple[str, ...] = ()
     hardware_address: str = ""
 
 
-class AllocatedDeviceStatus(Wire):
+class AllocatedDeviceStatus(Wire, frozen=True):
     driver: str = ""
     pool: str = ""
     device: str = ""
@@ -123,23 +123,23 @@ class AllocatedDeviceStatus(Wire):
     network_data: NetworkDeviceData | None = None
 
 
-class ResourceClaimStatus(Wire):
+class ResourceClaimStatus(Wire, frozen=True):
     allocation: AllocationResult | None = None
     reserved_for: tuple[ResourceClaimConsumerReference, ...] = ()
     devices: tuple[AllocatedDeviceStatus, ...] = ()
 
 
-class ResourceClaim(Wire):
+class ResourceClaim(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
 
 
-class ResourceClaimTemplateSpec(Wire):
+class ResourceClaimTemplateSpec(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(Wire):
+class ResourceClaimTemplate(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()

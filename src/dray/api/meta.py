@@ -13,7 +13,6 @@ import msgspec
 class Wire(
     msgspec.Struct,
     frozen=True,
-    kw_only=True,
     omit_defaults=True,
     rename="camel",
     gc=False,
@@ -21,7 +20,7 @@ class Wire(
     """A frozen piece of an API object. Fields that dray does not read are dropped on decoding."""
 
 
-class OwnerReference(Wire):
+class OwnerReference(Wire, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -30,7 +29,7 @@ class OwnerReference(Wire):
     block_owner_deletion: bool | None = None
 
 
-class ObjectMeta(Wire):
+class ObjectMeta(Wire, frozen=True):
     name: str = ""
     generate_name: str = ""
     namespace: str = ""
@@ -46,7 +45,7 @@ class ObjectMeta(Wire):
     finalizers: tuple[str, ...] = ()
 
 
-class Condition(Wire):
+class Condition(Wire, frozen=True):
     type: str = ""
     status: str = ""
     observed_generation: int = 0
@@ -55,27 +54,27 @@ class Condition(Wire):
     message: str = ""
 
 
-class LabelSelectorRequirement(Wire):
+class LabelSelectorRequirement(Wire, frozen=True):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(Wire):
+class LabelSelector(Wire, frozen=True):
     match_labels: dict[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class NodeSelectorRequirement(Wire):
+class NodeSelectorRequirement(Wire, frozen=True):
     key: str = ""
     operator: str = ""
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(Wire):
+class NodeSelectorTerm(Wire, frozen=True):
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(Wire):
+class NodeSelector(Wire, frozen=True):
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()

@@ -8,7 +8,7 @@ from dray.api.meta import NodeSelector, ObjectMeta, Wire
 from dray.api.taints import DeviceTaint
 
 
-class DeviceAttribute(Wire):
+class DeviceAttribute(Wire, frozen=True):
     """One value out of eight forms; exactly one is set in a valid attribute."""
 
     int_value: int | None = msgspec.field(default=None, name="int")
@@ -21,55 +21,55 @@ class DeviceAttribute(Wire):
     version_values: tuple[str, ...] = msgspec.field(default=(), name="versions")
 
 
-class CapacityRequestPolicyRange(Wire):
+class CapacityRequestPolicyRange(Wire, frozen=True):
     min: str | None = None
     max: str | None = None
     step: str | None = None
 
 
-class CapacityRequestPolicy(Wire):
+class CapacityRequestPolicy(Wire, frozen=True):
     default: str | None = None
     valid_values: tuple[str, ...] = ()
     valid_range: CapacityRequestPolicyRange | None = None
 
 
-class DeviceCapacity(Wire):
+class DeviceCapacity(Wire, frozen=True):
     value: str = "0"
     request_policy: CapacityRequestPolicy | None = None
 
 
-class Counter(Wire):
+class Counter(Wire, frozen=True):
     value: str = "0"
 
 
-class CounterSet(Wire):
+class CounterSet(Wire, frozen=True):
     name: str = ""
     counters: dict[str, Counter] = {}
 
 
-class DeviceCounterConsumption(Wire):
+class DeviceCounterConsumption(Wire, frozen=True):
     counter_set: str = ""
     counters: dict[str, Counter] = {}
     compatibility_groups: tuple[str, ...] = ()
 
 
-class NodeAllocatableMapping(Wire):
+class NodeAllocatableMapping(Wire, frozen=True):
     capacity_key: str | None = None
     capacity_multiplier: str | None = None
     device_multiplier: str | None = None
 
 
-class NodeAllocatableOverhead(Wire):
+class NodeAllocatableOverhead(Wire, frozen=True):
     per_pod: str | None = None
     per_container: str | None = None
 
 
-class NodeAllocatableResource(Wire):
+class NodeAllocatableResource(Wire, frozen=True):
     mapping: NodeAllocatableMapping | None = None
     overhead: NodeAllocatableOverhead | None = None
 
 
-class Device(Wire):
+class Device(Wire, frozen=True):
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
     capacity: dict[str, DeviceCapacity] = {}
@@ -85,13 +85,13 @@ class Device(Wire):
     node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
 
 
-class ResourcePool(Wire):
+class ResourcePool(Wire, frozen=True):
     name: str = ""
     generation: int = 0
     resource_slice_count: int = 0
 
 
-class ResourceSliceSpec(Wire):
+class ResourceSliceSpec(Wire, frozen=True):
     driver: str = ""
     pool: ResourcePool = ResourcePool()
     node_name: str | None = None
@@ -104,6 +104,6 @@ class ResourceSliceSpec(Wire):
     skip_node_operations: tuple[str, ...] = ()
 
 
-class ResourceSlice(Wire):
+class ResourceSlice(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()

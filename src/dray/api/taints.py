@@ -5,14 +5,14 @@ from __future__ import annotations
 from dray.api.meta import Condition, ObjectMeta, Wire
 
 
-class DeviceTaint(Wire):
+class DeviceTaint(Wire, frozen=True):
     key: str = ""
     value: str = ""
     effect: str = ""
     time_added: str | None = None
 
 
-class DeviceToleration(Wire):
+class DeviceToleration(Wire, frozen=True):
     key: str = ""
     operator: str = ""
     value: str = ""
@@ -20,22 +20,22 @@ class DeviceToleration(Wire):
     toleration_seconds: int | None = None
 
 
-class DeviceTaintSelector(Wire):
+class DeviceTaintSelector(Wire, frozen=True):
     driver: str | None = None
     pool: str | None = None
     device: str | None = None
 
 
-class DeviceTaintRuleSpec(Wire):
+class DeviceTaintRuleSpec(Wire, frozen=True):
     device_selector: DeviceTaintSelector | None = None
     taint: DeviceTaint = DeviceTaint()
 
 
-class DeviceTaintRuleStatus(Wire):
+class DeviceTaintRuleStatus(Wire, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class DeviceTaintRule(Wire):
+class DeviceTaintRule(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()
     status: DeviceTaintRuleStatus = DeviceTaintRuleStatus()
