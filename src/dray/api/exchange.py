@@ -1,0 +1,59 @@
+"""One HTTP exchange as plain values, so that a socket is only one of the ways to carry it.
+
+`client` makes requests and reads responses; `apiserver` does the reverse. Neither knows whether
+the other is behind TLS or in the same process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks: a name, groups, and what authentication said besides."""
+
+    name: str
+    groups: frozenset[str] = frozenset()
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Header names are lower case; a query parameter may occur more than once."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def parameter(self, name: str, default: str = "") -> str:
+        for key, value in self.query:
+            if key == name:
+                return value
+        return default
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """`stream` takes the place of `body` for a watch: one chunk per event, until it ends."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    stream: AsyncIterator[bytes] | None = None
+
+
+Handler = Callable[[Request, User], Awaitable[Response]]
+"""The API server's request path behind authentication, as the in-process client calls it."""

@@ -1,0 +1,13 @@
+"""`dray bench`: the benchmarks, one subcommand each."""
+
+from __future__ import annotations
+
+from dray.cli.main import LateGroup
+
+bench = LateGroup(
+    {
+        "cel": ("dray.cli.bench_cel:cel", "A selector on many devices: generated code, shapes."),
+    },
+    name="bench",
+    help="Run a benchmark and print its figures.",
+)

@@ -1,0 +1,50 @@
+"""The `dray` command. Commands are imported when they are called, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import click
+
+import dray
+
+
+class LateGroup(click.Group):
+    """A group that knows its commands by name and one line of help, and imports them on use."""
+
+    def __init__(self, commands: Mapping[str, tuple[str, str]], **settings: object) -> None:
+        super().__init__(**settings)  # type: ignore[arg-type]
+        self._late = commands
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._late)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._late:
+            return None
+        module, attribute = self._late[cmd_name][0].split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in self._late.items()])
+
+
+COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "demo": ("dray.cli.demo:demo", "See dray work: selectors on a sample fleet."),
+        "bench": ("dray.cli.bench:bench", "Run a benchmark and print its figures."),
+    }
+)
+
+main = LateGroup(
+    COMMANDS,
+    name="dray",
+    help="Kubernetes Dynamic Resource Allocation, complete, in Python.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+main = click.version_option(dray.__version__, prog_name="dray")(main)

@@ -1,0 +1,1 @@
+"""The API from outside: verbs over a transport, watched copies, work queues, leases, events."""

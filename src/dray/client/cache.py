@@ -1,0 +1,221 @@
+"""List, then watch: a typed, indexed, current copy of one kind.
+
+An object that cannot be decoded does not stop the watch: it is kept as an `Undecodable`, so that
+the owner can decide what a thing it cannot read may still hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from dray.api import errors
+from dray.api.meta import ObjectMeta
+from dray.client.verbs import EVERYTHING, Client, Resource, Selection
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.2
+MAX_RETRY_SECONDS = 30.0
+
+
+class HasMetadata(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ObjectKey(NamedTuple):
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+T = TypeVar("T")
+IndexFunction = Callable[[T], Iterable[Hashable]]
+
+
+@dataclass(frozen=True, slots=True)
+class Undecodable:
+    """An object whose fields do not have the types dray knows, and why."""
+
+    key: ObjectKey
+    raw: dict[str, Any]
+    reason: str
+
+
+class Change(NamedTuple, Generic[T]):
+    """`old` is None when the object appears, `new` when it is gone."""
+
+    key: ObjectKey
+    old: T | None
+    new: T | None
+
+
+class Cache(Generic[T]):
+    """A copy of the objects of one kind, current up to the last event of its watch.
+
+    Handlers are called in order, on the loop, after the copy has changed.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        type_: type[T],
+        selection: Selection = EVERYTHING,
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._decoder = msgspec.json.Decoder(type_)
+        self._type = type_
+        self._selection = selection
+        self._objects: dict[ObjectKey, T] = {}
+        self._undecodable: dict[ObjectKey, Undecodable] = {}
+        self._index_functions = dict(indexes or {})
+        self._indexes: dict[str, dict[Hashable, dict[ObjectKey, T]]] = {
+            name: {} for name in self._index_functions
+        }
+        self._handlers: list[Callable[[Change[T]], None]] = []
+        self._resource_version = ""
+        self.synced = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._objects.values())
+
+    def get(self, name: str, namespace: str = "") -> T | None:
+        return self._objects.get(ObjectKey(namespace, name))
+
+    def find(self, index: str, value: Hashable) -> list[T]:
+        """The objects that `index` files under `value`."""
+        return list(self._indexes[index].get(value, {}).values())
+
+    @property
+    def undecodable(self) -> Mapping[ObjectKey, Undecodable]:
+        return self._undecodable
+
+    @property
+    def resource_version(self) -> str:
+        """How current the copy is."""
+        return self._resource_version
+
+    def subscribe(self, handler: Callable[[Change[T]], None]) -> None:
+        """Call `handler` for every change, and at once for what is there already."""
+        self._handlers.append(handler)
+        for key, value in self._objects.items():
+            handler(Change(key, None, value))
+
+    async def run(self) -> None:
+        """Keep the copy current until cancelled; what cannot be reached is tried again."""
+        delay = RETRY_SECONDS
+        while True:
+            try:
+                if not self._resource_version:
+                    await self._relist()
+                await self._follow()
+                delay = RETRY_SECONDS
+            except (errors.Expired, errors.Gone):
+                self._resource_version = ""
+            except errors.StatusError as error:
+                log.warning("cannot follow %s: %s", self._resource.plural, error)
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, MAX_RETRY_SECONDS)
+
+    async def _relist(self) -> None:
+        page = await self._client.list(self._resource, self._selection)
+        gone = set(self._objects) | set(self._undecodable)
+        for raw in page.items:
+            gone.discard(self._store(bytes(raw)))
+        for key in gone:
+            self._remove(key)
+        self._resource_version = page.resource_version
+        self.synced.set()
+
+    async def _follow(self) -> None:
+        events = self._client.watch(
+            self._resource, self._selection, resource_version=self._resource_version
+        )
+        async for event in events:
+            raw = bytes(event.object)
+            metadata = msgspec.json.decode(raw, type=HasMetadata).metadata
+            if event.type == "DELETED":
+                self._remove(ObjectKey(metadata.namespace, metadata.name))
+            elif event.type != "BOOKMARK":
+                self._store(raw)
+            self._resource_version = metadata.resource_version
+
+    def _store(self, raw: bytes) -> ObjectKey:
+        try:
+            value = decode(raw, self._decoder, self._type)
+        except msgspec.ValidationError as error:
+            return self._keep_undecodable(raw, str(error))
+        key = _key(value)
+        self._undecodable.pop(key, None)
+        self._replace(key, value)
+        return key
+
+    def _keep_undecodable(self, raw: bytes, reason: str) -> ObjectKey:
+        document = msgspec.json.decode(raw)
+        metadata = document.get("metadata", {})
+        key = ObjectKey(metadata.get("namespace", ""), metadata.get("name", ""))
+        log.error("%s %s cannot be read: %s", self._resource.plural, key, reason)
+        self._undecodable[key] = Undecodable(key, document, reason)
+        self._replace(key, None)
+        return key
+
+    def _remove(self, key: ObjectKey) -> None:
+        self._undecodable.pop(key, None)
+        self._replace(key, None)
+
+    def _replace(self, key: ObjectKey, new: T | None) -> None:
+        old = self._objects.pop(key, None)
+        if new is not None:
+            self._objects[key] = new
+        elif old is None:
+            return
+        self._reindex(key, old, new)
+        change = Change(key, old, new)
+        for handler in self._handlers:
+            handler(change)
+
+    def _reindex(self, key: ObjectKey, old: T | None, new: T | None) -> None:
+        for name, function in self._index_functions.items():
+            index = self._indexes[name]
+            for value in function(old) if old is not None else ():
+                bucket = index.get(value, {})
+                bucket.pop(key, None)
+                if not bucket:
+                    index.pop(value, None)
+            if new is not None:
+                for value in function(new):
+                    index.setdefault(value, {})[key] = new
+
+
+def decode(raw: bytes, decoder: msgspec.json.Decoder[T], type_: type[T]) -> T:
+    """Straight into the struct; a server that writes `null` for absent costs a second try."""
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError:
+        return msgspec.convert(without_nulls(msgspec.json.decode(raw)), type_)
+
+
+def without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value
+
+
+def _key(value: Any) -> ObjectKey:
+    metadata: ObjectMeta = value.metadata
+    return ObjectKey(metadata.namespace, metadata.name)

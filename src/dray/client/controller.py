@@ -1,0 +1,65 @@
+"""Cache events become keys, keys become calls of `reconcile(key)`. No domain logic."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from dray.api import errors
+from dray.client.queue import WorkQueue
+
+log = logging.getLogger(__name__)
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Controller(Generic[Key]):
+    """Works its queue with a few workers; a key that fails is tried again after its back-off.
+
+    `reconcile` may return a number of seconds after which the key is looked at again.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[Key], Awaitable[float | None]],
+        *,
+        workers: int = 4,
+        queue: WorkQueue[Key] | None = None,
+    ) -> None:
+        self.name = name
+        self.queue: WorkQueue[Key] = queue or WorkQueue()
+        self._reconcile = reconcile
+        self._workers = workers
+
+    async def run(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(self._workers):
+                    group.create_task(self._work(), name=f"{self.name}-{number}")
+        finally:
+            self.queue.close()
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            try:
+                await self._attempt(key)
+            finally:
+                self.queue.done(key)
+
+    async def _attempt(self, key: Key) -> None:
+        try:
+            again_seconds = await self._reconcile(key)
+        except errors.Conflict:
+            # Somebody else wrote first; the cache will show it in a moment.
+            self.queue.retry(key)
+        except errors.StatusError as error:
+            log.warning("%s: %s: %s", self.name, key, error)
+            self.queue.retry(key)
+        else:
+            self.queue.forget(key)
+            if again_seconds is not None:
+                self.queue.add_after(key, again_seconds)

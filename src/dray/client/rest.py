@@ -1,0 +1,190 @@
+"""Carries exchanges over HTTPS: TLS from a kubeconfig, credentials, exec plugins, streams."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import json
+import os
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from dray.api import errors
+from dray.api.exchange import Request, Response
+from dray.client.kubeconfig import Connection, ExecPlugin, KubeconfigError
+
+TOKEN_FILE_SECONDS = 60.0
+USER_AGENT = "dray"
+
+
+class RestTransport:
+    """One connection pool to one API server. Close it, or use it as a context manager."""
+
+    def __init__(self, connection: Connection, *, connections: int = 64) -> None:
+        self._connection = connection
+        self._credentials = Credentials(connection)
+        self._limit = connections
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> RestTransport:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def send(self, request: Request) -> Response:
+        """The response of the server; a watch's stream stays open until its iterator is closed."""
+        session = self._session or await self._open()
+        headers = {"User-Agent": USER_AGENT, **request.headers}
+        headers.update(await self._credentials.headers())
+        try:
+            answer = await session.request(
+                request.method,
+                self._connection.server + request.path,
+                params=request.query,
+                data=request.body or None,
+                headers=headers,
+                server_hostname=self._connection.tls_server_name or None,
+            )
+        except (aiohttp.ClientError, OSError) as error:
+            raise errors.ServiceUnavailable(
+                f"cannot reach {self._connection.server}: {error}"
+            ) from error
+        received = {name.lower(): value for name, value in answer.headers.items()}
+        if request.parameter("watch") in ("true", "1") and answer.status == 200:
+            return Response(answer.status, received, stream=_chunks(answer))
+        async with answer:
+            return Response(answer.status, received, await answer.read())
+
+    async def _open(self) -> aiohttp.ClientSession:
+        certificate = await self._credentials.client_certificate()
+        connector = aiohttp.TCPConnector(
+            ssl=tls_context(self._connection, *certificate), limit=self._limit
+        )
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
+        self._session = aiohttp.ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=True, read_bufsize=2**20
+        )
+        return self._session
+
+
+async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    async with answer:
+        try:
+            async for chunk in answer.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            raise errors.ServiceUnavailable(f"the watch was cut: {error}") from error
+
+
+class Credentials:
+    """Who we are: a token, a password, or what an exec plugin prints until it expires."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._token = connection.token
+        self._certificate = (connection.client_certificate, connection.client_key)
+        self._expires_at = 0.0
+        self._lock = asyncio.Lock()
+
+    async def headers(self) -> dict[str, str]:
+        await self._refresh()
+        if self._token:
+            return {"Authorization": f"Bearer {self._token}"}
+        if self._connection.username:
+            basic = aiohttp.BasicAuth(self._connection.username, self._connection.password)
+            return {"Authorization": basic.encode()}
+        return {}
+
+    async def client_certificate(self) -> tuple[bytes, bytes]:
+        await self._refresh()
+        return self._certificate
+
+    async def _refresh(self) -> None:
+        plugin, token_file = self._connection.exec_plugin, self._connection.token_file
+        if not plugin and not token_file:
+            return
+        async with self._lock:
+            now = asyncio.get_running_loop().time()
+            if now < self._expires_at:
+                return
+            if plugin:
+                self._expires_at = now + await self._run(plugin)
+            else:
+                self._token = Path(token_file).read_text("utf-8").strip()
+                self._expires_at = now + TOKEN_FILE_SECONDS
+
+    async def _run(self, plugin: ExecPlugin) -> float:
+        """Run the plugin; the number of seconds its answer is good for."""
+        status = await _exec_status(plugin, self._connection)
+        self._token = status.get("token", "")
+        if certificate := status.get("clientCertificateData"):
+            self._certificate = (certificate.encode(), status.get("clientKeyData", "").encode())
+        expiry = status.get("expirationTimestamp")
+        if not expiry:
+            return float("inf")
+        left = datetime.datetime.fromisoformat(expiry) - datetime.datetime.now(datetime.UTC)
+        return max(left.total_seconds() - 10, 1.0)
+
+
+async def _exec_status(plugin: ExecPlugin, connection: Connection) -> dict[str, Any]:
+    spec: dict[str, Any] = {"interactive": False}
+    if plugin.provide_cluster_info:
+        spec["cluster"] = {"server": connection.server}
+    info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+    environment = {**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            plugin.command,
+            *plugin.arguments,
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+        )
+    except OSError as error:
+        raise KubeconfigError(
+            f"the credential plugin {plugin.command!r} cannot be started: {error.strerror}"
+        ) from error
+    output, _ = await process.communicate()
+    if process.returncode:
+        raise KubeconfigError(
+            f"the credential plugin {plugin.command!r} failed with exit code {process.returncode}"
+        )
+    status = json.loads(output).get("status")
+    if not isinstance(status, dict):
+        raise KubeconfigError(f"the credential plugin {plugin.command!r} printed no status")
+    return status
+
+
+def tls_context(
+    connection: Connection, client_certificate: bytes, client_key: bytes
+) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if connection.certificate_authority:
+        context = ssl.create_default_context(cadata=connection.certificate_authority.decode())
+    if connection.insecure_skip_tls_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if client_certificate:
+        _load_pair(context, client_certificate, client_key)
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """OpenSSL reads key pairs from files only: a private one, gone at once."""
+    descriptor, path = tempfile.mkstemp(prefix="dray-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(certificate + b"\n" + key)
+        context.load_cert_chain(path)
+    finally:
+        os.unlink(path)

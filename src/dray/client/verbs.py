@@ -1,0 +1,232 @@
+"""The verbs of the Kubernetes API over any transport: requests out, objects or errors back.
+
+Objects are plain dicts here and lose nothing. `client.cache` makes typed copies of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from dray.api import errors, exchange
+from dray.api.exchange import Request, Response
+
+Object = dict[str, Any]
+Query = list[tuple[str, str]]
+
+
+class Transport(Protocol):
+    async def send(self, request: Request) -> Response: ...
+
+
+class Resource(Protocol):
+    """What a path is made of; every kind of `api.kinds` is one."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def version(self) -> str: ...
+    @property
+    def plural(self) -> str: ...
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
+    """One line of a watch. The object stays encoded until somebody knows its type."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class ListPage(msgspec.Struct, frozen=True, rename="camel"):
+    """A list whose items stay encoded."""
+
+    metadata: dict[str, Any] = {}
+    items: list[msgspec.Raw] = []
+
+    @property
+    def resource_version(self) -> str:
+        return str(self.metadata.get("resourceVersion", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects a list or a watch is about."""
+
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+
+    def query(self) -> Query:
+        pairs = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
+        return [pair for pair in pairs if pair[1]]
+
+
+EVERYTHING = Selection()
+
+_pages = msgspec.json.Decoder(ListPage)
+_events = msgspec.json.Decoder(WatchEvent)
+
+
+class Client:
+    """Create, read, change, delete and watch. Raises the classes of `api.errors`."""
+
+    def __init__(self, transport: Transport, *, field_manager: str = "dray") -> None:
+        self._transport = transport
+        self._field_manager = field_manager
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", subresource: str = ""
+    ) -> Object:
+        return await self._object("GET", object_path(resource, name, namespace, subresource))
+
+    async def list(
+        self, resource: Resource, selection: Selection = EVERYTHING, *, resource_version: str = ""
+    ) -> ListPage:
+        query = selection.query()
+        if resource_version:
+            query.append(("resourceVersion", resource_version))
+        path = collection_path(resource, selection.namespace)
+        response = await self._send("GET", path, query=query)
+        return _pages.decode(response.body)
+
+    async def create(
+        self, resource: Resource, body: Object, namespace: str = "", *, dry_run: bool = False
+    ) -> Object:
+        path = collection_path(resource, namespace)
+        return await self._object("POST", path, body, self._write_query(dry_run))
+
+    async def create_subresource(
+        self, resource: Resource, name: str, subresource: str, body: Object, namespace: str = ""
+    ) -> Object:
+        path = object_path(resource, name, namespace, subresource)
+        return await self._object("POST", path, body, self._write_query(False))
+
+    async def replace(self, resource: Resource, body: Object, subresource: str = "") -> Object:
+        metadata = body["metadata"]
+        path = object_path(resource, metadata["name"], metadata.get("namespace", ""), subresource)
+        return await self._object("PUT", path, body, self._write_query(False))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        patch_type: str = exchange.MERGE_PATCH,
+        force: bool = False,
+    ) -> Object:
+        query = self._write_query(False)
+        if force:
+            query.append(("force", "true"))
+        path = object_path(resource, name, namespace, subresource)
+        return await self._object("PATCH", path, patch, query, patch_type)
+
+    async def delete(
+        self, resource: Resource, name: str, namespace: str = "", options: Object | None = None
+    ) -> Object:
+        return await self._object("DELETE", object_path(resource, name, namespace), options)
+
+    async def watch(
+        self,
+        resource: Resource,
+        selection: Selection = EVERYTHING,
+        *,
+        resource_version: str = "",
+        timeout_seconds: int | None = None,
+    ) -> AsyncIterator[WatchEvent]:
+        """Events after `resource_version`, bookmarks included; Expired when that is too old."""
+        query = [("watch", "true"), ("allowWatchBookmarks", "true"), *selection.query()]
+        if resource_version:
+            query.append(("resourceVersion", resource_version))
+        if timeout_seconds is not None:
+            query.append(("timeoutSeconds", str(timeout_seconds)))
+        path = collection_path(resource, selection.namespace)
+        response = await self._send("GET", path, query=query)
+        if response.stream is None:
+            return
+        async for line in _lines(response.stream):
+            event = _events.decode(line)
+            if event.type == "ERROR":
+                raise errors.from_status(msgspec.json.decode(event.object))
+            yield event
+
+    async def raw(self, request: Request) -> Response:
+        """Any request as it is; the response whatever its status."""
+        return await self._transport.send(request)
+
+    def _write_query(self, dry_run: bool) -> Query:
+        query = [("fieldManager", self._field_manager)]
+        if dry_run:
+            query.append(("dryRun", "All"))
+        return query
+
+    async def _object(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Query | None = None,
+        content_type: str = exchange.JSON,
+    ) -> Object:
+        response = await self._send(method, path, body, query, content_type)
+        found: Object = msgspec.json.decode(response.body)
+        return found
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Query | None = None,
+        content_type: str = exchange.JSON,
+    ) -> Response:
+        headers: Mapping[str, str] = {"accept": exchange.JSON}
+        encoded = b""
+        if body is not None:
+            headers = {"accept": exchange.JSON, "content-type": content_type}
+            encoded = msgspec.json.encode(body)
+        request = Request(method, path, tuple(query or ()), headers, encoded)
+        response = await self._transport.send(request)
+        if response.status >= 400:
+            raise error_of(response)
+        return response
+
+
+def error_of(response: Response) -> errors.StatusError:
+    """The error a response stands for, also where a proxy answered something else than a Status."""
+    try:
+        status = msgspec.json.decode(response.body)
+    except msgspec.DecodeError:
+        status = None
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        return errors.from_status(status)
+    text = response.body[:200].decode("utf-8", "replace")
+    return errors.from_status({"code": response.status, "message": text, "status": "Failure"})
+
+
+def collection_path(resource: Resource, namespace: str = "") -> str:
+    root = f"/apis/{resource.group}" if resource.group else "/api"
+    middle = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    return f"{root}/{resource.version}{middle}/{resource.plural}"
+
+
+def object_path(resource: Resource, name: str, namespace: str = "", subresource: str = "") -> str:
+    path = f"{collection_path(resource, namespace)}/{quote(name, safe='')}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+async def _lines(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in stream:
+        *complete, rest = (rest + chunk).split(b"\n")
+        for line in complete:
+            if line:
+                yield line
+    if rest.strip():
+        yield rest

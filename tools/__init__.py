@@ -1,0 +1,1 @@
+"""Build steps and long-running checks that are no part of dray itself."""
