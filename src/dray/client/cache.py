@@ -15,8 +15,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from dray.api import errors
+from dray.api.kinds import Kind
 from dray.api.meta import ObjectMeta
-from dray.client.verbs import EVERYTHING, Client, Resource, Selection
+from dray.client.verbs import EVERYTHING, Client, Selection
 
 log = logging.getLogger(__name__)
 
@@ -66,13 +67,13 @@ class Cache(Generic[T]):
     def __init__(
         self,
         client: Client,
-        resource: Resource,
+        kind: Kind,
         type_: type[T],
         selection: Selection = EVERYTHING,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> None:
         self._client = client
-        self._resource = resource
+        self._kind = kind
         self._decoder = msgspec.json.Decoder(type_)
         self._type = type_
         self._selection = selection
@@ -126,12 +127,12 @@ class Cache(Generic[T]):
             except (errors.Expired, errors.Gone):
                 self._resource_version = ""
             except errors.StatusError as error:
-                log.warning("cannot follow %s: %s", self._resource.plural, error)
+                log.warning("cannot follow %s: %s", self._kind.plural, error)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, MAX_RETRY_SECONDS)
 
     async def _relist(self) -> None:
-        page = await self._client.list(self._resource, self._selection)
+        page = await self._client.list(self._kind, self._selection)
         gone = set(self._objects) | set(self._undecodable)
         for raw in page.items:
             gone.discard(self._store(bytes(raw)))
@@ -142,7 +143,7 @@ class Cache(Generic[T]):
 
     async def _follow(self) -> None:
         events = self._client.watch(
-            self._resource, self._selection, resource_version=self._resource_version
+            self._kind, self._selection, resource_version=self._resource_version
         )
         async for event in events:
             raw = bytes(event.object)
@@ -167,7 +168,7 @@ class Cache(Generic[T]):
         document = msgspec.json.decode(raw)
         metadata = document.get("metadata", {})
         key = ObjectKey(metadata.get("namespace", ""), metadata.get("name", ""))
-        log.error("%s %s cannot be read: %s", self._resource.plural, key, reason)
+        log.error("%s %s cannot be read: %s", self._kind.plural, key, reason)
         self._undecodable[key] = Undecodable(key, document, reason)
         self._replace(key, None)
         return key

@@ -14,6 +14,7 @@ import msgspec
 
 from dray.api import errors, exchange
 from dray.api.exchange import Request, Response
+from dray.api.kinds import Kind
 
 Object = dict[str, Any]
 Query = list[tuple[str, str]]
@@ -21,17 +22,6 @@ Query = list[tuple[str, str]]
 
 class Transport(Protocol):
     async def send(self, request: Request) -> Response: ...
-
-
-class Resource(Protocol):
-    """What a path is made of; every kind of `api.kinds` is one."""
-
-    @property
-    def group(self) -> str: ...
-    @property
-    def version(self) -> str: ...
-    @property
-    def plural(self) -> str: ...
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
@@ -79,40 +69,40 @@ class Client:
         self._field_manager = field_manager
 
     async def get(
-        self, resource: Resource, name: str, namespace: str = "", subresource: str = ""
+        self, kind: Kind, name: str, namespace: str = "", subresource: str = ""
     ) -> Object:
-        return await self._object("GET", object_path(resource, name, namespace, subresource))
+        return await self._object("GET", object_path(kind, name, namespace, subresource))
 
     async def list(
-        self, resource: Resource, selection: Selection = EVERYTHING, *, resource_version: str = ""
+        self, kind: Kind, selection: Selection = EVERYTHING, *, resource_version: str = ""
     ) -> ListPage:
         query = selection.query()
         if resource_version:
             query.append(("resourceVersion", resource_version))
-        path = collection_path(resource, selection.namespace)
+        path = collection_path(kind, selection.namespace)
         response = await self._send("GET", path, query=query)
         return _pages.decode(response.body)
 
     async def create(
-        self, resource: Resource, body: Object, namespace: str = "", *, dry_run: bool = False
+        self, kind: Kind, body: Object, namespace: str = "", *, dry_run: bool = False
     ) -> Object:
-        path = collection_path(resource, namespace)
+        path = collection_path(kind, namespace)
         return await self._object("POST", path, body, self._write_query(dry_run))
 
     async def create_subresource(
-        self, resource: Resource, name: str, subresource: str, body: Object, namespace: str = ""
+        self, kind: Kind, name: str, subresource: str, body: Object, namespace: str = ""
     ) -> Object:
-        path = object_path(resource, name, namespace, subresource)
+        path = object_path(kind, name, namespace, subresource)
         return await self._object("POST", path, body, self._write_query(False))
 
-    async def replace(self, resource: Resource, body: Object, subresource: str = "") -> Object:
+    async def replace(self, kind: Kind, body: Object, subresource: str = "") -> Object:
         metadata = body["metadata"]
-        path = object_path(resource, metadata["name"], metadata.get("namespace", ""), subresource)
+        path = object_path(kind, metadata["name"], metadata.get("namespace", ""), subresource)
         return await self._object("PUT", path, body, self._write_query(False))
 
     async def patch(
         self,
-        resource: Resource,
+        kind: Kind,
         name: str,
         patch: Any,
         namespace: str = "",
@@ -124,17 +114,17 @@ class Client:
         query = self._write_query(False)
         if force:
             query.append(("force", "true"))
-        path = object_path(resource, name, namespace, subresource)
+        path = object_path(kind, name, namespace, subresource)
         return await self._object("PATCH", path, patch, query, patch_type)
 
     async def delete(
-        self, resource: Resource, name: str, namespace: str = "", options: Object | None = None
+        self, kind: Kind, name: str, namespace: str = "", options: Object | None = None
     ) -> Object:
-        return await self._object("DELETE", object_path(resource, name, namespace), options)
+        return await self._object("DELETE", object_path(kind, name, namespace), options)
 
     async def watch(
         self,
-        resource: Resource,
+        kind: Kind,
         selection: Selection = EVERYTHING,
         *,
         resource_version: str = "",
@@ -146,7 +136,7 @@ class Client:
             query.append(("resourceVersion", resource_version))
         if timeout_seconds is not None:
             query.append(("timeoutSeconds", str(timeout_seconds)))
-        path = collection_path(resource, selection.namespace)
+        path = collection_path(kind, selection.namespace)
         response = await self._send("GET", path, query=query)
         if response.stream is None:
             return
@@ -206,18 +196,18 @@ def error_of(response: Response) -> errors.StatusError:
         status = None
     if isinstance(status, dict) and status.get("kind") == "Status":
         return errors.from_status(status)
-    text = response.body[:200].decode("utf-8", "replace")
-    return errors.from_status({"code": response.status, "message": text, "status": "Failure"})
+    text = response.body[:2048].decode("utf-8", "replace")
+    return errors.from_response(response.status, text)
 
 
-def collection_path(resource: Resource, namespace: str = "") -> str:
-    root = f"/apis/{resource.group}" if resource.group else "/api"
+def collection_path(kind: Kind, namespace: str = "") -> str:
+    root = f"/apis/{kind.group}" if kind.group else "/api"
     middle = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
-    return f"{root}/{resource.version}{middle}/{resource.plural}"
+    return f"{root}/{kind.versions[0]}{middle}/{kind.plural}"
 
 
-def object_path(resource: Resource, name: str, namespace: str = "", subresource: str = "") -> str:
-    path = f"{collection_path(resource, namespace)}/{quote(name, safe='')}"
+def object_path(kind: Kind, name: str, namespace: str = "", subresource: str = "") -> str:
+    path = f"{collection_path(kind, namespace)}/{quote(name, safe='')}"
     return f"{path}/{subresource}" if subresource else path
 
 

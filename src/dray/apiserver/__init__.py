@@ -1,0 +1,1 @@
+"""The API from inside: one request path, generic over kinds."""

@@ -1,0 +1,94 @@
+"""Who asks: client certificates, bearer tokens, service account tokens; nobody is anonymous."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dray.api import errors
+from dray.api.exchange import User
+from dray.apiserver.tokens import DEFAULT_AUDIENCE, TokenRefused, TokenSigner
+
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+ANONYMOUS = User("system:anonymous", frozenset({UNAUTHENTICATED}))
+
+AccountLookup = Callable[[str, str, str], bool]
+"""(namespace, name, uid) → whether that service account still exists."""
+
+
+class Authenticator:
+    """Wrong credentials are refused; none at all is anonymous, which may do almost nothing."""
+
+    def __init__(
+        self,
+        signer: TokenSigner,
+        account_exists: AccountLookup,
+        now: Callable[[], float],
+        static_tokens: Mapping[str, User] | None = None,
+    ) -> None:
+        self._signer = signer
+        self._account_exists = account_exists
+        self._now = now
+        self._static_tokens = dict(static_tokens or {})
+
+    def authenticate(self, authorization: str, certificate: Mapping[str, Any] | None) -> User:
+        """The user behind an `Authorization` header or a verified client certificate."""
+        scheme, _, credentials = authorization.partition(" ")
+        if scheme.lower() == "bearer" and credentials:
+            return self.user_of_token(credentials.strip())
+        if authorization:
+            raise errors.unauthorized("Unauthorized")
+        if certificate:
+            return user_of_certificate(certificate)
+        return ANONYMOUS
+
+    def user_of_token(self, token: str) -> User:
+        known = self._static_tokens.get(token)
+        if known is not None:
+            return with_groups(known, AUTHENTICATED)
+        try:
+            claims = self._signer.read(token, self._now())
+        except TokenRefused as refusal:
+            raise errors.unauthorized("Unauthorized") from refusal
+        return self._service_account(claims)
+
+    def _service_account(self, claims: Mapping[str, Any]) -> User:
+        private = claims["kubernetes.io"]
+        namespace, account = private["namespace"], private["serviceaccount"]
+        if DEFAULT_AUDIENCE not in claims["aud"]:
+            raise errors.unauthorized("Unauthorized")
+        if not self._account_exists(namespace, account["name"], account["uid"]):
+            raise errors.unauthorized("Unauthorized")
+        groups = {"system:serviceaccounts", f"system:serviceaccounts:{namespace}", AUTHENTICATED}
+        return User(
+            f"system:serviceaccount:{namespace}:{account['name']}",
+            frozenset(groups),
+            account["uid"],
+            tuple(_bound_to(private)),
+        )
+
+
+def _bound_to(private: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
+    """What a token is bound to, under the keys that Kubernetes gives it."""
+    return [
+        (f"authentication.kubernetes.io/{kind}-{field}", (private[kind][field],))
+        for kind in ("pod", "node")
+        if kind in private
+        for field in ("name", "uid")
+        if field in private[kind]
+    ]
+
+
+def user_of_certificate(certificate: Mapping[str, Any]) -> User:
+    """The common name is the user, the organizations are the groups (as `ssl` describes them)."""
+    pairs = [pair for part in certificate.get("subject", ()) for pair in part]
+    names = [value for key, value in pairs if key == "commonName"]
+    if not names:
+        raise errors.unauthorized("Unauthorized")
+    groups = {value for key, value in pairs if key == "organizationName"}
+    return User(names[0], frozenset(groups | {AUTHENTICATED}))
+
+
+def with_groups(user: User, *groups: str) -> User:
+    return User(user.name, user.groups | frozenset(groups), user.uid, user.extra)

@@ -1,0 +1,604 @@
+"""What each kind shows in a row of its table: the cells for the columns of `api.columns`.
+
+As pkg/printers/internalversion/printers.go. Rows are complete; `kubectl` hides what is for
+`-o wide` only.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dray.apiserver import podsummary
+
+Object = dict[str, Any]
+Cells = list[Any]
+CellFunction = Callable[[Object, datetime.datetime], Cells]
+
+NONE = "<none>"
+UNKNOWN = "<unknown>"
+
+
+def cells(group: str, kind: str, document: Object, now: datetime.datetime) -> Cells:
+    """The cells of one object; kinds without columns of their own show name and creation."""
+    function = _FUNCTIONS.get((group, kind))
+    if function is not None:
+        return function(document, now)
+    metadata = document["metadata"]
+    return [metadata["name"], metadata.get("creationTimestamp")]
+
+
+def human_duration(duration: datetime.timedelta) -> str:
+    """As `kubectl` shows ages: apimachinery, util/duration, HumanDuration."""
+    seconds = int(duration.total_seconds())
+    if seconds < 0:
+        return "<invalid>" if seconds < -1 else "0s"
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if seconds < 120:
+        return f"{seconds}s"
+    if minutes < 10:
+        return _two_units(minutes, "m", seconds % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two_units(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if hours < 192:
+        return _two_units(days, "d", hours % 24, "h")
+    if days < 730:
+        return f"{days}d"
+    if days < 2920:
+        return _two_units(days // 365, "y", days % 365, "d")
+    return f"{days // 365}y"
+
+
+def _two_units(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
+
+
+def since(timestamp: str | None, now: datetime.datetime) -> str:
+    if not timestamp:
+        return UNKNOWN
+    return human_duration(now - datetime.datetime.fromisoformat(timestamp))
+
+
+def _named(
+    *functions: Callable[[Object], Any], wide: tuple[Callable[[Object], Any], ...] = ()
+) -> CellFunction:
+    """Name, what the functions say, age, then what only `-o wide` shows."""
+
+    def row(document: Object, now: datetime.datetime) -> Cells:
+        metadata = document["metadata"]
+        shown = [function(document) for function in functions]
+        age = since(metadata.get("creationTimestamp"), now)
+        return [metadata["name"], *shown, age, *(function(document) for function in wide)]
+
+    return row
+
+
+def _at(*path: str, default: Any = "") -> Callable[[Object], Any]:
+    """The value at a path, or `default` where something on the way is absent."""
+
+    def look(document: Object) -> Any:
+        found: Any = document
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        return default if found is None else found
+
+    return look
+
+
+def _count(*path: str) -> Callable[[Object], str]:
+    look = _at(*path, default=())
+    return lambda document: str(len(look(document)))
+
+
+def _joined(values: Iterable[str], separator: str = ",", empty: str = NONE) -> str:
+    return separator.join(values) or empty
+
+
+def _labels(labels: dict[str, str] | None) -> str:
+    return _joined(f"{key}={value}" for key, value in sorted((labels or {}).items()))
+
+
+def _selector(selector: Object | None) -> str:
+    """A LabelSelector as `metav1.FormatLabelSelector` writes it."""
+    if selector is None:
+        return NONE
+    parts = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for expression in selector.get("matchExpressions") or ():
+        key, operator = expression["key"], expression["operator"]
+        values = ",".join(sorted(expression.get("values") or ()))
+        words = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})"}
+        words |= {"Exists": key, "DoesNotExist": f"!{key}"}
+        parts.append(words.get(operator, key))
+    return _joined(sorted(parts))
+
+
+def _template_containers(document: Object) -> list[Object]:
+    return _at("spec", "template", "spec", "containers", default=[])(document)  # type: ignore[no-any-return]
+
+
+def _container_names(document: Object) -> str:
+    return ",".join(container.get("name", "") for container in _template_containers(document))
+
+
+def _container_images(document: Object) -> str:
+    return ",".join(container.get("image", "") for container in _template_containers(document))
+
+
+def _spec_selector(document: Object) -> str:
+    return _selector(document.get("spec", {}).get("selector"))
+
+
+_TEMPLATE = (_container_names, _container_images)
+
+
+def _pod(document: Object, now: datetime.datetime) -> Cells:
+    summary = podsummary.summarize(document)
+    restarts = str(summary.restarts)
+    if summary.restarts and summary.last_restart:
+        restarts = f"{summary.restarts} ({since(summary.last_restart, now)} ago)"
+    metadata, spec, status = (
+        document["metadata"],
+        document.get("spec", {}),
+        document.get("status", {}),
+    )
+    addresses = [address.get("ip", "") for address in status.get("podIPs") or ()]
+    return [
+        metadata["name"],
+        f"{summary.ready}/{summary.total}",
+        summary.reason,
+        restarts,
+        since(metadata.get("creationTimestamp"), now),
+        (addresses or [""])[0] or NONE,
+        spec.get("nodeName") or NONE,
+        status.get("nominatedNodeName") or NONE,
+        _readiness_gates(spec, status),
+    ]
+
+
+def _readiness_gates(spec: Object, status: Object) -> str:
+    gates = [gate["conditionType"] for gate in spec.get("readinessGates") or ()]
+    if not gates:
+        return NONE
+    conditions = {item["type"]: item.get("status") for item in status.get("conditions") or ()}
+    passed = sum(conditions.get(gate) == "True" for gate in gates)
+    return f"{passed}/{len(gates)}"
+
+
+def _node_status(document: Object) -> str:
+    conditions = _at("status", "conditions", default=())(document)
+    ready = [item.get("status") for item in conditions if item.get("type") == "Ready"]
+    words = ["Unknown" if not ready else "Ready" if ready[-1] == "True" else "NotReady"]
+    if document.get("spec", {}).get("unschedulable"):
+        words.append("SchedulingDisabled")
+    return ",".join(words)
+
+
+def _node_roles(document: Object) -> str:
+    prefix = "node-role.kubernetes.io/"
+    labels = document["metadata"].get("labels") or {}
+    roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix)}
+    roles |= {value for key, value in labels.items() if key == "kubernetes.io/role"}
+    return _joined(sorted(filter(None, roles)))
+
+
+def _node_address(wanted: str) -> Callable[[Object], str]:
+    def look(document: Object) -> str:
+        addresses = _at("status", "addresses", default=())(document)
+        found = [item["address"] for item in addresses if item["type"] == wanted]
+        return found[0] if found else NONE
+
+    return look
+
+
+def _node_info(field: str, default: str = UNKNOWN) -> Callable[[Object], str]:
+    look = _at("status", "nodeInfo", field)
+    return lambda document: look(document) or default
+
+
+def _kernel(document: Object) -> str:
+    architecture = _node_info("architecture", "")(document)
+    kernel = _node_info("kernelVersion")(document)
+    return f"{kernel} ({architecture})" if architecture else kernel
+
+
+def _event(document: Object, now: datetime.datetime) -> Cells:
+    first = document.get("firstTimestamp") or document.get("eventTime")
+    last = document.get("lastTimestamp") or first
+    count = document.get("count") or 1
+    if series := document.get("series"):
+        last, count = series.get("lastObservedTime"), series.get("count", 0)
+    involved, source = document.get("involvedObject", {}), document.get("source") or {}
+    component = source.get("component") or document.get("reportingComponent", "")
+    instance = source.get("host") or document.get("reportingInstance", "")
+    kind = involved.get("kind", "").lower()
+    return [
+        since(last, now),
+        document.get("type", ""),
+        document.get("reason", ""),
+        f"{kind}/{involved['name']}" if involved.get("name") else kind,
+        involved.get("fieldPath", ""),
+        f"{component}, {instance}" if instance else component,
+        document.get("message", "").strip(),
+        since(first, now),
+        count,
+        document["metadata"]["name"],
+    ]
+
+
+def _quota(limits: bool) -> Callable[[Object], str]:
+    def look(document: Object) -> str:
+        status = document.get("status", {})
+        hard, used = status.get("hard") or {}, status.get("used") or {}
+        return ", ".join(
+            f"{name}: {used.get(name, '0')}/{hard[name]}"
+            for name in sorted(hard)
+            if name.startswith("limits.") == limits
+        )
+
+    return look
+
+
+def _external_address(document: Object) -> str:
+    spec = document.get("spec", {})
+    addresses = list(spec.get("externalIPs") or ())
+    if spec.get("type") == "ExternalName":
+        return str(spec.get("externalName", ""))
+    if spec.get("type") == "LoadBalancer":
+        ingress = _at("status", "loadBalancer", "ingress", default=())(document)
+        found = [item.get("ip") or item.get("hostname", "") for item in ingress]
+        return _joined(found + addresses, empty="<pending>")
+    return _joined(addresses)
+
+
+def _ports(document: Object) -> str:
+    def one(port: Object) -> str:
+        number, protocol = port.get("port"), port.get("protocol", "TCP")
+        node_port = port.get("nodePort")
+        return f"{number}:{node_port}/{protocol}" if node_port else f"{number}/{protocol}"
+
+    return _joined(map(one, document.get("spec", {}).get("ports") or ()))
+
+
+_ACCESS_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+
+
+def _access_modes(*path: str) -> Callable[[Object], str]:
+    look = _at(*path, default=())
+    return lambda document: ",".join(
+        short for mode, short in _ACCESS_MODES.items() if mode in look(document)
+    )
+
+
+def _phase(document: Object) -> str:
+    if document["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    return str(_at("status", "phase")(document))
+
+
+def _volume_claim(document: Object) -> str:
+    reference = document.get("spec", {}).get("claimRef")
+    return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
+
+
+_UNSET = "<unset>"
+
+
+def _persistent_volume(document: Object, now: datetime.datetime) -> Cells:
+    metadata, spec = document["metadata"], document.get("spec", {})
+    return [
+        metadata["name"],
+        _at("spec", "capacity", "storage", default="0")(document),
+        _access_modes("spec", "accessModes")(document),
+        spec.get("persistentVolumeReclaimPolicy", ""),
+        _phase(document),
+        _volume_claim(document),
+        spec.get("storageClassName", ""),
+        spec.get("volumeAttributesClassName", _UNSET),
+        _at("status", "reason")(document),
+        since(metadata.get("creationTimestamp"), now),
+        spec.get("volumeMode", _UNSET),
+    ]
+
+
+def _persistent_volume_claim(document: Object, now: datetime.datetime) -> Cells:
+    metadata, spec = document["metadata"], document.get("spec", {})
+    bound = bool(spec.get("volumeName"))
+    return [
+        metadata["name"],
+        _phase(document),
+        spec.get("volumeName", ""),
+        _at("status", "capacity", "storage")(document) if bound else "",
+        _access_modes("status", "accessModes")(document) if bound else "",
+        spec.get("storageClassName", ""),
+        spec.get("volumeAttributesClassName", _UNSET),
+        since(metadata.get("creationTimestamp"), now),
+        spec.get("volumeMode", _UNSET),
+    ]
+
+
+def _ready_of_desired(document: Object) -> str:
+    ready = _at("status", "readyReplicas", default=0)(document)
+    return f"{ready}/{_at('spec', 'replicas', default=0)(document)}"
+
+
+_JOB_STATES = {
+    "Complete": "Complete",
+    "Failed": "Failed",
+    "": "Terminating",
+    "Suspended": "Suspended",
+    "FailureTarget": "FailureTarget",
+    "SuccessCriteriaMet": "SuccessCriteriaMet",
+}
+
+
+def _job(document: Object, now: datetime.datetime) -> Cells:
+    metadata, status = document["metadata"], document.get("status", {})
+    return [
+        metadata["name"],
+        _job_state(metadata, status),
+        _completions(document.get("spec", {}), status),
+        _job_duration(status, now),
+        since(metadata.get("creationTimestamp"), now),
+        *(function(document) for function in _TEMPLATE),
+        _spec_selector(document),
+    ]
+
+
+def _job_state(metadata: Object, status: Object) -> str:
+    """The first that applies, in the order of the table; "" stands for being deleted."""
+    holding = {
+        item["type"] for item in status.get("conditions") or () if item.get("status") == "True"
+    }
+    if metadata.get("deletionTimestamp"):
+        holding.add("")
+    return next((word for key, word in _JOB_STATES.items() if key in holding), "Running")
+
+
+def _completions(spec: Object, status: Object) -> str:
+    succeeded, parallelism = status.get("succeeded", 0), spec.get("parallelism", 0)
+    if spec.get("completions") is not None:
+        return f"{succeeded}/{spec['completions']}"
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
+
+
+def _job_duration(status: Object, now: datetime.datetime) -> str:
+    if not status.get("startTime"):
+        return ""
+    started = datetime.datetime.fromisoformat(status["startTime"])
+    ended = status.get("completionTime")
+    return human_duration((datetime.datetime.fromisoformat(ended) if ended else now) - started)
+
+
+def _role_reference(document: Object) -> str:
+    reference = document.get("roleRef", {})
+    return f"{reference.get('kind', '')}/{reference.get('name', '')}"
+
+
+def _subjects(wanted: str) -> Callable[[Object], str]:
+    def look(document: Object) -> str:
+        return ", ".join(
+            f"{subject['namespace']}/{subject['name']}"
+            if wanted == "ServiceAccount"
+            else subject["name"]
+            for subject in document.get("subjects") or ()
+            if subject.get("kind") == wanted
+        )
+
+    return look
+
+
+_SUBJECTS = (_subjects("User"), _subjects("Group"), _subjects("ServiceAccount"))
+
+
+def _budget(field: str) -> Callable[[Object], str]:
+    look = _at("spec", field, default="N/A")
+    return lambda document: str(look(document))
+
+
+def _token_requests(document: Object) -> str:
+    requests = document.get("spec", {}).get("tokenRequests")
+    return _UNSET if requests is None else ",".join(item["audience"] for item in requests)
+
+
+def _priority_class(document: Object, now: datetime.datetime) -> Cells:
+    metadata = document["metadata"]
+    return [
+        metadata["name"],
+        document.get("value", 0),
+        document.get("globalDefault", False),
+        since(metadata.get("creationTimestamp"), now),
+        document.get("preemptionPolicy", ""),
+    ]
+
+
+def _group_policy(document: Object) -> str:
+    return "Gang" if _at("spec", "schedulingPolicy", "gang", default=None)(document) else "Basic"
+
+
+def _group_status(document: Object) -> str:
+    conditions = {item["type"]: item for item in _at("status", "conditions", default=())(document)}
+    if disruption := conditions.get("DisruptionTarget"):
+        return str(disruption.get("reason", ""))
+    scheduled = conditions.get("PodGroupInitiallyScheduled")
+    if scheduled is None:
+        return "Pending"
+    return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+
+
+def claim_state(document: Object) -> str:
+    """`pending`, `allocated`, `allocated,reserved`, with `deleted,` in front while it goes."""
+    deleted = bool(document["metadata"].get("deletionTimestamp"))
+    status = document.get("status") or {}
+    words = ["deleted"] if deleted else []
+    if status.get("allocation") is not None:
+        words += ["allocated", "reserved"] if status.get("reservedFor") else ["allocated"]
+    elif not deleted:
+        words.append("pending")
+    return ",".join(words)
+
+
+def _taint_rule(document: Object, now: datetime.datetime) -> Cells:
+    metadata, taint = document["metadata"], document.get("spec", {}).get("taint", {})
+    return [
+        metadata["name"],
+        taint.get("key", ""),
+        taint.get("value", ""),
+        taint.get("effect", ""),
+        since(taint.get("timeAdded"), now),
+        since(metadata.get("creationTimestamp"), now),
+    ]
+
+
+_POOL_COUNTS = ("totalDevices", "availableDevices", "allocatedDevices", "unavailableDevices")
+
+
+def _pool_status_request(document: Object, now: datetime.datetime) -> Cells:
+    status = document.get("status")
+    pools = (status or {}).get("pools") or ()
+    state, completed = _pool_status_state(status or {})
+    counts = ["-"] * 5
+    if status is not None and state != "Failed":
+        counts = [str(sum(pool.get(field, 0) for pool in pools)) for field in _POOL_COUNTS]
+        counts.append(str(sum("validationError" in pool for pool in pools)))
+    return [
+        document["metadata"]["name"],
+        document.get("spec", {}).get("driver", ""),
+        *counts,
+        (status or {}).get("poolCount", 0),
+        state,
+        since(completed, now) if completed else NONE,
+    ]
+
+
+def _pool_status_state(status: Object) -> tuple[str, str | None]:
+    for condition in status.get("conditions") or ():
+        if condition.get("status") != "True":
+            continue
+        if condition["type"] == "Complete":
+            shown, total = len(status.get("pools") or ()), status.get("poolCount", 0)
+            word = f"Complete ({shown}/{total} pools)" if total > shown else "Complete"
+            return word, condition.get("lastTransitionTime")
+        if condition["type"] == "Failed":
+            return "Failed", None
+    return "Pending", None
+
+
+_WIDE_TEMPLATE = (*_TEMPLATE, _spec_selector)
+_replicas = (
+    _at("spec", "replicas", default=0),
+    _at("status", "replicas", default=0),
+    _at("status", "readyReplicas", default=0),
+)
+
+_FUNCTIONS: dict[tuple[str, str], CellFunction] = {
+    ("", "Pod"): _pod,
+    ("", "Node"): _named(
+        _node_status,
+        _node_roles,
+        wide=(
+            _node_info("kubeletVersion", ""),
+            _node_address("InternalIP"),
+            _node_address("ExternalIP"),
+            _node_info("osImage"),
+            _kernel,
+            _node_info("containerRuntimeVersion"),
+        ),
+    ),
+    ("", "Namespace"): _named(_at("status", "phase")),
+    ("", "Event"): _event,
+    ("events.k8s.io", "Event"): _event,
+    ("", "ConfigMap"): _named(
+        lambda document: str(
+            len(document.get("data") or ()) + len(document.get("binaryData") or ())
+        )
+    ),
+    ("", "Secret"): _named(_at("type"), _count("data")),
+    ("", "ServiceAccount"): _named(),
+    ("", "ResourceQuota"): _named(_quota(limits=False), _quota(limits=True)),
+    ("", "Service"): _named(
+        _at("spec", "type"),
+        lambda document: (_at("spec", "clusterIPs", default=())(document) or [NONE])[0],
+        _external_address,
+        _ports,
+        wide=(lambda document: _labels(document.get("spec", {}).get("selector")),),
+    ),
+    ("", "PersistentVolume"): _persistent_volume,
+    ("", "PersistentVolumeClaim"): _persistent_volume_claim,
+    ("", "ReplicationController"): _named(
+        *_replicas,
+        wide=(*_TEMPLATE, lambda document: _labels(document.get("spec", {}).get("selector"))),
+    ),
+    ("apps", "Deployment"): _named(
+        _ready_of_desired,
+        _at("status", "updatedReplicas", default=0),
+        _at("status", "availableReplicas", default=0),
+        wide=_WIDE_TEMPLATE,
+    ),
+    ("apps", "ReplicaSet"): _named(*_replicas, wide=_WIDE_TEMPLATE),
+    ("apps", "StatefulSet"): _named(_ready_of_desired, wide=_TEMPLATE),
+    ("apps", "DaemonSet"): _named(
+        _at("status", "desiredNumberScheduled", default=0),
+        _at("status", "currentNumberScheduled", default=0),
+        _at("status", "numberReady", default=0),
+        _at("status", "updatedNumberScheduled", default=0),
+        _at("status", "numberAvailable", default=0),
+        lambda document: _labels(_at("spec", "template", "spec", "nodeSelector")(document) or {}),
+        wide=_WIDE_TEMPLATE,
+    ),
+    ("batch", "Job"): _job,
+    ("coordination.k8s.io", "Lease"): _named(_at("spec", "holderIdentity")),
+    ("policy", "PodDisruptionBudget"): _named(
+        _budget("minAvailable"),
+        _budget("maxUnavailable"),
+        _at("status", "disruptionsAllowed", default=0),
+    ),
+    ("rbac.authorization.k8s.io", "RoleBinding"): _named(_role_reference, wide=_SUBJECTS),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _named(_role_reference, wide=_SUBJECTS),
+    ("storage.k8s.io", "StorageClass"): _named(
+        _at("provisioner"),
+        _at("reclaimPolicy", default="Delete"),
+        _at("volumeBindingMode", default="Immediate"),
+        _at("allowVolumeExpansion", default=False),
+    ),
+    ("storage.k8s.io", "CSINode"): _named(
+        lambda document: len(_at("spec", "drivers", default=())(document))
+    ),
+    ("storage.k8s.io", "CSIDriver"): _named(
+        _at("spec", "attachRequired", default=True),
+        _at("spec", "podInfoOnMount", default=False),
+        _at("spec", "storageCapacity", default=False),
+        _token_requests,
+        _at("spec", "requiresRepublish", default=False),
+        lambda document: _joined(_at("spec", "volumeLifecycleModes", default=())(document)),
+    ),
+    ("storage.k8s.io", "VolumeAttachment"): _named(
+        _at("spec", "attacher"),
+        _at("spec", "source", "persistentVolumeName"),
+        _at("spec", "nodeName"),
+        _at("status", "attached", default=False),
+    ),
+    ("scheduling.k8s.io", "PriorityClass"): _priority_class,
+    ("scheduling.k8s.io", "PodGroup"): _named(
+        _group_policy,
+        _at("spec", "workloadRef", "workloadName", default=NONE),
+        _group_status,
+    ),
+    ("resource.k8s.io", "ResourceClaim"): _named(claim_state),
+    ("resource.k8s.io", "ResourceClaimTemplate"): _named(),
+    ("resource.k8s.io", "DeviceClass"): _named(),
+    ("resource.k8s.io", "ResourceSlice"): _named(
+        _at("spec", "nodeName"), _at("spec", "driver"), _at("spec", "pool", "name")
+    ),
+    ("resource.k8s.io", "DeviceTaintRule"): _taint_rule,
+    ("resource.k8s.io", "ResourcePoolStatusRequest"): _pool_status_request,
+}

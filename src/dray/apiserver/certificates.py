@@ -1,0 +1,157 @@
+"""A development certificate authority: who the server is, and who its first users are.
+
+Keys are ECDSA P-256, made on first start, kept with mode 0600 and never sent anywhere.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+AUTHORITY_DAYS = 3650
+LEAF_DAYS = 365
+_BACKDATE = datetime.timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its private key, in PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class Authority:
+    """Signs certificates for the server and for client identities."""
+
+    def __init__(self, pair: KeyPair) -> None:
+        self.certificate = pair.certificate
+        self._certificate = x509.load_pem_x509_certificate(pair.certificate)
+        key = serialization.load_pem_private_key(pair.key, password=None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey)
+        self._key = key
+
+    @classmethod
+    def load_or_create(cls, directory: Path) -> Authority:
+        """The authority kept in `directory`; a new one on the first call."""
+        certificate, key = directory / "ca.crt", directory / "ca.key"
+        if not certificate.exists():
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            pair = _self_signed("dray-ca")
+            write_private(key, pair.key)
+            write_private(certificate, pair.certificate)
+        return cls(KeyPair(certificate.read_bytes(), key.read_bytes()))
+
+    def server_pair(self, names: Iterable[str]) -> KeyPair:
+        """A certificate for the host names and addresses the server answers to."""
+        alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])
+        return self._issue(
+            _subject("dray-apiserver"), ExtendedKeyUsageOID.SERVER_AUTH, alternatives
+        )
+
+    def client_pair(self, user: str, groups: Iterable[str] = ()) -> KeyPair:
+        """A certificate for a user: the name is its common name, the groups its organizations."""
+        return self._issue(_subject(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, None)
+
+    def _issue(
+        self,
+        subject: x509.Name,
+        usage: x509.ObjectIdentifier,
+        alternatives: x509.SubjectAlternativeName | None,
+    ) -> KeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = (
+            _builder(subject, self._certificate.subject, key.public_key(), LEAF_DAYS)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        )
+        if alternatives is not None:
+            builder = builder.add_extension(alternatives, critical=False)
+        return _pair(builder.sign(self._key, hashes.SHA256()), key)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file that only its owner can read, whole or not at all."""
+    temporary = path.with_name(path.name + ".new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _self_signed(name: str) -> KeyPair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _subject(name)
+    certificate = (
+        _builder(subject, subject, key.public_key(), AUTHORITY_DAYS)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_authority_usage(), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    return _pair(certificate, key)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: int
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _BACKDATE)
+        .not_valid_after(now + datetime.timedelta(days=days))
+    )
+
+
+def _authority_usage() -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), private)
+
+
+def _subject(name: str, organizations: Iterable[str] = ()) -> x509.Name:
+    return x509.Name(
+        [
+            *(x509.NameAttribute(NameOID.ORGANIZATION_NAME, item) for item in organizations),
+            x509.NameAttribute(NameOID.COMMON_NAME, name),
+        ]
+    )
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)

@@ -1,0 +1,207 @@
+"""The roles and bindings a cluster starts with, as objects to be stored.
+
+The names are Kubernetes' own (plugin/pkg/auth/authorizer/rbac/bootstrappolicy); the rules speak of
+the kinds that dray serves. They are made when missing and never overwritten: what an admin changed
+stays changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+GROUP = "rbac.authorization.k8s.io"
+VERSION = f"{GROUP}/v1"
+BOOTSTRAP_LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
+RESOURCE = "resource.k8s.io"
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "delete", "deletecollection", "patch", "update")
+FOLLOW = (*READ, "update", "patch")
+REST = (*READ, *WRITE)
+
+Object = dict[str, Any]
+
+
+def rule(verbs: Iterable[str], groups: str, resources: str, names: str = "") -> Object:
+    """`groups` and `resources` are words; "core" is the group without a name."""
+    made: Object = {
+        "verbs": list(verbs),
+        "apiGroups": ["" if group == "core" else group for group in groups.split()],
+        "resources": resources.split(),
+    }
+    if names:
+        made["resourceNames"] = names.split()
+    return made
+
+
+def paths(*urls: str) -> Object:
+    return {"verbs": ["get"], "nonResourceURLs": list(urls)}
+
+
+_WORKLOADS = "deployments deployments/scale replicasets replicasets/scale statefulsets daemonsets"
+_EDITABLE = (
+    rule(READ, "core", "pods/attach pods/exec pods/log secrets serviceaccounts"),
+    rule(WRITE, "core", "pods pods/attach pods/exec configmaps secrets services"),
+    rule(WRITE, "core", "persistentvolumeclaims replicationcontrollers serviceaccounts"),
+    rule(("create",), "core", "pods/eviction serviceaccounts/token"),
+    rule(WRITE, "apps", _WORKLOADS),
+    rule(WRITE, "batch", "jobs"),
+    rule(WRITE, "policy", "poddisruptionbudgets"),
+    rule(WRITE, RESOURCE, "resourceclaims resourceclaimtemplates"),
+    rule(WRITE, "scheduling.k8s.io", "podgroups"),
+)
+_VIEWABLE = (
+    rule(READ, "core", "pods pods/log pods/status configmaps services persistentvolumeclaims"),
+    rule(READ, "core", "replicationcontrollers resourcequotas events namespaces serviceaccounts"),
+    rule(READ, "apps", f"{_WORKLOADS} deployments/status replicasets/status"),
+    rule(READ, "apps", "statefulsets/status daemonsets/status"),
+    rule(READ, "batch", "jobs jobs/status"),
+    rule(READ, "policy", "poddisruptionbudgets"),
+    rule(READ, RESOURCE, "resourceclaims resourceclaims/status resourceclaimtemplates"),
+    rule(READ, "scheduling.k8s.io", "podgroups"),
+    rule(READ, "events.k8s.io", "events"),
+)
+_EVENTS = rule(("create", "patch", "update"), "core events.k8s.io", "events")
+
+CLUSTER_ROLES: dict[str, tuple[Object, ...]] = {
+    "cluster-admin": (
+        rule("*", "*", "*"),
+        {"verbs": ["*"], "nonResourceURLs": ["*"]},
+    ),
+    "system:discovery": (
+        paths("/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi"),
+        paths("/openapi/*", "/readyz", "/version", "/version/"),
+    ),
+    "system:basic-user": (
+        rule(("create",), "authorization.k8s.io", "selfsubjectaccessreviews"),
+        rule(("create",), "authorization.k8s.io", "selfsubjectrulesreviews"),
+        rule(("create",), "authentication.k8s.io", "selfsubjectreviews"),
+    ),
+    "system:public-info-viewer": (paths("/healthz", "/livez", "/readyz", "/version", "/version/"),),
+    "system:monitoring": (paths("/healthz", "/livez", "/metrics", "/readyz", "/readyz/*"),),
+    "system:aggregate-to-view": _VIEWABLE,
+    "system:aggregate-to-edit": _EDITABLE,
+    "system:aggregate-to-admin": (
+        rule(REST, GROUP, "roles rolebindings"),
+        rule(("create",), "authorization.k8s.io", "localsubjectaccessreviews"),
+    ),
+    "system:node": (
+        rule(("create", *READ, "update", "patch"), "core", "nodes"),
+        rule(("update", "patch"), "core", "nodes/status"),
+        rule((*READ, "create", "delete"), "core", "pods"),
+        rule(("update", "patch"), "core", "pods/status"),
+        rule(("create",), "core", "pods/eviction serviceaccounts/token"),
+        rule(READ, "core", "configmaps secrets services serviceaccounts persistentvolumeclaims"),
+        rule(READ, "core", "persistentvolumes"),
+        rule(("get",), RESOURCE, "resourceclaims"),
+        rule(("update", "patch"), RESOURCE, "resourceclaims/status"),
+        rule(
+            ("associated-node:update", "associated-node:patch"), RESOURCE, "resourceclaims/driver"
+        ),
+        rule((*REST,), RESOURCE, "resourceslices"),
+        rule(("create", "get", "update", "patch", "delete"), "coordination.k8s.io", "leases"),
+        rule(READ, "storage.k8s.io", "csinodes csidrivers volumeattachments"),
+        _EVENTS,
+    ),
+    "system:kube-scheduler": (
+        rule(READ, "core", "nodes pods namespaces services replicationcontrollers"),
+        rule(READ, "core", "persistentvolumes persistentvolumeclaims"),
+        rule(("delete",), "core", "pods"),
+        rule(("create",), "core", "pods/binding pods/eviction bindings"),
+        rule(("update", "patch"), "core", "pods/status"),
+        rule(READ, "apps", "replicasets statefulsets"),
+        rule(READ, "policy", "poddisruptionbudgets"),
+        rule(READ, RESOURCE, "resourceclaims resourceslices deviceclasses devicetaintrules"),
+        rule(("create", "update", "patch"), RESOURCE, "resourceclaims"),
+        rule(("update", "patch"), RESOURCE, "resourceclaims/status resourceclaims/binding"),
+        rule(READ, "storage.k8s.io", "*"),
+        rule(READ, "scheduling.k8s.io", "priorityclasses podgroups"),
+        rule(("update", "patch"), "scheduling.k8s.io", "podgroups/status"),
+        rule((*READ, "create", "update"), "coordination.k8s.io", "leases"),
+        rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
+        rule(("create",), "authentication.k8s.io", "tokenreviews"),
+        _EVENTS,
+    ),
+    "system:kube-controller-manager": (
+        rule((*READ, "delete", "deletecollection"), "*", "*"),
+        rule((*REST,), "core", "pods pods/status serviceaccounts serviceaccounts/token secrets"),
+        rule(("create",), "core", "pods/eviction"),
+        rule(FOLLOW, "core", "nodes nodes/status namespaces namespaces/status"),
+        rule(("update",), "core", "namespaces/finalize"),
+        rule(FOLLOW, "core", "resourcequotas resourcequotas/status"),
+        rule((*REST,), "apps", "replicasets"),
+        rule(FOLLOW, "apps", "deployments deployments/status replicasets/status"),
+        rule(FOLLOW, "apps", "statefulsets statefulsets/status daemonsets daemonsets/status"),
+        rule(("create", *FOLLOW), "apps", "controllerrevisions"),
+        rule(FOLLOW, "batch", "jobs jobs/status"),
+        rule((*REST,), RESOURCE, "resourceclaims"),
+        rule(FOLLOW, RESOURCE, "resourceclaims/status resourceclaims/binding"),
+        rule(FOLLOW, RESOURCE, "devicetaintrules/status resourcepoolstatusrequests/status"),
+        rule(FOLLOW, "policy", "poddisruptionbudgets/status"),
+        rule(FOLLOW, "scheduling.k8s.io", "podgroups podgroups/status"),
+        rule(("update", "patch"), "*", "*/finalizers"),
+        rule(FOLLOW, "*", "*"),
+        rule((*READ, "create", "update"), "coordination.k8s.io", "leases"),
+        rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
+        _EVENTS,
+    ),
+}
+
+AGGREGATES: dict[str, tuple[str, ...]] = {
+    "admin": ("system:aggregate-to-admin", "system:aggregate-to-edit", "system:aggregate-to-view"),
+    "edit": ("system:aggregate-to-edit", "system:aggregate-to-view"),
+    "view": ("system:aggregate-to-view",),
+}
+
+BINDINGS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "cluster-admin": ("cluster-admin", (("Group", "system:masters"),)),
+    "system:discovery": ("system:discovery", (("Group", "system:authenticated"),)),
+    "system:basic-user": ("system:basic-user", (("Group", "system:authenticated"),)),
+    "system:public-info-viewer": (
+        "system:public-info-viewer",
+        (("Group", "system:authenticated"), ("Group", "system:unauthenticated")),
+    ),
+    "system:monitoring": ("system:monitoring", (("Group", "system:monitoring"),)),
+    "system:kube-scheduler": ("system:kube-scheduler", (("User", "system:kube-scheduler"),)),
+    "system:kube-controller-manager": (
+        "system:kube-controller-manager",
+        (("User", "system:kube-controller-manager"),),
+    ),
+}
+
+
+def objects() -> Iterator[Object]:
+    """Every ClusterRole and ClusterRoleBinding of a new cluster."""
+    for name, rules in CLUSTER_ROLES.items():
+        yield _role(name, rules=list(rules), labels=_aggregation_labels(name))
+    for name in AGGREGATES:
+        selector = {"matchLabels": {_aggregation_label(name): "true"}}
+        yield _role(name, rules=[], aggregationRule={"clusterRoleSelectors": [selector]})
+    for name, (role, subjects) in BINDINGS.items():
+        yield {
+            "apiVersion": VERSION,
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name, "labels": dict(BOOTSTRAP_LABEL)},
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
+            "subjects": [
+                {"apiGroup": GROUP, "kind": kind, "name": subject} for kind, subject in subjects
+            ],
+        }
+
+
+def _role(name: str, *, labels: dict[str, str] | None = None, **fields: Any) -> Object:
+    metadata = {"name": name, "labels": {**BOOTSTRAP_LABEL, **(labels or {})}}
+    return {"apiVersion": VERSION, "kind": "ClusterRole", "metadata": metadata, **fields}
+
+
+def _aggregation_labels(name: str) -> dict[str, str]:
+    return {
+        _aggregation_label(target): "true"
+        for target, sources in AGGREGATES.items()
+        if name in sources
+    }
+
+
+def _aggregation_label(name: str) -> str:
+    return f"rbac.authorization.k8s.io/aggregate-to-{name}"

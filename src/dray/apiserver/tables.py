@@ -1,0 +1,68 @@
+"""Objects as tables, the form in which `kubectl get` asks for them; also single rows of a watch."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Iterable
+from typing import Any
+
+from dray.api import schema
+from dray.api.columns import Column
+from dray.api.kinds import Kind
+from dray.apiserver import cells
+
+Object = dict[str, Any]
+
+METADATA, NONE, OBJECT = "Metadata", "None", "Object"
+"""What `includeObject` may ask for: what each row carries beside its cells."""
+
+
+def table(
+    kind: Kind,
+    documents: Iterable[Object],
+    list_metadata: Object,
+    *,
+    now: datetime.datetime,
+    include: str = METADATA,
+    with_columns: bool = True,
+) -> Object:
+    """One Table. Later events of a watch leave the columns out, as the first has said them."""
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": list_metadata,
+        "columnDefinitions": column_definitions(kind.columns) if with_columns else None,
+        "rows": [_row(kind, document, now, include) for document in documents],
+    }
+
+
+@functools.cache
+def column_definitions(columns: tuple[Column, ...]) -> list[Object]:
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.text or schema.text(*column.field),
+            "priority": column.priority,
+        }
+        for column in columns
+    ]
+
+
+def partial_metadata(document: Object) -> Object:
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": document["metadata"],
+    }
+
+
+def _row(kind: Kind, document: Object, now: datetime.datetime, include: str) -> Object:
+    row: Object = {"cells": cells.cells(kind.group, kind.kind, document, now)}
+    if include == METADATA:
+        row["object"] = partial_metadata(document)
+    elif include == OBJECT:
+        row["object"] = document
+    return row

@@ -1,0 +1,109 @@
+"""One selector on many distinct devices: generated code, remembered per shape, and the C++ engine.
+
+All are measured in one run and interleaved, so that their ratios hold on a noisy machine. The C++
+engine has no quantities: it compares plain integers, which is the easier work.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from dray.api import slices
+from dray.cel import device
+
+DRIVER = "gpu.nvidia.com"
+SELECTOR = (
+    f'device.attributes["{DRIVER}"]["productName"] == "NVIDIA B200" && '
+    f'device.capacity["{DRIVER}"].memory.compareTo(quantity("180Gi")) >= 0'
+)
+ORACLE_SELECTOR = (
+    f'device.attributes["{DRIVER}"]["productName"] == "NVIDIA B200" && '
+    f'device.capacity["{DRIVER}"].memory >= {180 * 2**30}'
+)
+MODELS = (
+    ("NVIDIA B200", 183359),
+    ("NVIDIA H200", 143771),
+    ("NVIDIA B200", 184320),
+    ("NVIDIA A100-SXM4-80GB", 81920),
+)
+ROUNDS = 7
+
+
+class Measurement(msgspec.Struct, frozen=True):
+    """What one way of answering took, and how much slower or faster than generated code it is."""
+
+    name: str
+    microseconds: float
+    ratio: float
+
+
+class Report(msgspec.Struct, frozen=True):
+    selector: str
+    devices: int
+    matched: int
+    code_form: str
+    compile_microseconds: float
+    measurements: tuple[Measurement, ...]
+
+
+def make_devices(count: int) -> list[slices.Device]:
+    """Devices that all differ in attributes the selector does not read, of four shapes it does."""
+    return [
+        slices.Device(
+            name=f"gpu-{number}",
+            attributes={
+                "productName": slices.DeviceAttribute(string_value=MODELS[number % 4][0]),
+                "uuid": slices.DeviceAttribute(string_value=f"GPU-{number:032x}"),
+                "index": slices.DeviceAttribute(int_value=number),
+                "driverVersion": slices.DeviceAttribute(version_value="580.95.5"),
+            },
+            capacity={"memory": slices.DeviceCapacity(value=f"{MODELS[number % 4][1]}Mi")},
+        )
+        for number in range(count)
+    ]
+
+
+def run(count: int = 10_000) -> Report:
+    devices = make_devices(count)
+    views = [device.view(DRIVER, item) for item in devices]
+    started = time.perf_counter()
+    selector = device.compile_selector(SELECTOR, stored=True)
+    compile_seconds = time.perf_counter() - started
+    ways: dict[str, Callable[[], int]] = {
+        "generated code": lambda: sum(map(selector.matches, views)),
+        "remembered per shape": _per_shape(selector, views),
+    }
+    oracle = _oracle(count)
+    if oracle is not None:
+        ways["cel-expr-python"] = oracle
+    answers = {way() for way in ways.values()}
+    assert len(answers) == 1, f"the ways disagree: {answers}"
+    seconds = _measure(list(ways.values()))
+    base = seconds[0]
+    return Report(
+        SELECTOR,
+        count,
+        answers.pop(),
+        selector.code_form,
+        compile_seconds * 1e6,
+        tuple(
+            Measurement(name, taken / count * 1e6, taken / base)
+            for name, taken in zip(ways, seconds, strict=True)
+        ),
+    )
+
+
+def _measure(ways: Sequence[Callable[[], int]]) -> list[float]:
+    """The median of several rounds of each way, taken in turn."""
+    taken: list[list[float]] = [[] for _ in ways]
+    for _ in range(ROUNDS):
+        for number, way in enumerate(ways):
+            started = time.perf_counter()
+            way()
+            taken[number].append(time.perf_counter() - started)
+    return [statistics.median(times) for times in taken]
