@@ -1,0 +1,141 @@
+"""Request bodies become objects: JSON, YAML or protobuf in, a checked dict out, with warnings."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import yaml
+
+from dray.api import decoding, errors, exchange, kinds
+from dray.api.kinds import GroupVersionKind
+from dray.apiserver import options, protobuf
+
+Object = dict[str, Any]
+
+MAX_DEPTH = 200
+ACCEPTED = (exchange.JSON, exchange.YAML, exchange.PROTOBUF)
+
+
+class Body(NamedTuple):
+    """An object that has the fields of its type, and what was tolerated about it."""
+
+    document: Object
+    warnings: tuple[str, ...] = ()
+
+
+def read(body: bytes, content_type: str, expected: GroupVersionKind, field_validation: str) -> Body:
+    """The object of a request for `expected`; 400 with Kubernetes' words where it is none."""
+    document = parse(body, content_type, expected.kind)
+    gvk = _declared(document, expected)
+    if gvk != expected:
+        raise _wrong_type(gvk, expected)
+    return checked(document, expected, field_validation)
+
+
+def checked(document: Object, gvk: GroupVersionKind, field_validation: str) -> Body:
+    """Unknown and repeated fields are refused, warned about or ignored, mistyped ones refused."""
+    problems = decoding.check(gvk.schema_type, document)
+    if not problems:
+        return Body(document)
+    strict = decoding.strict_messages(problems)
+    fatal = [each for each in problems if each.message not in strict]
+    refusal = decoding.refusal(problems if field_validation == options.STRICT else fatal)
+    if refusal:
+        raise errors.bad_request(
+            f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {refusal}'
+        )
+    return Body(document, tuple(strict) if field_validation == options.WARN else ())
+
+
+def parse(body: bytes, content_type: str, kind: str = "") -> Object:
+    """A JSON or YAML object as it stands, whatever its type."""
+    media_type = content_type.split(";", 1)[0].strip().lower() or exchange.JSON
+    if media_type not in ACCEPTED:
+        raise errors.unsupported_media_type(ACCEPTED)
+    if media_type == exchange.PROTOBUF:
+        return protobuf.decode(body)
+    try:
+        if media_type == exchange.YAML:
+            document = yaml.load(body, Loader=yaml.CSafeLoader)
+        else:
+            document = decoding.decode_json(body)
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
+        raise errors.bad_request(_unreadable(body, kind, error)) from error
+    if not isinstance(document, dict):
+        raise errors.bad_request(_unreadable(body, kind, "it is not an object"))
+    _refuse_deep(document)
+    return document
+
+
+def _unreadable(body: bytes, kind: str, error: object) -> str:
+    shown = body[:1024].decode("utf-8", "replace")
+    return (
+        f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+        f"version/kind; json parse error: {_go_words(error, shown)} ({shown})"
+    )
+
+
+def _go_words(error: object, text: str) -> str:
+    """A syntax error as Go's encoding/json puts it, for the places where people make them."""
+    if not isinstance(error, json.JSONDecodeError):
+        return str(error)
+    if error.pos >= len(text):
+        return "unexpected end of JSON input"
+    character = text[error.pos]
+    return f"invalid character {character!r} {_GO_PLACES.get(error.msg, error.msg)}"
+
+
+_GO_PLACES = {
+    "Expecting property name enclosed in double quotes": (
+        "looking for beginning of object key string"
+    ),
+    "Expecting ':' delimiter": "after object key",
+    "Expecting ',' delimiter": "after object key:value pair",
+    "Expecting value": "looking for beginning of value",
+    "Extra data": "after top-level value",
+}
+
+
+def _refuse_deep(document: Any) -> None:
+    """Nesting beyond what any kind has is refused before anything walks the object."""
+    level, depth = [document], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise errors.bad_request(f"the object is nested more than {MAX_DEPTH} levels deep")
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, (dict, list))
+        ]
+
+
+def _declared(document: Object, expected: GroupVersionKind) -> GroupVersionKind:
+    """What an object says it is; a missing type is taken from the request's path."""
+    api_version, kind = document.get("apiVersion"), document.get("kind")
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        if (api_version, kind) == (None, None):
+            document.update(apiVersion=expected.api_version, kind=expected.kind)
+            return expected
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): "
+            f"Object 'Kind' and 'apiVersion' must both be set"
+        )
+    group, version = kinds.parse_api_version(api_version)
+    return GroupVersionKind(group, version, kind)
+
+
+def _wrong_type(found: GroupVersionKind, expected: GroupVersionKind) -> errors.BadRequest:
+    if found.kind == expected.kind:
+        return errors.bad_request(
+            f"the API version in the data ({found.api_version}) does not match the expected API "
+            f"version ({expected.api_version})"
+        )
+    package = expected.group.partition(".")[0] or "core"
+    return errors.bad_request(
+        f'{found.kind} in version "{found.version}" cannot be handled as a {expected.kind}: '
+        f"converting ({found.version}.{found.kind}) to ({package}.{expected.kind}): "
+        "unknown conversion"
+    )

@@ -1,0 +1,68 @@
+"""Which form of an answer the client wants: `Accept` and `includeObject`."""
+
+from __future__ import annotations
+
+import functools
+from enum import Enum
+from typing import NamedTuple
+
+from dray.api import errors, exchange
+
+OFFERED = (
+    exchange.JSON,
+    exchange.YAML,
+    exchange.PROTOBUF,
+    f"{exchange.JSON};stream=watch",
+    f"{exchange.PROTOBUF};stream=watch",
+)
+
+
+class Shape(Enum):
+    """What is made of the objects: themselves, a table, or their metadata only."""
+
+    OBJECT = ""
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+    METADATA_LIST = "PartialObjectMetadataList"
+
+
+class Form(NamedTuple):
+    shape: Shape
+    media_type: str = exchange.JSON
+    version: str = "v1"
+
+    @property
+    def is_metadata(self) -> bool:
+        return self.shape in (Shape.METADATA, Shape.METADATA_LIST)
+
+
+PLAIN = Form(Shape.OBJECT)
+_JSON_LIKE = frozenset({exchange.JSON, "*/*", "application/*"})
+
+
+@functools.lru_cache(maxsize=256)
+def negotiate(accept: str) -> Form:
+    """The first clause that dray can answer, as apiserver's negotiation does; 406 if none."""
+    if not accept:
+        return PLAIN
+    for clause in accept.split(","):
+        form = _read_clause(clause)
+        if form is not None:
+            return form
+    raise errors.not_acceptable(OFFERED)
+
+
+def _read_clause(clause: str) -> Form | None:
+    media_type, *rest = (part.strip() for part in clause.split(";"))
+    parameters = dict(part.split("=", 1) for part in rest if "=" in part)
+    if media_type not in _JSON_LIKE and media_type != exchange.YAML:
+        return None
+    wanted = parameters.get("as", "")
+    if not wanted:
+        return Form(Shape.OBJECT, exchange.YAML if media_type == exchange.YAML else exchange.JSON)
+    if parameters.get("g") != "meta.k8s.io" or parameters.get("v") not in ("v1", "v1beta1"):
+        return None
+    try:
+        return Form(Shape(wanted), exchange.JSON, parameters["v"])
+    except ValueError:
+        return None

@@ -1,0 +1,78 @@
+"""Options of writes: dryRun, fieldManager, fieldValidation, force, as Kubernetes checks them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dray.api import errors, gotext
+from dray.api.exchange import Request
+from dray.api.names import GroupKind
+
+STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+MAX_FIELD_MANAGER = 128
+
+
+class WriteOptions(NamedTuple):
+    dry_run: bool
+    field_validation: str
+    field_manager: str
+    force: bool
+
+
+def parse(request: Request, options_kind: str) -> WriteOptions:
+    """The options of a create, update, patch or delete; `options_kind` names them in errors."""
+    dry_run = [value for key, value in request.query if key == "dryRun"]
+    validation = request.parameter("fieldValidation")
+    manager = request.parameter("fieldManager")
+    causes = [
+        *_dry_run_causes(dry_run),
+        *_field_validation_causes(validation),
+        *_field_manager_causes(manager),
+    ]
+    if causes:
+        raise errors.invalid(GroupKind("meta.k8s.io", options_kind), "", causes)
+    force = request.parameter("force").lower() in ("true", "1")
+    return WriteOptions(bool(dry_run), validation or WARN, manager or _agent(request), force)
+
+
+def require_manager(request: Request) -> None:
+    """Server-side apply has to say who applies."""
+    if not request.parameter("fieldManager"):
+        cause = errors.Cause(
+            "fieldManager", "FieldValueRequired", "Required value: is required for apply patch"
+        )
+        raise errors.invalid(GroupKind("meta.k8s.io", "PatchOptions"), "", [cause])
+
+
+def _agent(request: Request) -> str:
+    """Who did not name a manager is known by the first word of its user agent."""
+    agent = request.headers.get("user-agent", "") or "unknown"
+    return agent.split("/", 1)[0][:MAX_FIELD_MANAGER]
+
+
+def _dry_run_causes(values: list[str]) -> list[errors.Cause]:
+    if all(value == "All" for value in values):
+        return []
+    shown = ",".join(map(gotext.quote, values))
+    message = f'Unsupported value: [{shown}]: supported values: "All"'
+    return [errors.Cause("dryRun", "FieldValueNotSupported", message)]
+
+
+def _field_validation_causes(value: str) -> list[errors.Cause]:
+    if value in ("", STRICT, WARN, IGNORE):
+        return []
+    message = (
+        f"Unsupported value: {gotext.quote(value)}: "
+        'supported values: "", "Ignore", "Strict", "Warn"'
+    )
+    return [errors.Cause("fieldValidation", "FieldValueNotSupported", message)]
+
+
+def _field_manager_causes(value: str) -> list[errors.Cause]:
+    if len(value.encode()) > MAX_FIELD_MANAGER:
+        message = f"Too long: may not be more than {MAX_FIELD_MANAGER} bytes"
+        return [errors.Cause("fieldManager", "FieldValueTooLong", message)]
+    if not value.isprintable():
+        message = f"Invalid value: {gotext.quote(value)}: should only contain printable characters"
+        return [errors.Cause("fieldManager", "FieldValueInvalid", message)]
+    return []
