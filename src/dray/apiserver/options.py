@@ -25,7 +25,7 @@ def parse(request: Request, options_kind: str) -> WriteOptions:
     validation = request.parameter("fieldValidation")
     manager = request.parameter("fieldManager")
     causes = [
-        *_dry_run_causes(dry_run),
+        *dry_run_causes(dry_run),
         *_field_validation_causes(validation),
         *_field_manager_causes(manager),
     ]
@@ -50,7 +50,7 @@ def _agent(request: Request) -> str:
     return agent.split("/", 1)[0][:MAX_FIELD_MANAGER]
 
 
-def _dry_run_causes(values: list[str]) -> list[errors.Cause]:
+def dry_run_causes(values: list[str]) -> list[errors.Cause]:
     if all(value == "All" for value in values):
         return []
     shown = ",".join(map(gotext.quote, values))

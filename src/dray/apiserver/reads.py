@@ -88,7 +88,9 @@ def document_of(entry: Entry, gvk: GroupVersionKind) -> Object:
     return versions.from_storage(stored, gvk.api_version)
 
 
-def respond(call: Call, document: Object, status: int = 200, **headers: str) -> Response:
+def respond(
+    call: Call, document: Object, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
     """One object in the form that the client accepts."""
     form = call.form
     if form.shape is Shape.TABLE:
@@ -98,7 +100,7 @@ def respond(call: Call, document: Object, status: int = 200, **headers: str) -> 
         )
     elif form.is_metadata:
         document = tables.partial_metadata(document)
-    return encoded(form, document, status, headers)
+    return encoded(form, document, status, headers or {})
 
 
 def encoded(form: Form, document: Object, status: int, headers: dict[str, str]) -> Response:

@@ -1,0 +1,74 @@
+"""What stands between a well-formed request and the store: the seam of every admission rule.
+
+A rule may change the object (`mutate`), refuse it (`validate`), and ask that more be written or
+guarded in the very transaction that stores it, so that what it checked still holds then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from dray.api.exchange import User
+from dray.api.kinds import Kind
+from dray.store.store import Guard, Operation
+
+Object = dict[str, Any]
+
+CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
+
+
+@dataclass(slots=True)
+class Action:
+    """One change on its way to the store. `new` is None for a deletion, `old` for a creation."""
+
+    operation: str
+    kind: Kind
+    user: User
+    namespace: str
+    name: str
+    new: Object | None = None
+    old: Object | None = None
+    subresource: str = ""
+    dry_run: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Also:
+    """What must happen, and what must still hold, in the transaction of the action."""
+
+    operations: tuple[Operation, ...] = ()
+    guards: tuple[Guard, ...] = ()
+
+
+NOTHING_ELSE = Also()
+
+
+class Rule(Protocol):
+    async def mutate(self, action: Action) -> None:
+        """Change `action.new` in place, or raise."""
+
+    async def validate(self, action: Action) -> Also:
+        """Raise to refuse; the object no longer changes."""
+
+
+class Chain:
+    """The rules, in order: first all that change, then all that refuse."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self._rules: Sequence[Rule] = tuple(rules)
+
+    async def mutate(self, action: Action) -> None:
+        for rule in self._rules:
+            await rule.mutate(action)
+
+    async def validate(self, action: Action) -> Also:
+        operations: list[Operation] = []
+        guards: list[Guard] = []
+        for rule in self._rules:
+            also = await rule.validate(action)
+            operations += also.operations
+            guards += also.guards
+        return Also(tuple(operations), tuple(guards))

@@ -1,0 +1,253 @@
+"""Server-side apply: lay a configuration over an object and know who owns what afterwards.
+
+Fields the manager applied before and leaves out now are removed, unless somebody else has them
+too. Changing what another manager owns is a conflict, unless forced. As structured-merge-diff,
+merge/update.go, Updater.Apply. Pure: the documents given are not changed.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+from dray.api import canonical, decoding, errors, gotime, lists
+from dray.api.kinds import GroupVersionKind
+from dray.api.schema import Form
+from dray.apiserver import fieldsets, managedfields
+from dray.apiserver.fieldsets import FieldSet, Place
+from dray.apiserver.managedfields import APPLY, Entry, Manager, Managers
+
+Object = dict[str, Any]
+
+
+def apply(
+    live: Object | None,
+    applied: Object,
+    *,
+    gvk: GroupVersionKind,
+    manager: str,
+    force: bool,
+    subresource: str,
+    now: datetime.datetime,
+) -> Object:
+    """The object after the configuration; raises a Conflict that names the owners."""
+    _check_fields(applied, gvk)
+    place = fieldsets.root(gvk.schema_type)
+    base: Object = copy.deepcopy(live) if live else {"metadata": {}}
+    managers = managedfields.read(base)
+    who = Manager(manager, APPLY, gvk.api_version, subresource)
+    configuration = canonical.without_nulls(gvk.schema_type, applied)
+    wanted = _wanted(configuration, place, subresource)
+    merged: Object = _merge(base, configuration, place)
+    before = managers.get(who)
+    if before is not None:
+        _prune(merged, fieldsets.difference(before.fields, wanted), managers, who, place)
+    difference = _difference(base, merged, gvk)
+    _settle_conflicts(managers, who, difference.changed, force)
+    _drop_removed(managers, who, difference.removed)
+    is_same = before is not None and before.fields == wanted and not difference.changed
+    time = before.time if before is not None and is_same else gotime.write(now)
+    if wanted:
+        managers[who] = Entry(wanted, time)
+    else:
+        managers.pop(who, None)
+    managedfields.write(merged, managers)
+    merged.update(kind=gvk.kind, apiVersion=gvk.api_version)
+    return merged
+
+
+def _wanted(configuration: Object, place: Place, subresource: str) -> FieldSet:
+    """The fields the configuration speaks of; names and system fields say nothing of metadata."""
+    spoken = managedfields.stripped(configuration)
+    if not spoken["metadata"]:
+        del spoken["metadata"]
+    return managedfields.without_reset(fieldsets.of(spoken, place), subresource)
+
+
+def _check_fields(applied: Object, gvk: GroupVersionKind) -> None:
+    """Unknown fields have no place in a field set: the request cannot be understood."""
+    for problem in decoding.check(gvk.schema_type, applied):
+        if problem.kind == "unknown":
+            name = applied.get("metadata", {}).get("name", "")
+            namespace = applied.get("metadata", {}).get("namespace", "")
+            subject = f"{namespace}/{name}" if namespace else f"/{name}"
+            group_version = f"{gvk.api_version}, Kind={gvk.kind}"
+            raise errors.InternalError(
+                f"failed to create typed patch object ({subject}; {group_version}): "
+                f".{problem.path}: field not declared in schema"
+            )
+    refusal = decoding.refusal(decoding.check(gvk.schema_type, applied))
+    if refusal:
+        raise errors.bad_request(
+            f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {refusal}'
+        )
+
+
+def _difference(base: Object, merged: Object, gvk: GroupVersionKind) -> fieldsets.Difference:
+    return fieldsets.compare(
+        managedfields.stripped(canonical.write(gvk.schema_type, base)),
+        managedfields.stripped(canonical.write(gvk.schema_type, merged)),
+        fieldsets.root(gvk.schema_type),
+    )
+
+
+def _merge(live: Any, applied: Any, place: Place) -> Any:
+    """`applied` over `live`: members merge, all else is replaced."""
+    parts = fieldsets.members(applied, place)
+    if parts is None or live is None:
+        return copy.deepcopy(applied)
+    if isinstance(applied, dict):
+        result = dict(live) if isinstance(live, dict) else {}
+        for key, value in applied.items():
+            inner = fieldsets.member(place, key)
+            result[key] = _merge(result.get(key), value, inner)
+        return result
+    return _merge_list(live if isinstance(live, list) else [], applied, place)
+
+
+def _merge_list(live: list[Any], applied: list[Any], place: Place) -> list[Any]:
+    """Applied items keep the order in which they are applied, among those that were there."""
+    current = _by_element(live, place)
+    wanted = _by_element(applied, place)
+    inner = fieldsets.item(place)
+    merged = {
+        element: _merge(current.get(element), value, inner)
+        if place.list_type == lists.MAP
+        else value
+        for element, value in wanted.items()
+    }
+    order = list(_weave(list(current), list(wanted)))
+    return [merged[element] if element in merged else current[element] for element in order]
+
+
+def _by_element(values: list[Any], place: Place) -> dict[str, Any]:
+    parts = fieldsets.members(values, place) or {}
+    return {element: value for element, (value, _) in parts.items()}
+
+
+def _weave(current: list[str], wanted: list[str]) -> Iterator[str]:
+    """Both orders kept; where they disagree, that of what is applied wins."""
+    rest = iter(wanted)
+    placed: set[str] = set()
+    for element in current:
+        if element not in wanted:
+            yield element
+            continue
+        for following in rest:
+            if following not in placed:
+                placed.add(following)
+                yield following
+            if following == element:
+                break
+    yield from (element for element in rest if element not in placed)
+
+
+def _prune(
+    merged: Object, dropped: FieldSet, managers: Managers, who: Manager, place: Place
+) -> None:
+    """Remove what the manager no longer applies and nobody else has."""
+    for path in list(fieldsets.paths(dropped)):
+        owned = any(
+            _contains(entry.fields, path) for other, entry in managers.items() if other != who
+        )
+        if not owned:
+            _remove(merged, path, place)
+
+
+def _contains(fields: FieldSet, path: tuple[str, ...]) -> bool:
+    """Whether the set has the path or anything below it."""
+    for element in path:
+        if element not in fields:
+            return False
+        fields = fields[element]
+    return True
+
+
+def _remove(value: Any, path: tuple[str, ...], place: Place) -> None:
+    for element in path[:-1]:
+        found = (fieldsets.members(value, place) or {}).get(element)
+        if found is None:
+            return
+        value, place = found
+    last = path[-1]
+    if isinstance(value, dict):
+        _remove_member(value, last.removeprefix("f:"), place)
+    elif isinstance(value, list):
+        target = (fieldsets.members(value, place) or {}).get(last)
+        if target is not None:
+            value[:] = [each for each in value if each is not target[0]]
+
+
+def _remove_member(value: Object, name: str, place: Place) -> None:
+    """A container goes only when it is empty: what is left in it belongs to others."""
+    if not value.get(name) or not _has_members(fieldsets.member(place, name)):
+        value.pop(name, None)
+
+
+def _has_members(place: Place) -> bool:
+    if place.type is None or place.is_atomic:
+        return False
+    return place.type.form in (Form.MAP, Form.STRUCT) or place.list_type != lists.ATOMIC
+
+
+def _settle_conflicts(managers: Managers, who: Manager, changed: FieldSet, force: bool) -> None:
+    conflicts = {
+        other: common
+        for other, entry in managers.items()
+        if other != who
+        and other.subresource == who.subresource
+        and (common := fieldsets.intersection(entry.fields, changed))
+    }
+    if conflicts and not force:
+        raise _conflict(conflicts)
+    for other, common in conflicts.items():
+        left = fieldsets.difference(managers[other].fields, common)
+        if left:
+            managers[other] = Entry(left, managers[other].time)
+        else:
+            del managers[other]
+
+
+def _drop_removed(managers: Managers, who: Manager, removed: FieldSet) -> None:
+    for other, entry in list(managers.items()):
+        left = fieldsets.difference(entry.fields, removed)
+        if other != who and left != entry.fields:
+            managers[other] = Entry(left, entry.time)
+
+
+def _conflict(conflicts: dict[Manager, FieldSet]) -> errors.Conflict:
+    causes = [
+        errors.Cause(
+            fieldsets.text(path), "FieldManagerConflict", f"conflict with {_described(other)}"
+        )
+        for other in sorted(conflicts)
+        for path in sorted(fieldsets.paths(conflicts[other]))
+    ]
+    noun = "conflict" if len(causes) == 1 else "conflicts"
+    if len(causes) == 1:
+        listed = f"{causes[0].message}: {causes[0].field}"
+    else:
+        listed = _listed(conflicts)
+    return errors.apply_conflict(f"Apply failed with {len(causes)} {noun}: {listed}", causes)
+
+
+def _listed(conflicts: dict[Manager, FieldSet]) -> str:
+    """Several conflicts, owner by owner, one field a line."""
+    parts = []
+    for other in sorted(conflicts):
+        fields = sorted(fieldsets.text(path) for path in fieldsets.paths(conflicts[other]))
+        if len(fields) == 1:
+            parts.append(f"conflict with {_described(other)}: {fields[0]}")
+        else:
+            lines = "".join(f"\n- {field}" for field in fields)
+            parts.append(f"conflicts with {_described(other)}:{lines}")
+    return "\n".join(parts)
+
+
+def _described(manager: Manager) -> str:
+    if manager.operation == APPLY:
+        return f'"{manager.name}"'
+    subresource = f' with subresource "{manager.subresource}"' if manager.subresource else ""
+    return f'"{manager.name}"{subresource} using {manager.api_version}'

@@ -1,0 +1,288 @@
+"""delete and deletecollection: grace, finalizers, propagation and preconditions.
+
+What still has finalizers, or a grace period to run, is marked and stays; whoever clears the last
+one (`writes`) removes it.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from dray.api import canonical, errors, gotext, gotime, versions
+from dray.api.exchange import Request, Response
+from dray.api.kinds import Kind
+from dray.api.names import GroupKind, GroupResource
+from dray.apiserver import admission, bodies, codec, reads, selection, storage
+from dray.apiserver import options as write_options
+from dray.apiserver.admission import Action, Also, Chain
+from dray.apiserver.reads import Call
+from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
+
+Object = dict[str, Any]
+
+BACKGROUND, FOREGROUND, ORPHAN = "Background", "Foreground", "Orphan"
+FINALIZERS: Mapping[str, str] = {FOREGROUND: "foregroundDeletion", ORPHAN: "orphan"}
+ATTEMPTS = 10
+_ORPHANING = frozenset({("batch", "Job"), ("", "ReplicationController")})
+
+
+class DeleteOptions(NamedTuple):
+    grace_seconds: int | None = None
+    propagation: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+class Outcome(NamedTuple):
+    """The object as it is, or was when it went."""
+
+    document: Object
+    is_gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deleter:
+    store: Store
+    chain: Chain
+
+    async def delete(self, call: Call) -> Response:
+        options = parse_options(call.request)
+        outcome = await self.delete_one(call, options)
+        if outcome.is_gone and not call.kind.returns_deleted:
+            return reads.encoded(call.form, _success(call, outcome.document), 200, {})
+        shown = versions.from_storage(outcome.document, call.gvk.api_version)
+        return reads.respond(call, shown)
+
+    async def delete_collection(self, call: Call) -> Response:
+        options = parse_options(call.request)
+        chosen = selection.parse(call.request, call.kind, call.info.version)
+        prefix = storage.prefix(call.kind, call.namespace)
+        with storage.translated():
+            listing = await reads.gather(
+                self.store, prefix, storage.storage_gvk(call.kind), chosen, reads.ListOptions()
+            )
+        deleted = []
+        for entry in listing.entries:
+            one = _call_for(call, entry.key.removeprefix(storage.prefix(call.kind)))
+            try:
+                outcome = await self.delete_one(one, options)
+            except errors.NotFound:
+                continue
+            deleted.append(versions.from_storage(outcome.document, call.gvk.api_version))
+        for document in deleted:
+            document.pop("kind", None)
+            document.pop("apiVersion", None)
+        metadata = {"resourceVersion": str(listing.revision)}
+        items = [codec.encode(document) for document in deleted]
+        return reads.json_response(reads.encode_list(call, metadata, items))
+
+    async def delete_one(self, call: Call, options: DeleteOptions) -> Outcome:
+        """Delete or mark; again where somebody else changed the object meanwhile."""
+        for _ in range(ATTEMPTS):
+            with storage.translated():
+                entry = await self.store.get(call.key)
+            if entry is None:
+                raise call.not_found()
+            document = codec.from_stored(entry, storage.storage_gvk(call.kind))
+            _check_preconditions(call, document, options)
+            try:
+                return await self._attempt(call, entry, document, options)
+            except GuardFailed as failure:
+                if failure.key != call.key:
+                    raise errors.conflict(
+                        storage.group_resource(call.kind), call.info.name
+                    ) from failure
+        raise errors.conflict(storage.group_resource(call.kind), call.info.name)
+
+    async def _attempt(
+        self, call: Call, entry: Entry, document: Object, options: DeleteOptions
+    ) -> Outcome:
+        marked = mark(call.kind, copy.deepcopy(document), options, call.now)
+        action = Action(
+            admission.DELETE, call.kind, call.user, call.namespace, call.info.name,
+            old=document, dry_run=options.dry_run,
+        )  # fmt: skip
+        also = await self.chain.validate(action)
+        if marked is None:
+            return Outcome(await self._remove(call, entry, document, also, options), True)
+        if marked == document:
+            return Outcome(document, False)
+        if not options.dry_run:
+            written = canonical.write(storage.storage_gvk(call.kind).schema_type, marked)
+            put = Put(call.key, codec.to_stored(written), entry.revision)
+            transaction = Transaction((put, *also.operations), also.guards)
+            with storage.translated():
+                revision = await self.store.commit(transaction)
+            marked["metadata"]["resourceVersion"] = str(revision)
+        return Outcome(marked, False)
+
+    async def _remove(
+        self, call: Call, entry: Entry, document: Object, also: Also, options: DeleteOptions
+    ) -> Object:
+        if not options.dry_run:
+            delete = Delete(call.key, entry.revision)
+            with storage.translated():
+                revision = await self.store.commit(
+                    Transaction((delete, *also.operations), also.guards)
+                )
+            document["metadata"]["resourceVersion"] = str(revision)
+        return document
+
+
+def mark(
+    kind: Kind, document: Object, options: DeleteOptions, now: datetime.datetime
+) -> Object | None:
+    """The object on its way out, or None where nothing keeps it."""
+    metadata = document["metadata"]
+    _set_propagation(kind, metadata, options)
+    grace = _grace_seconds(kind, document, options)
+    if not grace and not metadata.get("finalizers") and not _namespace_finalizers(kind, document):
+        return None
+    before = metadata.get("deletionGracePeriodSeconds")
+    if metadata.get("deletionTimestamp") and before is not None and before <= grace:
+        return document
+    end = now + datetime.timedelta(seconds=grace)
+    metadata["deletionTimestamp"] = gotime.write(end)
+    metadata["deletionGracePeriodSeconds"] = grace
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+    if _namespace_finalizers(kind, document):
+        document.setdefault("status", {})["phase"] = "Terminating"
+    return document
+
+
+def _namespace_finalizers(kind: Kind, document: Object) -> list[str]:
+    if (kind.group, kind.kind) != ("", "Namespace"):
+        return []
+    return document.get("spec", {}).get("finalizers") or []
+
+
+def _set_propagation(kind: Kind, metadata: Object, options: DeleteOptions) -> None:
+    """The finalizer that makes the garbage collector wait for, or orphan, the dependents."""
+    policy = options.propagation
+    if not policy:
+        kept = set(metadata.get("finalizers") or ()) & set(FINALIZERS.values())
+        if kept or (kind.group, kind.kind) not in _ORPHANING:
+            return
+        policy = ORPHAN
+    finalizers = [
+        each for each in metadata.get("finalizers") or () if each not in FINALIZERS.values()
+    ]
+    if policy in FINALIZERS:
+        finalizers.append(FINALIZERS[policy])
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+
+
+def _grace_seconds(kind: Kind, document: Object, options: DeleteOptions) -> int:
+    """Only pods on a node take their time; those that never started or have ended do not."""
+    if (kind.group, kind.kind) != ("", "Pod"):
+        return 0
+    spec, status = document.get("spec", {}), document.get("status", {})
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if options.grace_seconds is not None:
+        return max(options.grace_seconds, 0)
+    return int(spec.get("terminationGracePeriodSeconds", 30))
+
+
+def _check_preconditions(call: Call, document: Object, options: DeleteOptions) -> None:
+    metadata = document["metadata"]
+    resource = GroupResource(call.kind.group, call.kind.kind)
+    if options.uid and options.uid != metadata["uid"]:
+        raise errors.conflict(
+            resource,
+            call.info.name,
+            f"the UID in the precondition ({options.uid}) does not match the UID in record "
+            f"({metadata['uid']}). The object might have been deleted and then recreated",
+        )
+    if options.resource_version and options.resource_version != metadata["resourceVersion"]:
+        raise errors.conflict(
+            resource,
+            call.info.name,
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match "
+            f"the ResourceVersion in record ({metadata['resourceVersion']}). The object might have "
+            "been modified",
+        )
+
+
+def _success(call: Call, document: Object) -> Object:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {
+            "name": call.info.name,
+            "group": call.kind.group,
+            "kind": call.kind.plural,
+            "uid": document["metadata"]["uid"],
+        },
+    }
+
+
+def _call_for(call: Call, rest: str) -> Call:
+    """The same request for one object of the collection; `rest` is [namespace/]name."""
+    namespace, _, name = rest.rpartition("/")
+    return replace(call, info=replace(call.info, name=name, namespace=namespace))
+
+
+def parse_options(request: Request) -> DeleteOptions:
+    """DeleteOptions from the body, and from the query where the body has none."""
+    document: Object = {}
+    if request.body:
+        document = bodies.parse(
+            request.body, request.headers.get("content-type", ""), "DeleteOptions"
+        )
+    preconditions = document.get("preconditions") or {}
+    grace = document.get("gracePeriodSeconds", _query_int(request, "gracePeriodSeconds"))
+    orphan = document.get("orphanDependents", _query_bool(request, "orphanDependents"))
+    propagation = document.get("propagationPolicy") or request.parameter("propagationPolicy")
+    dry_run = document.get("dryRun") or [v for k, v in request.query if k == "dryRun"]
+    causes = [*_propagation_causes(propagation, orphan), *write_options.dry_run_causes(dry_run)]
+    if causes:
+        raise errors.invalid(GroupKind("meta.k8s.io", "DeleteOptions"), "", causes)
+    if orphan is not None:
+        propagation = ORPHAN if orphan else BACKGROUND
+    return DeleteOptions(
+        grace_seconds=grace,
+        propagation=propagation or "",
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        dry_run=bool(dry_run),
+    )
+
+
+def _propagation_causes(propagation: str, orphan: bool | None) -> list[errors.Cause]:
+    if propagation and orphan is not None:
+        message = "Invalid value: orphanDependents and deletionPropagation cannot be both set"
+        return [errors.Cause("propagationPolicy", "FieldValueInvalid", message)]
+    if propagation in ("", BACKGROUND, FOREGROUND, ORPHAN):
+        return []
+    message = (
+        f"Unsupported value: {gotext.quote(propagation)}: "
+        'supported values: "Foreground", "Background", "Orphan", "nil"'
+    )
+    return [errors.Cause("propagationPolicy", "FieldValueNotSupported", message)]
+
+
+def _query_int(request: Request, name: str) -> int | None:
+    text = request.parameter(name)
+    if not text:
+        return None
+    try:
+        return int(text)
+    except ValueError as error:
+        raise errors.bad_request(f'{name}: "{text}" is not a number') from error
+
+
+def _query_bool(request: Request, name: str) -> bool | None:
+    text = request.parameter(name).lower()
+    return None if not text else text in ("true", "1")

@@ -1,0 +1,258 @@
+"""Sets of fields as `managedFields` writes them, and how two objects differ by fields.
+
+A set is the nested dict of FieldsV1: `f:name` is a field or a map's key, `k:{…}` the item of a
+keyed list, `v:…` an item of a set, `.` the thing itself where it also has members. The rules are
+those of structured-merge-diff: what is atomic has one owner, empty things are owned themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from dray.api import lists, schema
+from dray.api.schema import Form, Type
+
+FieldSet = dict[str, Any]
+SELF = "."
+
+
+class _Absent:
+    """Not there, which is not the same as null."""
+
+
+ABSENT = _Absent()
+
+
+class Place(NamedTuple):
+    """Where in the schema a value stands: its type, and how it merges."""
+
+    type: Type | None
+    list_type: str = lists.ATOMIC
+    keys: tuple[str, ...] = ()
+    is_atomic: bool = False
+
+
+def root(type_name: str) -> Place:
+    return Place(schema.type_named(type_name))
+
+
+def member(place: Place, name: str) -> Place:
+    """The place of a structure's field or of a map's value."""
+    type_ = place.type
+    if type_ is None:
+        return Place(None)
+    if type_.form is Form.MAP:
+        return Place(type_.element)
+    field = schema.fields(type_.name).get(name) if type_.form is Form.STRUCT else None
+    if field is None:
+        return Place(None)
+    rule = lists.rule(type_.name, name)
+    atomic = lists.is_atomic(type_.name, name)
+    return Place(field.type, rule.list_type, rule.keys, atomic)
+
+
+def item(place: Place) -> Place:
+    element = place.type.element if place.type else None
+    is_atomic = element is not None and element.name in lists.ATOMIC_STRUCTS
+    return Place(element, is_atomic=is_atomic)
+
+
+def members(value: Any, place: Place) -> dict[str, tuple[Any, Place]] | None:
+    """What a value is made of, by path element; None for what has one owner as a whole."""
+    if place.is_atomic or place.type is None:
+        return None
+    if isinstance(value, dict) and place.type.form in (Form.STRUCT, Form.MAP):
+        return {f"f:{key}": (each, member(place, key)) for key, each in value.items()}
+    if isinstance(value, list) and place.type.form is Form.LIST:
+        if place.list_type == lists.MAP:
+            return {_key_element(each, place): (each, item(place)) for each in value}
+        if place.list_type == lists.SET:
+            return {f"v:{_json(each)}": (each, Place(None)) for each in value}
+    return None
+
+
+def _key_element(value: Any, place: Place) -> str:
+    element = place.type.element if place.type else None
+    key = {}
+    for name in place.keys:
+        found = value.get(name) if isinstance(value, dict) else None
+        if found is None and element is not None:
+            found = lists.key_default(element.name, name)
+        if found is not None:
+            key[name] = found
+    return f"k:{_json(key)}"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
+def of(value: Any, place: Place) -> FieldSet:
+    """The fields that an applied configuration speaks of."""
+    parts = members(value, place)
+    if not parts:
+        return {}
+    result: FieldSet = {}
+    for element, (each, inner) in parts.items():
+        below = of(each, inner)
+        if element.startswith("k:"):
+            below = {SELF: {}, **below}
+        result[element] = below
+    return result
+
+
+class Difference(NamedTuple):
+    """What one object has that another has not, in which values they differ, what is missing."""
+
+    added: FieldSet
+    modified: FieldSet
+    removed: FieldSet
+
+    @property
+    def changed(self) -> FieldSet:
+        return union(self.added, self.modified)
+
+
+def compare(old: Any, new: Any, place: Place) -> Difference:
+    difference = Difference({}, {}, {})
+    _compare(old, new, place, (), difference)
+    return difference
+
+
+def _compare(old: Any, new: Any, place: Place, path: tuple[str, ...], found: Difference) -> None:
+    old_parts = None if old is ABSENT else members(old, place)
+    new_parts = None if new is ABSENT else members(new, place)
+    if path:
+        if old is ABSENT:
+            insert(found.added, path)
+        elif new is ABSENT:
+            insert(found.removed, path)
+        elif _is_modified(old, new, old_parts, new_parts):
+            insert(found.modified, path)
+    for element in (old_parts or {}) | (new_parts or {}):
+        left, left_place = (old_parts or {}).get(element, (ABSENT, None))
+        right, right_place = (new_parts or {}).get(element, (ABSENT, None))
+        inner = right_place or left_place
+        assert inner is not None
+        _compare(left, right, inner, (*path, element), found)
+
+
+def _is_modified(old: Any, new: Any, old_parts: object, new_parts: object) -> bool:
+    """Whether the thing itself changed; where it has members, they say what changed."""
+    if old_parts is not None and new_parts is not None:
+        return False
+    null_became_container = old is None and new_parts is not None
+    container_became_null = new is None and old_parts is not None
+    return bool(old != new) and not (null_became_container or container_became_null)
+
+
+def insert(fields: FieldSet, path: tuple[str, ...]) -> None:
+    """Add one path; what then has members and is in the set itself is marked with `.`."""
+    level = fields
+    for element in path[:-1]:
+        inner = level.get(element)
+        if inner is None:
+            inner = level[element] = {_ONLY_PATH: {}}
+        elif not inner:
+            inner[SELF] = {}
+        level = inner
+    last = level.get(path[-1])
+    if last is None:
+        level[path[-1]] = {}
+    elif _ONLY_PATH in last:
+        del last[_ONLY_PATH]
+        last[SELF] = {}
+    elif last:
+        last[SELF] = {}
+
+
+_ONLY_PATH = ""
+"""Marks, while a set is built, an element that is only on the way to others."""
+
+
+def tidy(fields: FieldSet) -> FieldSet:
+    """The set without the marks of its building."""
+    return {key: tidy(inner) for key, inner in fields.items() if key != _ONLY_PATH}
+
+
+def _is_own(fields: FieldSet) -> bool:
+    """Whether the element that has these members is itself in the set."""
+    return not fields or SELF in fields
+
+
+def _members(fields: FieldSet) -> Iterator[tuple[str, FieldSet]]:
+    return ((key, inner) for key, inner in fields.items() if key not in (SELF, _ONLY_PATH))
+
+
+def _combined(is_own: bool, inner: dict[str, FieldSet]) -> FieldSet | None:
+    """The members of one element, or None where neither it nor they are left."""
+    if not inner:
+        return {} if is_own else None
+    return {SELF: {}, **inner} if is_own else inner
+
+
+def union(left: FieldSet, right: FieldSet) -> FieldSet:
+    result: FieldSet = {}
+    for key in {**left, **right}:
+        if key in (SELF, _ONLY_PATH):
+            continue
+        if key in left and key in right:
+            is_own = _is_own(left[key]) or _is_own(right[key])
+            combined = _combined(is_own, union(left[key], right[key]))
+            result[key] = {} if combined is None else combined
+        else:
+            result[key] = tidy(left[key] if key in left else right[key])
+    return result
+
+
+def difference(left: FieldSet, right: FieldSet) -> FieldSet:
+    """What is in `left` and not in `right`."""
+    result: FieldSet = {}
+    for key, inner in _members(left):
+        other = right.get(key)
+        if other is None:
+            result[key] = tidy(inner)
+            continue
+        is_own = _is_own(inner) and not _is_own(other)
+        combined = _combined(is_own, difference(inner, other))
+        if combined is not None:
+            result[key] = combined
+    return result
+
+
+def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
+    result: FieldSet = {}
+    for key, inner in _members(left):
+        other = right.get(key)
+        if other is None:
+            continue
+        is_own = _is_own(inner) and _is_own(other)
+        combined = _combined(is_own, intersection(inner, other))
+        if combined is not None:
+            result[key] = combined
+    return result
+
+
+def paths(fields: FieldSet, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every path in the set, members before the thing they belong to."""
+    for key, inner in _members(fields):
+        yield from paths(inner, (*prefix, key))
+        if _is_own(inner):
+            yield (*prefix, key)
+
+
+def text(path: tuple[str, ...]) -> str:
+    """A path as conflicts name it: `.metadata.labels.team`, `.spec.containers[name="c"].image`."""
+    words = []
+    for element in path:
+        kind, _, rest = element.partition(":")
+        if kind == "f":
+            words.append(f".{rest}")
+        elif kind == "k":
+            pairs = json.loads(rest).items()
+            words.append(f"[{','.join(f'{name}={_json(value)}' for name, value in pairs)}]")
+        else:
+            words.append(f"[={rest}]")
+    return "".join(words)

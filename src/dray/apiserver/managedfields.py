@@ -1,0 +1,170 @@
+"""Who manages which field: the entries of `metadata.managedFields`, kept in step with every write.
+
+A plain write makes its manager the owner of what it added or changed; others lose those fields.
+Server-side apply is in `apiserver.apply`.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+from dray.api import canonical, gotime, versions
+from dray.api.kinds import GroupVersionKind
+from dray.apiserver import fieldsets
+from dray.apiserver.fieldsets import FieldSet
+from dray.apiserver.options import WriteOptions
+from dray.apiserver.reads import Call
+
+Object = dict[str, Any]
+
+APPLY, UPDATE = "Apply", "Update"
+_STRIPPED_METADATA = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "name",
+    "namespace",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+
+
+class Manager(NamedTuple):
+    """Who, by which operation, in which version, through which subresource."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+
+class Entry(NamedTuple):
+    fields: FieldSet
+    time: str
+
+
+Managers = dict[Manager, Entry]
+
+
+def track(call: Call, old: Object | None, new: Object, chosen: WriteOptions) -> None:
+    """Note in `new` (in the storage version) what this request changed."""
+    manager = Manager(chosen.field_manager, UPDATE, call.gvk.api_version, call.info.subresource)
+    before = old if old is not None else {"metadata": {}}
+    managers = read(before)
+    update(
+        managers,
+        shown(before, call.gvk),
+        shown(new, call.gvk),
+        manager,
+        gvk=call.gvk,
+        now=gotime.write(call.now),
+    )
+    write(new, managers)
+
+
+def shown(document: Object, gvk: GroupVersionKind) -> Object:
+    """The object as the client sees it and as Go writes it, without what nobody manages."""
+    stored = {
+        **document,
+        "kind": gvk.kind,
+        "apiVersion": versions.storage_version(gvk.api_version, gvk.kind),
+    }
+    wire = canonical.write(gvk.schema_type, versions.from_storage(stored, gvk.api_version))
+    return stripped(wire)
+
+
+def stripped(document: Object) -> Object:
+    kept = {key: value for key, value in document.items() if key not in ("kind", "apiVersion")}
+    metadata = kept.get("metadata") or {}
+    kept["metadata"] = {
+        key: value for key, value in metadata.items() if key not in _STRIPPED_METADATA
+    }
+    return kept
+
+
+def update(
+    managers: Managers,
+    old: Object,
+    new: Object,
+    manager: Manager,
+    *,
+    gvk: GroupVersionKind,
+    now: str,
+) -> None:
+    """The manager of a plain write takes what it changed from whoever had it."""
+    found = fieldsets.compare(old, new, fieldsets.root(gvk.schema_type))
+    changed = without_reset(found.changed, manager.subresource)
+    removed = found.removed
+    for other, entry in list(managers.items()):
+        if other != manager:
+            lost = fieldsets.difference(fieldsets.difference(entry.fields, changed), removed)
+            _replace(managers, other, Entry(lost, entry.time))
+    own = managers.get(manager)
+    mine = fieldsets.union(own.fields if own else {}, changed)
+    mine = fieldsets.difference(mine, removed)
+    has_changed = bool(changed) or own is None or mine != own.fields
+    _replace(managers, manager, Entry(mine, now if has_changed or own is None else own.time))
+
+
+def without_reset(fields: FieldSet, subresource: str) -> FieldSet:
+    """A write of the object never manages its status; one of the status manages nothing else."""
+    if subresource == "status":
+        return {key: value for key, value in fields.items() if key == "f:status"}
+    return {key: value for key, value in fields.items() if key != "f:status"}
+
+
+def _replace(managers: Managers, manager: Manager, entry: Entry) -> None:
+    if entry.fields:
+        managers[manager] = entry
+    else:
+        managers.pop(manager, None)
+
+
+def read(document: Object) -> Managers:
+    """The entries of an object; those that make no sense are dropped."""
+    managers: Managers = {}
+    for entry in document["metadata"].get("managedFields") or ():
+        fields = entry.get("fieldsV1")
+        if not isinstance(fields, dict) or entry.get("fieldsType", "FieldsV1") != "FieldsV1":
+            continue
+        manager = Manager(
+            entry.get("manager", ""),
+            entry.get("operation", UPDATE),
+            entry.get("apiVersion", ""),
+            entry.get("subresource", ""),
+        )
+        managers[manager] = Entry(copy.deepcopy(fields), entry.get("time", ""))
+    return managers
+
+
+def write(document: Object, managers: Managers) -> None:
+    """Set the entries, applied ones first, then by time and name."""
+    ordered = sorted(
+        managers.items(), key=lambda pair: (pair[0].operation, pair[1].time, pair[0].name)
+    )
+    if ordered:
+        document["metadata"]["managedFields"] = [_wire(*pair) for pair in ordered]
+    else:
+        document["metadata"].pop("managedFields", None)
+
+
+def _wire(manager: Manager, entry: Entry) -> Object:
+    written: Object = {
+        "manager": manager.name,
+        "operation": manager.operation,
+        "apiVersion": manager.api_version,
+        "time": entry.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": _sorted(fieldsets.tidy(entry.fields)),
+    }
+    if manager.subresource:
+        written["subresource"] = manager.subresource
+    return written
+
+
+def _sorted(fields: FieldSet) -> FieldSet:
+    return {key: _sorted(fields[key]) for key in sorted(fields)}

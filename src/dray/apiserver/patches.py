@@ -1,0 +1,143 @@
+"""The four ways to patch, behind one call: a document in the client's version becomes another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import yaml
+
+from dray.api import errors, exchange
+from dray.api.names import GroupKind
+from dray.apiserver import apply, bodies, jsonpatch, strategicmerge
+from dray.apiserver.options import WriteOptions
+from dray.apiserver.reads import Call
+
+Object = dict[str, Any]
+
+MEDIA_TYPES = (
+    exchange.JSON_PATCH,
+    exchange.MERGE_PATCH,
+    exchange.STRATEGIC_MERGE_PATCH,
+    exchange.APPLY_PATCH,
+)
+
+
+class Patch:
+    """A parsed patch. Calling it with the current document gives the one to store.
+
+    `owns_fields` patches keep the managed fields themselves.
+    """
+
+    def __init__(self, change: Callable[[Object | None], Object], *, owns_fields: bool) -> None:
+        self._change = change
+        self.owns_fields = owns_fields
+
+    def __call__(self, document: Object | None) -> Object:
+        return self._change(document)
+
+
+def parse(call: Call, media_type: str, chosen: WriteOptions, warnings: list[str]) -> Patch:
+    if media_type == exchange.APPLY_PATCH:
+        applied = _applied(call, chosen)
+        return Patch(lambda live: _apply(call, live, applied, chosen), owns_fields=True)
+    content = _json(call)
+    change = {
+        exchange.JSON_PATCH: jsonpatch.json_patch,
+        exchange.MERGE_PATCH: _merge,
+        exchange.STRATEGIC_MERGE_PATCH: _strategic(call),
+    }[media_type]
+
+    def patched(document: Object | None) -> Object:
+        result = _attempt(call, change, document, content)
+        body = bodies.checked(result, call.gvk, chosen.field_validation)
+        warnings.extend(body.warnings)
+        return body.document
+
+    return Patch(patched, owns_fields=False)
+
+
+def _json(call: Call) -> Any:
+    try:
+        return msgspec.json.decode(call.request.body)
+    except msgspec.DecodeError as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from error
+
+
+def _merge(document: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        raise jsonpatch.PatchMalformed("a merge patch is an object")
+    return jsonpatch.merge_patch(document, patch)
+
+
+def _strategic(call: Call) -> Callable[[Any, Any], Any]:
+    def merge(document: Any, patch: Any) -> Any:
+        if not isinstance(patch, dict):
+            raise jsonpatch.PatchMalformed("a strategic merge patch is an object")
+        return strategicmerge.merge(document, patch, call.gvk.schema_type)
+
+    return merge
+
+
+def _attempt(
+    call: Call, change: Callable[[Any, Any], Any], document: Object | None, patch: Any
+) -> Object:
+    try:
+        result = change(document, patch)
+    except jsonpatch.PatchMalformed as error:
+        raise errors.bad_request(str(error)) from error
+    except jsonpatch.PatchFailed as error:
+        raise errors.Invalid(
+            f"the server rejected our request due to an error in our request: {error}",
+            errors.Details(),
+        ) from error
+    if not isinstance(result, dict):
+        raise errors.bad_request("the patch makes something that is not an object")
+    result.update(kind=call.gvk.kind, apiVersion=call.gvk.api_version)
+    return result
+
+
+def _applied(call: Call, chosen: WriteOptions) -> Object:
+    """What is applied: YAML or JSON, of the type and the name of the request."""
+    try:
+        document = yaml.load(call.request.body, Loader=yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise errors.bad_request(f"error decoding YAML: {error}") from error
+    if not isinstance(document, dict) or not isinstance(document.get("metadata", {}), dict):
+        raise errors.bad_request("the applied configuration is not an object")
+    return document
+
+
+def _apply(call: Call, live: Object | None, applied: Object, chosen: WriteOptions) -> Object:
+    _check_applied(call, applied)
+    return apply.apply(
+        live,
+        applied,
+        gvk=call.gvk,
+        manager=chosen.field_manager,
+        force=chosen.force,
+        subresource=call.info.subresource,
+        now=call.now,
+    )
+
+
+def _check_applied(call: Call, applied: Object) -> None:
+    api_version, kind = applied.get("apiVersion"), applied.get("kind")
+    if (api_version, kind) != (call.gvk.api_version, call.gvk.kind):
+        raise errors.bad_request(
+            f"the applied configuration is a {kind} of {api_version}; "
+            f"this path takes a {call.gvk.kind} of {call.gvk.api_version}"
+        )
+    metadata = applied.setdefault("metadata", {})
+    if metadata.setdefault("name", call.info.name) != call.info.name:
+        raise errors.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL "
+            f"({call.info.name})"
+        )
+    if metadata.get("managedFields"):
+        cause = errors.Cause(
+            "metadata.managedFields", "FieldValueInvalid", "metadata.managedFields must be nil"
+        )
+        group_kind = GroupKind(call.kind.group, call.kind.kind)
+        raise errors.invalid(group_kind, call.info.name, [cause])

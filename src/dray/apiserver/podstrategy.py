@@ -1,0 +1,87 @@
+"""What the server decides about pods: the first status, the quality of service, the generation."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+from dray.api import quantity
+
+Object = dict[str, Any]
+
+GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
+_COMPUTE = ("cpu", "memory")
+
+
+def initial_status(pod: Object) -> Object:
+    status: Object = {"phase": "Pending", "qosClass": quality_of_service(pod.get("spec", {}))}
+    if pod.get("spec", {}).get("schedulingGates"):
+        status["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
+    return status
+
+
+def prepare_update(new: Object, old: Object, _now: datetime.datetime) -> None:
+    """A pod that lost its last gate no longer says that it is gated."""
+    if not old.get("spec", {}).get("schedulingGates") or new.get("spec", {}).get("schedulingGates"):
+        return
+    status = new.get("status", {})
+    kept = [
+        condition
+        for condition in status.get("conditions") or ()
+        if condition.get("reason") != "SchedulingGated"
+    ]
+    status["conditions"] = kept
+    if not kept:
+        del status["conditions"]
+
+
+def prepare_status(new: Object, old: Object, _now: datetime.datetime) -> None:
+    """The owners of a pod and its quality of service are not its status's business."""
+    owners = old["metadata"].get("ownerReferences")
+    if owners is None:
+        new["metadata"].pop("ownerReferences", None)
+    else:
+        new["metadata"]["ownerReferences"] = owners
+    quality = old.get("status", {}).get("qosClass")
+    if quality and not new.setdefault("status", {}).get("qosClass"):
+        new["status"]["qosClass"] = quality
+
+
+def quality_of_service(spec: Object) -> str:
+    """As pkg/apis/core/helper/qos, ComputePodQOS."""
+    blocks = list(_resource_blocks(spec))
+    amounts = [
+        (name, amount)
+        for block in blocks
+        for kind in ("requests", "limits")
+        for name, amount in (block.get(kind) or {}).items()
+        if name in _COMPUTE and quantity.parse(str(amount)).sign() > 0
+    ]
+    if not amounts:
+        return BEST_EFFORT
+    return GUARANTEED if all(map(_is_guaranteed, blocks)) else BURSTABLE
+
+
+def _resource_blocks(spec: Object) -> Iterator[Object]:
+    if spec.get("resources"):
+        yield spec["resources"]
+        return
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        yield container.get("resources") or {}
+
+
+def _is_guaranteed(block: Object) -> bool:
+    """Limits for cpu and memory, and requests equal to them where they are set."""
+    limits, requests = block.get("limits") or {}, block.get("requests") or {}
+    return all(
+        name in limits and str(requests.get(name, limits[name])) == str(limits[name])
+        for name in _COMPUTE
+    )
