@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 import yaml
 
-from dray.api import decoding, errors, exchange, kinds
+from dray.api import decoding, errors, exchange, gojson, kinds
 from dray.api.kinds import GroupVersionKind
 from dray.apiserver import options, protobuf
 
@@ -59,8 +58,8 @@ def parse(body: bytes, content_type: str, kind: str = "") -> Object:
         if media_type == exchange.YAML:
             document = yaml.load(body, Loader=yaml.CSafeLoader)
         else:
-            document = decoding.decode_json(body)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+            document = gojson.decode(body)
+    except (ValueError, yaml.YAMLError) as error:
         raise errors.bad_request(_unreadable(body, kind, error)) from error
     if not isinstance(document, dict):
         raise errors.bad_request(_unreadable(body, kind, "it is not an object"))
@@ -72,29 +71,8 @@ def _unreadable(body: bytes, kind: str, error: object) -> str:
     shown = body[:1024].decode("utf-8", "replace")
     return (
         f"the object provided is unrecognized (must be of type {kind}): couldn't get "
-        f"version/kind; json parse error: {_go_words(error, shown)} ({shown})"
+        f"version/kind; json parse error: {error} ({shown})"
     )
-
-
-def _go_words(error: object, text: str) -> str:
-    """A syntax error as Go's encoding/json puts it, for the places where people make them."""
-    if not isinstance(error, json.JSONDecodeError):
-        return str(error)
-    if error.pos >= len(text):
-        return "unexpected end of JSON input"
-    character = text[error.pos]
-    return f"invalid character {character!r} {_GO_PLACES.get(error.msg, error.msg)}"
-
-
-_GO_PLACES = {
-    "Expecting property name enclosed in double quotes": (
-        "looking for beginning of object key string"
-    ),
-    "Expecting ':' delimiter": "after object key",
-    "Expecting ',' delimiter": "after object key:value pair",
-    "Expecting value": "looking for beginning of value",
-    "Extra data": "after top-level value",
-}
 
 
 def _refuse_deep(document: Any) -> None:

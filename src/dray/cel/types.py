@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
 
 
 class Kind(Enum):
     DYN = "dyn"
-    ANY = "any"
+    ANY = "google.protobuf.Any"
     ERROR = "!error!"
     NULL = "null_type"
     BOOL = "bool"
@@ -28,18 +29,93 @@ class Kind(Enum):
     PARAMETER = "parameter"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Type:
-    """`name` tells opaque, object and parameter types apart; `parameters` are element types."""
+    """`name` tells opaque, object and parameter types apart; `parameters` are element types.
+
+    The rest is derived once, so that asking costs nothing: `depth` and `weight` (levels and nodes
+    when written out) let the checker refuse types grown out of hand, `is_open` says that a type
+    parameter occurs somewhere. Nothing here calls itself: types nest as deep as expressions.
+    """
 
     kind: Kind
     name: str
     parameters: tuple[Type, ...] = ()
+    depth: int = field(init=False, repr=False)
+    weight: int = field(init=False, repr=False)
+    is_open: bool = field(init=False, repr=False)
+    _hash: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        inner = self.parameters
+        derive = object.__setattr__
+        derive(self, "depth", 1 + max([each.depth for each in inner], default=0))
+        derive(self, "weight", 1 + sum([each.weight for each in inner]))
+        derive(self, "is_open", self.kind is Kind.PARAMETER or any(each.is_open for each in inner))
+        derive(self, "_hash", hash((self.kind, self.name, inner)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Type) or self._hash != other._hash:
+            return False
+        waiting: list[tuple[Type, Type]] = [(self, other)]
+        while waiting:
+            one, two = waiting.pop()
+            if one is two:
+                continue
+            if one.kind is not two.kind or one.name != two.name:
+                return False
+            if len(one.parameters) != len(two.parameters):
+                return False
+            waiting += zip(one.parameters, two.parameters, strict=True)
+        return True
 
     def __str__(self) -> str:
-        if self.parameters:
-            return f"{self.name}({', '.join(map(str, self.parameters))})"
-        return self.name
+        """What cel-go's Type.String prints: run-time names."""
+        return _written(self, _run_time_name)
+
+
+def display_name(type: Type) -> str:
+    """The name in messages of the checker (cel-go checker/format.go, FormatCELType)."""
+    return _written(type, _message_name)
+
+
+def _run_time_name(type: Type) -> str:
+    return f"<{type.name}>" if type.kind is Kind.PARAMETER else type.name
+
+
+_MESSAGE_NAMES = {
+    Kind.ANY: "any",
+    Kind.DURATION: "duration",
+    Kind.NULL: "null",
+    Kind.TIMESTAMP: "timestamp",
+}
+
+
+def _message_name(type: Type) -> str:
+    return _MESSAGE_NAMES.get(type.kind, type.name)
+
+
+def _written(type: Type, name: Callable[[Type], str]) -> str:
+    parts: list[str] = []
+    waiting: list[Type | str] = [type]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            parts.append(part)
+            continue
+        parts.append(name(part))
+        if part.parameters:
+            first, *rest = part.parameters
+            waiting.append(")")
+            for each in reversed(rest):
+                waiting += (each, ", ")
+            waiting += (first, "(")
+    return "".join(parts)
 
 
 def _simple(kind: Kind) -> Type:
@@ -49,7 +125,7 @@ def _simple(kind: Kind) -> Type:
 DYN = _simple(Kind.DYN)
 ANY = _simple(Kind.ANY)
 ERROR = _simple(Kind.ERROR)
-NULL = Type(Kind.NULL, "null")
+NULL = _simple(Kind.NULL)
 BOOL = _simple(Kind.BOOL)
 INT = _simple(Kind.INT)
 UINT = _simple(Kind.UINT)
@@ -58,6 +134,7 @@ STRING = _simple(Kind.STRING)
 BYTES = _simple(Kind.BYTES)
 DURATION = _simple(Kind.DURATION)
 TIMESTAMP = _simple(Kind.TIMESTAMP)
+TYPE = _simple(Kind.TYPE)
 
 
 def list_of(element: Type) -> Type:
@@ -88,9 +165,9 @@ def parameter(name: str) -> Type:
     return Type(Kind.PARAMETER, name)
 
 
-QUANTITY = opaque("kubernetes.Quantity")
-SEMVER = opaque("kubernetes.Semver")
-URL = opaque("kubernetes.URL")
+QUANTITY = object_type("kubernetes.Quantity")
+SEMVER = object_type("kubernetes.Semver")
+URL = object_type("kubernetes.URL")
+NAMED_FORMAT = object_type("kubernetes.NamedFormat")
 IP = opaque("net.IP")
 CIDR = opaque("net.CIDR")
-NAMED_FORMAT = opaque("kubernetes.NamedFormat")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,10 +14,35 @@ UNBOUNDED = 2**64 - 1
 
 
 class Range(NamedTuple):
-    """An estimate: at least `low`, at most `high`; both saturate at UNBOUNDED."""
+    """An estimate: at least `low`, at most `high`; all arithmetic saturates at UNBOUNDED."""
 
     low: int
     high: int
+
+    @classmethod
+    def exactly(cls, value: int) -> Range:
+        return cls(value, value)
+
+    def add(self, other: Range) -> Range:
+        return Range(min(self.low + other.low, UNBOUNDED), min(self.high + other.high, UNBOUNDED))
+
+    def multiply(self, other: Range) -> Range:
+        return Range(min(self.low * other.low, UNBOUNDED), min(self.high * other.high, UNBOUNDED))
+
+    def scale(self, factor: float) -> Range:
+        """Times a cost per unit, rounded up."""
+        return Range(scale(self.low, factor), scale(self.high, factor))
+
+    def union(self, other: Range) -> Range:
+        return Range(min(self.low, other.low), max(self.high, other.high))
+
+
+UNKNOWN = Range(0, UNBOUNDED)
+
+
+def scale(value: int, factor: float) -> int:
+    """`value * factor` rounded up, with the rounding errors of 64-bit floats that cel-go has."""
+    return min(math.ceil(float(value) * factor), UNBOUNDED)
 
 
 class Operand(NamedTuple):
@@ -31,6 +57,10 @@ class Operand(NamedTuple):
     size: Range | None
     element: Operand | None = None
 
+    @property
+    def size_or_unknown(self) -> Range:
+        return UNKNOWN if self.size is None else self.size
+
 
 class CallEstimate(NamedTuple):
     """What one call costs beyond its arguments, and the size of its result where it is known."""
@@ -43,9 +73,10 @@ class CallEstimate(NamedTuple):
 class Overload:
     """One signature. A member's receiver is the first argument, for types and for `call` alike.
 
-    `call` takes the values in order and raises `EvaluationError`; for operators and for functions
-    that cel-go binds once it accepts any value and raises "no such overload" itself.
-    `estimate` and `cost` are None where the call costs 1.
+    `call` takes values of the declared types, in order, and raises `EvaluationError`;
+    `dispatching.bind` guards it where the static types promise less.
+    `estimate` and `cost` are None where the call costs 1. `cost` is given the arguments and the
+    result, any of which may be an `EvaluationError`.
     """
 
     id: str
@@ -62,11 +93,15 @@ class Function:
     """A name with its overloads, in the order the checker tries them.
 
     `dispatch` is used where the static types leave more than one overload: it looks at the values.
+    `dispatch_cost` is what such a call costs at run time, None where that is 1. With `binds_once`
+    there is one implementation for all overloads, and `dispatch` is it; operators are made so.
     """
 
     name: str
     overloads: tuple[Overload, ...]
     dispatch: Callable[..., Any]
+    dispatch_cost: Callable[[Sequence[Any], Any], int] | None = None
+    binds_once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,95 @@
+"""What the search puts together: a device of a node, numbered, and the slot it may fill.
+
+Every concept of the allocator is a `Check` on such pairs; `search` runs the checks and knows no more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from dray.allocator import verdicts
+from dray.allocator.requests import Option
+from dray.allocator.trail import Trail
+from dray.api.names import DeviceId
+from dray.api.slices import Device, ResourceSlice
+from dray.api.taints import DeviceTaint
+
+
+class Candidate:
+    """A device as one node sees it. Its number is its place in upstream's visiting order."""
+
+    __slots__ = (
+        "bit",
+        "device",
+        "id",
+        "index",
+        "is_shareable",
+        "need",
+        "published_in",
+        "section",
+        "taints",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        section: int,
+        published_in: ResourceSlice,
+        device: Device,
+        taints: tuple[DeviceTaint, ...] = (),
+        need: int = 0,
+    ) -> None:
+        self.index = index
+        self.bit = 1 << index
+        self.section = section
+        """The number of the device's pool on the node."""
+        self.published_in = published_in
+        self.device = device
+        spec = published_in.spec
+        self.id = DeviceId(spec.driver, spec.pool.name, device.name)
+        self.is_shareable = False
+        """Several claims may hold shares of it."""
+        self.taints = taints
+        """Its own and those that rules add."""
+        self.need = need
+        """The counters that it takes, packed (see `counters`)."""
+
+
+class Slot:
+    """One device that is wanted: the `ordinal`-th of a request, or of a subrequest."""
+
+    __slots__ = ("claim", "is_admin", "option", "ordinal")
+
+    def __init__(self, claim: int, option: Option, ordinal: int) -> None:
+        self.claim = claim
+        self.option = option
+        self.ordinal = ordinal
+        self.is_admin = bool(option.admin_access)
+
+
+class Matches(NamedTuple):
+    """Which devices something accepts, and on which it fails."""
+
+    accepted: int
+    failing: int = 0
+
+
+class Check(Protocol):
+    """One DRA concept. A refused device leaves no trace."""
+
+    name: verdicts.Check
+    concerns: int
+    """The devices for which `take` has anything to do."""
+
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> verdicts.DeviceVerdict | None:
+        """Claim `device` for `slot`, or say why not."""
+
+    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+        """The candidates that `take` would not refuse now, found quickly and without reasons.
+
+        May keep some that it would refuse, never drops one that it would take. Zero if fewer than
+        `wanted` of them can be taken together.
+        """
+
+    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+        """Whether `picked` for `other` can be a reason to refuse a candidate for `slot`."""

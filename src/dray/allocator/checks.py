@@ -1,0 +1,91 @@
+"""The checks of a search, in upstream's order: one line for each DRA concept.
+
+Only the concepts that can matter for the problem at hand take part. The funnel of the explain engine
+asks the same checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dray.allocator import verdicts
+from dray.allocator.candidates import Candidate, Check, Slot
+from dray.allocator.capacity import Capacity
+from dray.allocator.counters import Counters
+from dray.allocator.groups import Groups
+from dray.allocator.problems import Plan, Problem
+from dray.allocator.requests import Option
+from dray.allocator.trail import Trail
+from dray.allocator.usage import Usage
+
+
+class Failing:
+    """Fails on the devices on which a selector or a capacity of one option fails."""
+
+    name = verdicts.Check.REQUEST_SELECTORS
+    __slots__ = ("_plan", "_problem", "concerns")
+
+    def __init__(self, problem: Problem, plan: Plan) -> None:
+        self._problem = problem
+        self._plan = plan
+        self.concerns = plan.failing
+
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> verdicts.DeviceVerdict | None:
+        plan = self._plan
+        raise self._problem.screening.failure(plan.claim, plan.option, plan.device_class, device)
+
+    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+        return candidates
+
+    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+        return False
+
+
+class Checks:
+    """The state that one search works on."""
+
+    __slots__ = ("_capacity", "_counters", "_groups", "_problem", "_usage")
+
+    def __init__(self, problem: Problem) -> None:
+        inventory = problem.inventory
+        self._problem = problem
+        self._usage = Usage(inventory.taken, len(problem.questions), inventory.holders_of)
+        self._capacity: list[Check] = []
+        if shares := inventory.shareable | inventory.shared:
+            if inventory.features.consumable_capacity:
+                self._capacity.append(
+                    Capacity(inventory.devices, shares, inventory.holding_of, problem.demand)
+                )
+        self._groups: list[Check] = []
+        self._counters: list[Check] = []
+        if inventory.partitions and inventory.features.partitionable_devices:
+            ledgers = [section.ledger for section in inventory.sections]
+            self._counters.append(
+                Counters(
+                    inventory.devices,
+                    ledgers,
+                    partitions=inventory.partitions,
+                    shared=inventory.shared,
+                    holders_on=inventory.holders_on,
+                )
+            )
+            if inventory.features.device_compatibility_groups:
+                self._groups.append(
+                    Groups(
+                        [section.present_groups for section in inventory.sections],
+                        partitions=inventory.partitions,
+                        shared=inventory.shared,
+                        holders_on=inventory.holders_on,
+                    )
+                )
+
+    def of(self, plan: Plan) -> Sequence[Check]:
+        """The checks for one option, in order."""
+        applying: list[Check] = [self._usage]
+        if plan.failing:
+            applying.append(Failing(self._problem, plan))
+        constrained = [self._problem.constraints] if plan.is_constrained else []
+        if plan.wanted is None:
+            return [*applying, *self._capacity, *self._groups, *self._counters, *constrained]
+        # Upstream looks at the capacity of "all" devices last (allocateDevice).
+        return [*applying, *self._groups, *self._counters, *constrained, *self._capacity]

@@ -1,0 +1,282 @@
+"""The search: a loop over positions and checks, with no knowledge of any single concept.
+
+Upstream's answer is the first complete combination in its visiting order
+(incubating/allocator_incubating.go allocateOne). Branches that cannot hold an answer are left out,
+which never changes the answer: a dead end jumps back to the picks that caused it, devices that are
+alike are tried once, and candidates are narrowed as a set before they are tried one by one. Where
+some device could make upstream fail, nothing is left out, for the failure is the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import NamedTuple
+
+from dray.allocator import checks, requests, verdicts
+from dray.allocator.candidates import Candidate, Check, Slot
+from dray.allocator.policies import Order
+from dray.allocator.problems import Plan, Problem
+from dray.allocator.results import Pick, Solution
+from dray.allocator.trail import Trail
+
+_ANY = -1
+
+
+class Position(NamedTuple):
+    """A decision to make: which option of a request, or which device for a slot."""
+
+    step: int
+    plan: Plan | None = None
+    """None where an option has to be chosen."""
+    ordinal: int = 0
+    allowed: int = _ANY
+    """Within a request devices are combined, not permuted: only later ones may follow."""
+
+
+class _Frame:
+    """A position on the stack: its alternatives, and the lower frames that its dead ends are due to."""
+
+    __slots__ = ("alternatives", "conflicts", "depth", "mark", "pick")
+
+    def __init__(self, depth: int, mark: int) -> None:
+        self.depth = depth
+        self.mark = mark
+        self.conflicts = 0
+        self.pick: Pick | None = None
+        self.alternatives: Iterator[Position] = iter(())
+
+
+class Search:
+    """One attempt to satisfy all claims of a pod on one node."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        order: Order | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self._problem = problem
+        self._inventory = problem.inventory
+        self._steps = problem.steps
+        self._checks = checks.Checks(problem)
+        self._prunes = not problem.may_fail
+        self._order = order
+        self._should_stop = should_stop
+        self._trail = Trail()
+        self._frames: list[_Frame] = []
+        self._chosen: list[Plan] = [step.plans[0] for step in problem.steps]
+        self._choices: dict[int, int] = {}
+        """Depths at which options of prioritized requests were chosen, by step."""
+        self._kinds: dict[int, Hashable] = {}
+        self._furthest = -1
+        self.refusal: verdicts.NoCombination | None = None
+        """What stopped the furthest attempt, after a search without solution."""
+
+    def run(self) -> Solution | None:
+        """The first solution, or None; raises Failure. Leaves no trace either way."""
+        try:
+            return self._run()
+        finally:
+            self._trail.unwind(0)
+
+    def _run(self) -> Solution | None:
+        frames = self._frames
+        position = self._enter(0)
+        while position is not None:
+            if position.step == len(self._steps):
+                picks = [frame.pick for frame in frames if frame.pick]
+                return Solution(picks, tuple(self._chosen))
+            self._push(position)
+            position = self._advance()
+        return None
+
+    def _advance(self) -> Position | None:
+        """The next alternative of the highest frame that has one."""
+        frames = self._frames
+        while frames:
+            frame = frames[-1]
+            self._trail.unwind(frame.mark)
+            frame.pick = None
+            position = next(frame.alternatives, None)
+            if position is not None:
+                return position
+            self._jump_back(frame.conflicts)
+        return None
+
+    def _jump_back(self, conflicts: int) -> None:
+        """Give up the highest frame and all between it and the latest one that it is due to."""
+        target = conflicts.bit_length() - 1
+        del self._frames[target + 1 :]
+        if self._frames:
+            self._frames[target].conflicts |= conflicts ^ (1 << target)
+
+    def _push(self, position: Position) -> None:
+        if self._should_stop is not None and self._should_stop():
+            raise verdicts.Stopped("filter operation aborted: context deadline exceeded")
+        frame = _Frame(len(self._frames), self._trail.mark())
+        if position.plan is None:
+            self._choices[position.step] = frame.depth
+            frame.alternatives = self._options(position.step)
+        elif position.plan.wanted is not None:
+            frame.alternatives = self._wanted(frame, position, position.plan)
+        else:
+            frame.alternatives = self._devices(frame, position, position.plan)
+        self._frames.append(frame)
+
+    def _enter(self, step: int) -> Position:
+        """The first decision from a request on."""
+        if step == len(self._steps) or self._steps[step].is_prioritized:
+            return Position(step)
+        return self._begin(step, self._steps[step].plans[0])
+
+    def _begin(self, step: int, plan: Plan) -> Position:
+        self._chosen[step] = plan
+        if plan.count == 0 and plan.wanted is None:
+            return self._enter(step + 1)
+        return Position(step, plan)
+
+    def _after(self, position: Position, plan: Plan, later: int) -> Position:
+        if position.ordinal + 1 < plan.count:
+            return Position(position.step, plan, position.ordinal + 1, later)
+        return self._enter(position.step + 1)
+
+    def _options(self, step: int) -> Iterator[Position]:
+        for plan in self._steps[step].plans:
+            yield self._begin(step, plan)
+
+    def _devices(self, frame: _Frame, position: Position, plan: Plan) -> Iterator[Position]:
+        """Every candidate for a slot that passes all checks."""
+        if self._exceeds_limit(frame, position, plan):
+            return
+        slot = plan.slots[position.ordinal]
+        applying = self._checks.of(plan)
+        candidates = (plan.accepted | plan.failing) & position.allowed
+        if self._prunes:
+            candidates = _narrowed(applying, slot, candidates, plan.count - position.ordinal)
+        later = candidates
+        tried: set[Hashable] = set()
+        for device in self._ordered(plan, candidates):
+            later ^= device.bit
+            if tried and self._kind(frame, device) in tried:
+                continue
+            if self._take(frame, slot, device, applying) is None:
+                frame.pick = Pick(plan, device)
+                yield self._after(position, plan, later)
+                if self._prunes:
+                    tried.add(self._kind(frame, device))
+        self._blame(frame, position, plan, plan.accepted)
+
+    def _wanted(self, frame: _Frame, position: Position, plan: Plan) -> Iterator[Position]:
+        """allocationMode All: the one device that comes next, or nothing."""
+        wanted = plan.wanted or ()
+        if wanted and self._exceeds_limit(frame, position, plan):
+            return
+        for device in wanted[position.ordinal : position.ordinal + 1]:
+            if not plan.accepted & device.bit:
+                break
+            slot = plan.slots[position.ordinal]
+            verdict = self._take(frame, slot, device, self._checks.of(plan))
+            if verdict is None:
+                frame.pick = Pick(plan, device)
+                yield self._after(position, plan, _ANY)
+            elif verdict.check is verdicts.Check.CONSTRAINTS:
+                raise _cannot_have_all(plan, device)
+        self._blame(frame, position, plan, plan.selected)
+
+    def _take(
+        self, frame: _Frame, slot: Slot, device: Candidate, applying: Iterable[Check]
+    ) -> verdicts.DeviceVerdict | None:
+        """Claim the device with every check, or say why not and leave no trace."""
+        for check in applying:
+            if not check.concerns & device.bit:
+                continue
+            verdict = check.take(slot, device, self._trail)
+            if verdict is not None:
+                self._trail.unwind(frame.mark)
+                return verdict
+        return None
+
+    def _ordered(self, plan: Plan, candidates: int) -> Iterable[Candidate]:
+        members = self._inventory.members(candidates)
+        return members if self._order is None else self._order(self._inventory, plan, members)
+
+    def _exceeds_limit(self, frame: _Frame, position: Position, plan: Plan) -> bool:
+        """Whether the options chosen so far leave no room; then only other options can help."""
+        if position.ordinal or not self._choices:
+            return False
+        steps = [step for step in range(position.step + 1) if self._steps[step].claim == plan.claim]
+        needed = sum(self._chosen[step].count for step in steps)
+        if needed <= requests.RESULTS_LIMIT:
+            return False
+        for step in steps:
+            if self._steps[step].is_prioritized:
+                frame.conflicts |= 1 << self._choices[step]
+        return True
+
+    def _blame(self, frame: _Frame, position: Position, plan: Plan, candidates: int) -> None:
+        """Note which lower frames may be the reason that there are no more alternatives."""
+        if frame.depth > self._furthest:
+            self._furthest = frame.depth
+            self.refusal = self._refusal(frame, position, plan, candidates)
+        if not self._prunes:
+            frame.conflicts = (1 << frame.depth) - 1
+            return
+        if position.ordinal:
+            frame.conflicts |= 1 << (frame.depth - 1)
+        if self._steps[position.step].is_prioritized:
+            frame.conflicts |= 1 << self._choices[position.step]
+        for lower in self._frames[: frame.depth]:
+            if self._stands_in_the_way(lower, position, plan, candidates):
+                frame.conflicts |= 1 << lower.depth
+
+    def _stands_in_the_way(
+        self, lower: _Frame, position: Position, plan: Plan, candidates: int
+    ) -> bool:
+        if lower.pick is None or not plan.slots:
+            return False
+        slot = plan.slots[position.ordinal]
+        picked_for, picked = lower.pick.plan.option, lower.pick.device
+        return any(
+            check.interferes(slot, candidates, picked_for, picked)
+            for check in self._checks.of(plan)
+        )
+
+    def _refusal(
+        self, frame: _Frame, position: Position, plan: Plan, candidates: int
+    ) -> verdicts.NoCombination:
+        """Why the first device that could have come next does not."""
+        last = None
+        remaining = candidates & plan.accepted & position.allowed
+        for device in self._inventory.members(remaining & -remaining):
+            slot = plan.slots[position.ordinal]
+            last = self._take(frame, slot, device, self._checks.of(plan))
+            self._trail.unwind(frame.mark)
+        return verdicts.NoCombination(plan.claim, str(plan.option.name), last)
+
+    def _kind(self, frame: _Frame, device: Candidate) -> Hashable:
+        """Equal for devices of which one leads to a solution only if the other does."""
+        in_use = self._inventory.taken | self._inventory.shared
+        if device.bit & in_use or any(
+            lower.pick is not None and lower.pick.device is device
+            for lower in self._frames[: frame.depth]
+        ):
+            return device.index
+        kind = self._kinds.get(device.index)
+        if kind is None:
+            kind = self._kinds[device.index] = self._problem.kind(device)
+        return kind
+
+
+def _narrowed(applying: Iterable[Check], slot: Slot, candidates: int, wanted: int) -> int:
+    for check in applying:
+        candidates = check.narrow(slot, candidates, wanted)
+    return candidates if candidates.bit_count() >= wanted else 0
+
+
+def _cannot_have_all(plan: Plan, device: Candidate) -> verdicts.Failure:
+    return verdicts.Failure(
+        f"cannot add device {device.id} because a claim constraint would not be satisfied",
+        claim=plan.claim,
+        request=f"request {plan.option.own_name}",
+    )

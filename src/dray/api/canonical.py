@@ -1,0 +1,182 @@
+"""An object as Go would write it after reading it: what a Kubernetes API server answers.
+
+Unknown fields are gone, null is absent, quantities and times have their one canonical form, and
+empty values are left out or written out as the Go type of the field says (`resources: {}` in a
+container, `lastProbeTime: null` in a pod's condition). Kubernetes stores most kinds as protobuf,
+which knows no empty list: one that is always written reads back as null.
+
+The object must be well formed: `decoding.check` finds nothing mistyped or malformed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from dray.api import gotime, quantity, schema
+from dray.api.schema import Field, Form, Omission, Type
+
+_ZERO_TIME = "0001-01-01T00:00:00Z"
+_OMITTED = object()
+
+_COLLECTIONS = frozenset({Form.LIST, Form.MAP, Form.BYTES})
+_TIMES = frozenset({Form.TIME, Form.MICRO_TIME})
+_SCALAR_ZEROS: dict[Form, object] = {
+    Form.STRING: "",
+    Form.BOOLEAN: False,
+    Form.INT32: 0,
+    Form.INT64: 0,
+    Form.FLOAT: 0,
+}
+_OTHER_ZEROS: dict[Form, object] = {Form.QUANTITY: "0", Form.INT_OR_STRING: 0}
+
+Writer = Callable[[Any], Any]
+
+
+def write(type_name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """`value` in canonical form, as a new object."""
+    written: dict[str, Any] = _struct_writer(type_name, True)(value)
+    return written
+
+
+def without_nulls(type_name: str, value: Mapping[str, Any]) -> dict[str, Any]:
+    """The canonical form less the fields that are null: what the wire structs are made from."""
+    written: dict[str, Any] = _struct_writer(type_name, False)(value)
+    return written
+
+
+class _FieldWriter(NamedTuple):
+    """`write` and `absent`, for null and for no value, may say `_OMITTED`."""
+
+    write: Writer
+    absent: Callable[[], Any]
+
+
+@functools.cache
+def _writer(type: Type, nulls: bool) -> Writer:
+    """What turns a value other than null into what Go writes."""
+    match type.form:
+        case Form.STRUCT:
+            return _struct_writer(type.name, nulls)
+        case Form.MAP:
+            return _map_writer(type, nulls)
+        case Form.LIST:
+            return _list_writer(type, nulls)
+        case Form.QUANTITY:
+            return _quantity_text
+        case Form.TIME:
+            return functools.partial(_time_text, layout=gotime.SECONDS)
+        case Form.MICRO_TIME:
+            return functools.partial(_time_text, layout=gotime.MICROSECONDS)
+        case _:
+            return lambda value: value
+
+
+@functools.cache
+def _struct_writer(struct: str, nulls: bool) -> Writer:
+    def write_struct(value: Mapping[str, Any]) -> dict[str, Any]:
+        # Looked up here and not outside, because structures may contain themselves.
+        writers = _field_writers(struct, nulls)
+        written: dict[str, Any] = {}
+        for name, item in value.items():
+            if name in writers and (result := writers[name].write(item)) is not _OMITTED:
+                written[name] = result
+        for name, writer in writers.items():
+            if name not in value and (result := writer.absent()) is not _OMITTED:
+                written[name] = result
+        return written
+
+    return write_struct
+
+
+@functools.cache
+def _field_writers(struct: str, nulls: bool) -> Mapping[str, _FieldWriter]:
+    return {field.name: _field_writer(field, nulls) for field in schema.fields(struct).values()}
+
+
+def _field_writer(field: Field, nulls: bool) -> _FieldWriter:
+    write_value = _writer(field.type, nulls)
+    absent = _absent(field, nulls)
+    drops_empty = _drops_empty(field)
+
+    def write_field(item: Any) -> Any:
+        if item is None:
+            return absent()
+        written = write_value(item)
+        return absent() if drops_empty and not written else written
+
+    return _FieldWriter(write_field, absent)
+
+
+def _drops_empty(field: Field) -> bool:
+    """Whether an empty value is the same as none."""
+    if field.type.is_pointer:
+        return False
+    if field.type.form in _SCALAR_ZEROS:
+        return field.omission is not Omission.NEVER
+    return field.type.form in _COLLECTIONS | _TIMES
+
+
+def _absent(field: Field, nulls: bool) -> Callable[[], Any]:
+    zero = _zero(field.type, nulls)
+    # To Go, `omitempty` says nothing about structures, nor about types with a form of their own.
+    can_be_empty = (
+        field.type.is_pointer or field.type.form in _COLLECTIONS or field.type.form in _SCALAR_ZEROS
+    )
+    is_omitted = field.omission is Omission.WHEN_ZERO or (
+        field.omission is Omission.WHEN_EMPTY and can_be_empty
+    )
+    if is_omitted or (not nulls and _is_null(field.type)):
+        return lambda: _OMITTED
+    return zero
+
+
+def _zero(type: Type, nulls: bool) -> Callable[[], Any]:
+    """Makes what Go writes for the type's zero value."""
+    if _is_null(type):
+        return lambda: None
+    if type.form is Form.STRUCT:
+        write_struct = _struct_writer(type.name, nulls)
+        return lambda: write_struct({})
+    zero = (_SCALAR_ZEROS | _OTHER_ZEROS)[type.form]
+    return lambda: zero
+
+
+def _is_null(type: Type) -> bool:
+    """Whether Go writes the type's zero value as null."""
+    has_zero = type.form in _SCALAR_ZEROS or type.form in _OTHER_ZEROS
+    return type.is_pointer or not (has_zero or type.form is Form.STRUCT)
+
+
+def _map_writer(type: Type, nulls: bool) -> Writer:
+    assert type.element is not None, type
+    write_element, zero = _writer(type.element, nulls), _zero(type.element, nulls)
+
+    def write_map(value: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: zero() if item is None else write_element(item) for key, item in value.items()}
+
+    return write_map
+
+
+def _list_writer(type: Type, nulls: bool) -> Writer:
+    assert type.element is not None, type
+    write_element, zero = _writer(type.element, nulls), _zero(type.element, nulls)
+
+    def write_list(value: list[Any]) -> list[Any]:
+        return [zero() if item is None else write_element(item) for item in value]
+
+    return write_list
+
+
+def _quantity_text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return str(quantity.parse(text.strip()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _time_text(value: str, layout: str) -> str | None:
+    """The time in UTC; Go's zero time is written as null."""
+    time = gotime.parse(value, layout)
+    return None if gotime.write(time) == _ZERO_TIME else gotime.write(time, layout)

@@ -1,0 +1,445 @@
+"""The error tree, to and from `Status`.
+
+    StatusError
+    ├── Refusal                     4xx: the server did nothing
+    │   ├── BadRequest              400
+    │   ├── Unauthorized            401
+    │   ├── Forbidden               403
+    │   ├── NotFound                404
+    │   ├── MethodNotAllowed        405
+    │   ├── NotAcceptable           406
+    │   ├── AlreadyExists           409
+    │   ├── Conflict                409
+    │   ├── Gone                    410
+    │   ├── Expired                 410
+    │   ├── RequestEntityTooLarge   413
+    │   ├── UnsupportedMediaType    415
+    │   ├── Invalid                 422
+    │   └── TooManyRequests         429
+    └── Failure                     5xx: the server may have done it all the same
+        ├── InternalError           500
+        ├── ServerTimeout           500
+        ├── StorageReadError        500
+        ├── ServiceUnavailable      503
+        └── Timeout                 504
+
+The store raises them, the API server renders them with `to_status`, the client raises the same
+classes from what `from_status` reads. A class is chosen by the reason of a Status, and by its code
+where the reason is not one of Kubernetes' own; reason and code always survive as they were sent.
+
+The functions at the end make errors worded as apimachinery, api/errors, words them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+from dray.api import gotext
+from dray.api.names import GroupKind, GroupResource
+
+
+class Cause(NamedTuple):
+    """One of the things that were wrong: where, which sort of wrong, in which words."""
+
+    field: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class Details(msgspec.Struct, frozen=True):
+    """What an error is about. `kind` is a plural name except in Invalid, as in Kubernetes."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class StatusError(Exception):
+    """A request that did not succeed, as the API tells it."""
+
+    default_code: ClassVar[int] = 500
+    default_reason: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        message: str,
+        details: Details | None = None,
+        *,
+        code: int | None = None,
+        reason: str | None = None,
+        continue_token: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+        self.code = self.default_code if code is None else code
+        self.reason = self.default_reason if reason is None else reason
+        self.continue_token = continue_token
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        return self.details.causes if self.details else ()
+
+    @property
+    def retry_after_seconds(self) -> int:
+        return self.details.retry_after_seconds if self.details else 0
+
+
+class Refusal(StatusError):
+    """4xx: the server did nothing."""
+
+    default_code = 400
+
+
+class BadRequest(Refusal):
+    default_reason = "BadRequest"
+
+
+class Unauthorized(Refusal):
+    default_code = 401
+    default_reason = "Unauthorized"
+
+
+class Forbidden(Refusal):
+    default_code = 403
+    default_reason = "Forbidden"
+
+
+class NotFound(Refusal):
+    default_code = 404
+    default_reason = "NotFound"
+
+
+class MethodNotAllowed(Refusal):
+    default_code = 405
+    default_reason = "MethodNotAllowed"
+
+
+class NotAcceptable(Refusal):
+    default_code = 406
+    default_reason = "NotAcceptable"
+
+
+class AlreadyExists(Refusal):
+    default_code = 409
+    default_reason = "AlreadyExists"
+
+
+class Conflict(Refusal):
+    """The object has changed since the caller read it, or another field manager owns a field."""
+
+    default_code = 409
+    default_reason = "Conflict"
+
+
+class Gone(Refusal):
+    default_code = 410
+    default_reason = "Gone"
+
+
+class Expired(Refusal):
+    """A resource version or continue token is too old; `continue_token` may allow to go on."""
+
+    default_code = 410
+    default_reason = "Expired"
+
+
+class RequestEntityTooLarge(Refusal):
+    default_code = 413
+    default_reason = "RequestEntityTooLarge"
+
+
+class UnsupportedMediaType(Refusal):
+    default_code = 415
+    default_reason = "UnsupportedMediaType"
+
+
+class Invalid(Refusal):
+    """The object breaks rules; `causes` has one record for each."""
+
+    default_code = 422
+    default_reason = "Invalid"
+
+
+class TooManyRequests(Refusal):
+    default_code = 429
+    default_reason = "TooManyRequests"
+
+
+class Failure(StatusError):
+    """5xx: the server may have done it all the same."""
+
+
+class InternalError(Failure):
+    default_reason = "InternalError"
+
+
+class ServerTimeout(Failure):
+    default_reason = "ServerTimeout"
+
+
+class StorageReadError(Failure):
+    default_reason = "StorageReadError"
+
+
+class ServiceUnavailable(Failure):
+    default_code = 503
+    default_reason = "ServiceUnavailable"
+
+
+class Timeout(Failure):
+    default_code = 504
+    default_reason = "Timeout"
+
+
+_LEAVES: tuple[type[StatusError], ...] = (*Refusal.__subclasses__(), *Failure.__subclasses__())
+_BY_REASON = {leaf.default_reason: leaf for leaf in _LEAVES}
+# Two reasons share a code three times; what the code alone means is as in the Is… functions of
+# apimachinery, api/errors.
+_BY_CODE = {leaf.default_code: leaf for leaf in _LEAVES} | {
+    409: Conflict,
+    410: Gone,
+    500: InternalError,
+}
+
+
+def class_of(reason: str, code: int) -> type[StatusError]:
+    """The class for a Status with that reason and code."""
+    known = _BY_REASON.get(reason) or _BY_CODE.get(code)
+    if known:
+        return known
+    return Refusal if 400 <= code < 500 else Failure
+
+
+def to_status(error: StatusError) -> dict[str, Any]:
+    """The Status object that tells a client of `error`."""
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": _present({"continue": error.continue_token}),
+        "status": "Failure",
+        "message": error.message,
+    }
+    if error.reason:
+        status["reason"] = error.reason
+    if error.details is not None:
+        status["details"] = _details_to_wire(error.details)
+    status["code"] = error.code
+    return status
+
+
+def from_status(status: Mapping[str, Any]) -> StatusError:
+    """The error a server told of; a Status may be incomplete."""
+    reason, code = status.get("reason") or "", status.get("code") or 500
+    details = status.get("details")
+    return class_of(reason, code)(
+        status.get("message") or reason or "unknown error",
+        None if details is None else _details_from_wire(details),
+        code=code,
+        reason=reason,
+        continue_token=(status.get("metadata") or {}).get("continue") or "",
+    )
+
+
+def _details_to_wire(details: Details) -> dict[str, Any]:
+    causes = [
+        _present({"reason": cause.reason, "message": cause.message, "field": cause.field})
+        for cause in details.causes
+    ]
+    return _present(
+        {
+            "name": details.name,
+            "group": details.group,
+            "kind": details.kind,
+            "uid": details.uid,
+            "causes": causes,
+            "retryAfterSeconds": details.retry_after_seconds,
+        }
+    )
+
+
+def _details_from_wire(details: Mapping[str, Any]) -> Details:
+    return Details(
+        name=details.get("name") or "",
+        group=details.get("group") or "",
+        kind=details.get("kind") or "",
+        uid=details.get("uid") or "",
+        causes=tuple(
+            Cause(cause.get("field") or "", cause.get("reason") or "", cause.get("message") or "")
+            for cause in details.get("causes") or ()
+        ),
+        retry_after_seconds=details.get("retryAfterSeconds") or 0,
+    )
+
+
+def _present(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
+
+
+def _about(resource: GroupResource, name: str = "", **more: Any) -> Details:
+    return Details(name=name, group=resource.group, kind=resource.resource, **more)
+
+
+OBJECT_WAS_MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+
+
+def bad_request(why: str) -> BadRequest:
+    return BadRequest(why)
+
+
+def unauthorized(why: str = "") -> Unauthorized:
+    return Unauthorized(why or "not authorized")
+
+
+def forbidden(resource: GroupResource | None, name: str, why: str) -> Forbidden:
+    """`resource` is None where the path is not that of an object."""
+    if resource is None:
+        return Forbidden(f"forbidden: {why}", Details())
+    subject = f"{resource} {gotext.quote(name)}" if name else str(resource)
+    return Forbidden(f"{subject} is forbidden: {why}", _about(resource, name))
+
+
+def not_found(resource: GroupResource, name: str) -> NotFound:
+    return NotFound(f"{resource} {gotext.quote(name)} not found", _about(resource, name))
+
+
+def path_not_found() -> NotFound:
+    return NotFound("the server could not find the requested resource", Details())
+
+
+def method_not_allowed(resource: GroupResource, action: str) -> MethodNotAllowed:
+    message = f'{action} is not supported on resources of kind "{resource}"'
+    return MethodNotAllowed(message, _about(resource))
+
+
+def not_acceptable(media_types: Iterable[str]) -> NotAcceptable:
+    listed = ", ".join(media_types)
+    return NotAcceptable(f"only the following media types are accepted: {listed}")
+
+
+def already_exists(resource: GroupResource, name: str) -> AlreadyExists:
+    return AlreadyExists(f"{resource} {gotext.quote(name)} already exists", _about(resource, name))
+
+
+def generated_name_exists(resource: GroupResource, name: str) -> AlreadyExists:
+    message = (
+        f"{resource} {gotext.quote(name)} already exists, "
+        "the server was not able to generate a unique name for the object"
+    )
+    return AlreadyExists(message, _about(resource, name, retry_after_seconds=1))
+
+
+def conflict(resource: GroupResource, name: str, why: str = OBJECT_WAS_MODIFIED) -> Conflict:
+    message = f"Operation cannot be fulfilled on {resource} {gotext.quote(name)}: {why}"
+    return Conflict(message, _about(resource, name))
+
+
+def apply_conflict(message: str, causes: Iterable[Cause]) -> Conflict:
+    return Conflict(message, Details(causes=tuple(causes)))
+
+
+def expired(message: str, continue_token: str = "") -> Expired:
+    return Expired(message, continue_token=continue_token)
+
+
+def too_old(wanted: int, oldest: int) -> Expired:
+    """A watch from a revision that is not kept any more."""
+    return Expired(f"too old resource version: {wanted} ({oldest})")
+
+
+def invalid(kind: GroupKind, name: str, causes: Iterable[Cause]) -> Invalid:
+    """One error for all the rules an object breaks."""
+    causes = tuple(causes)
+    message = f"{kind} {gotext.quote(name)} is invalid"
+    if causes:
+        message += ": " + gotext.aggregate(f"{cause.field}: {cause.message}" for cause in causes)
+    return Invalid(message, Details(name=name, group=kind.group, kind=kind.kind, causes=causes))
+
+
+def request_entity_too_large(why: str) -> RequestEntityTooLarge:
+    return RequestEntityTooLarge(f"Request entity too large: {why}")
+
+
+def unsupported_media_type(media_types: Iterable[str]) -> UnsupportedMediaType:
+    return UnsupportedMediaType(
+        "the body of the request was in an unknown format - "
+        f"accepted media types include: {', '.join(media_types)}"
+    )
+
+
+def too_many_requests(message: str, retry_after_seconds: int) -> TooManyRequests:
+    return TooManyRequests(message, Details(retry_after_seconds=retry_after_seconds))
+
+
+def internal_error(why: str) -> InternalError:
+    return InternalError(f"Internal error occurred: {why}", Details(causes=(Cause(message=why),)))
+
+
+def server_timeout(
+    resource: GroupResource, operation: str, retry_after_seconds: int
+) -> ServerTimeout:
+    message = (
+        f"The {operation} operation against {resource} could not be completed at this time, "
+        "please try again."
+    )
+    details = _about(resource, operation, retry_after_seconds=retry_after_seconds)
+    return ServerTimeout(message, details)
+
+
+def service_unavailable(why: str) -> ServiceUnavailable:
+    return ServiceUnavailable(why)
+
+
+def timeout(why: str, retry_after_seconds: int = 0) -> Timeout:
+    return Timeout(f"Timeout: {why}", Details(retry_after_seconds=retry_after_seconds))
+
+
+def too_large_resource_version(wanted: int, current: int) -> Timeout:
+    """A revision from the future: the reader should wait for it."""
+    cause = Cause(reason="ResourceVersionTooLarge", message="Too large resource version")
+    return Timeout(
+        f"Timeout: Too large resource version: {wanted}, current: {current}",
+        Details(causes=(cause,), retry_after_seconds=1),
+    )
+
+
+_WITHOUT_STATUS = {
+    400: "the server rejected our request for an unknown reason",
+    401: "the server has asked for the client to provide credentials",
+    404: "the server could not find the requested resource",
+    405: "the server does not allow this method on the requested resource",
+    406: "the server was unable to respond with a content type that the client supports",
+    409: "the server reported a conflict",
+    422: "the server rejected our request due to an error in our request",
+    429: "the server has received too many requests and has asked us to try again later",
+    503: "the server is currently unable to handle the request",
+    504: "the server was unable to return a response in the time allotted, but may still be "
+    "processing the request",
+}
+
+
+def from_response(code: int, body: str, retry_after_seconds: int = 0) -> StatusError:
+    """The error for an answer that is no Status: from a proxy, or from no API server at all."""
+    if code in (403, 415) or (code == 406 and body):
+        message = body
+    elif code >= 500 and code not in _WITHOUT_STATUS:
+        message = (
+            f"an error on the server ({gotext.quote(body)}) has prevented the request from "
+            "succeeding"
+        )
+    else:
+        message = _WITHOUT_STATUS.get(
+            code,
+            f"the server responded with the status code {code} but did not return more information",
+        )
+    cause = Cause(reason="UnexpectedServerResponse", message=body)
+    details = Details(causes=(cause,), retry_after_seconds=retry_after_seconds)
+    return class_of("", code)(message, details, code=code)

@@ -1,0 +1,46 @@
+"""Text as Go prints it, for the messages that clients of Kubernetes know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_ESCAPES = {
+    '"': '\\"',
+    "\\": "\\\\",
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+}
+
+
+def quote(text: str) -> str:
+    """`text` as the verb %q prints it."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return f'"{"".join(map(_escape, text))}"'
+
+
+def _escape(character: str) -> str:
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def quoted_list(texts: Iterable[str]) -> str:
+    """`texts` as messages list the values that are allowed."""
+    return ", ".join(map(quote, texts))
+
+
+def aggregate(messages: Iterable[str]) -> str:
+    """Several errors as one text, each once, as apimachinery, util/errors, Aggregate words them."""
+    distinct = list(dict.fromkeys(messages))
+    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -1,0 +1,507 @@
+"""The table of kinds: every kind dray serves, and nothing that a single kind does.
+
+Discovery, routing, OpenAPI and the command line read this table; a new kind is a new row. Groups
+stand in the order in which a Kubernetes API server lists them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dray.api import columns
+from dray.api.columns import Columns
+
+
+class GroupVersionKind(NamedTuple):
+    group: str
+    version: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        return api_version(self.group, self.version)
+
+    @property
+    def schema_type(self) -> str:
+        """The kind's name in `api.schema`: `resource.v1.ResourceClaim`, `core.v1.Pod`."""
+        package = self.group.partition(".")[0] or "core"
+        return f"{package}.{self.version}.{self.kind}"
+
+
+def api_version(group: str, version: str) -> str:
+    return f"{group}/{version}" if group else version
+
+
+def parse_api_version(text: str) -> tuple[str, str]:
+    """Group and version of `resource.k8s.io/v1`; the core group is empty."""
+    group, _, version = text.rpartition("/")
+    return group, version
+
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_WITHOUT_DELETECOLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
+_CREATE_ONLY = ("create",)
+
+
+class Subresource(NamedTuple):
+    """`kind` is what it speaks where that is not the parent's own kind."""
+
+    name: str
+    verbs: tuple[str, ...] = ("get", "patch", "update")
+    kind: GroupVersionKind | None = None
+
+
+_STATUS = Subresource("status")
+_SCALE = Subresource("scale", kind=GroupVersionKind("autoscaling", "v1", "Scale"))
+_BINDING_KIND = GroupVersionKind("", "v1", "Binding")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One row. `versions` are the served ones, the preferred one first.
+
+    `storage` is what Kubernetes stores the kind as where that is not its preferred version:
+    discovery publishes a hash of it. `returns_deleted` kinds answer a deletion with the object,
+    the others with a Status.
+    """
+
+    group: str
+    kind: str
+    plural: str
+    namespaced: bool = field(kw_only=True)
+    versions: tuple[str, ...] = ("v1",)
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    columns: Columns = columns.DEFAULT
+    storage: GroupVersionKind | None = None
+    returns_deleted: bool = False
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    @property
+    def is_stored(self) -> bool:
+        """False for questions that are answered and forgotten, such as reviews."""
+        return "get" in self.verbs
+
+    @property
+    def storage_version_hash(self) -> str:
+        """As apiserver, endpoints/discovery, StorageVersionHash."""
+        stored = self.storage or self.in_version(self.versions[0])
+        text = f"{stored.group}/{stored.version}/{stored.kind}"
+        return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
+
+    def in_version(self, version: str) -> GroupVersionKind:
+        return GroupVersionKind(self.group, version, self.kind)
+
+    def subresource(self, name: str) -> Subresource | None:
+        return next((each for each in self.subresources if each.name == name), None)
+
+
+_DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
+_ALL = ("all",)
+
+KINDS: tuple[Kind, ...] = (
+    Kind("", "Binding", "bindings", namespaced=True, verbs=_CREATE_ONLY),
+    Kind(
+        "",
+        "ConfigMap",
+        "configmaps",
+        namespaced=True,
+        short_names=("cm",),
+        columns=columns.CONFIG_MAPS,
+    ),
+    Kind("", "Event", "events", namespaced=True, short_names=("ev",), columns=columns.EVENTS),
+    Kind(
+        "",
+        "Namespace",
+        "namespaces",
+        namespaced=False,
+        short_names=("ns",),
+        verbs=_WITHOUT_DELETECOLLECTION,
+        subresources=(Subresource("finalize", ("update",)), _STATUS),
+        columns=columns.NAMESPACES,
+        returns_deleted=True,
+    ),
+    Kind(
+        "",
+        "Node",
+        "nodes",
+        namespaced=False,
+        short_names=("no",),
+        subresources=(_STATUS,),
+        columns=columns.NODES,
+    ),
+    Kind(
+        "",
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        namespaced=True,
+        short_names=("pvc",),
+        subresources=(_STATUS,),
+        columns=columns.PERSISTENT_VOLUME_CLAIMS,
+        returns_deleted=True,
+    ),
+    Kind(
+        "",
+        "PersistentVolume",
+        "persistentvolumes",
+        namespaced=False,
+        short_names=("pv",),
+        subresources=(_STATUS,),
+        columns=columns.PERSISTENT_VOLUMES,
+        returns_deleted=True,
+    ),
+    Kind(
+        "",
+        "Pod",
+        "pods",
+        namespaced=True,
+        short_names=("po",),
+        categories=_ALL,
+        subresources=(
+            Subresource(
+                "attach", ("create", "get"), GroupVersionKind("", "v1", "PodAttachOptions")
+            ),
+            Subresource("binding", _CREATE_ONLY, _BINDING_KIND),
+            Subresource("eviction", _CREATE_ONLY, GroupVersionKind("policy", "v1", "Eviction")),
+            Subresource("exec", ("create", "get"), GroupVersionKind("", "v1", "PodExecOptions")),
+            Subresource("log", ("get",)),
+            _STATUS,
+        ),
+        columns=columns.PODS,
+        returns_deleted=True,
+    ),
+    Kind(
+        "",
+        "ReplicationController",
+        "replicationcontrollers",
+        namespaced=True,
+        short_names=("rc",),
+        categories=_ALL,
+        subresources=(_SCALE, _STATUS),
+        columns=columns.REPLICATION_CONTROLLERS,
+    ),
+    Kind(
+        "",
+        "ResourceQuota",
+        "resourcequotas",
+        namespaced=True,
+        short_names=("quota",),
+        subresources=(_STATUS,),
+        columns=columns.RESOURCE_QUOTAS,
+        returns_deleted=True,
+    ),
+    Kind("", "Secret", "secrets", namespaced=True, columns=columns.SECRETS),
+    Kind(
+        "",
+        "ServiceAccount",
+        "serviceaccounts",
+        namespaced=True,
+        short_names=("sa",),
+        subresources=(
+            Subresource(
+                "token",
+                _CREATE_ONLY,
+                GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest"),
+            ),
+        ),
+        columns=columns.NAME_AND_AGE,
+        returns_deleted=True,
+    ),
+    Kind(
+        "",
+        "Service",
+        "services",
+        namespaced=True,
+        short_names=("svc",),
+        categories=_ALL,
+        subresources=(_STATUS,),
+        columns=columns.SERVICES,
+        returns_deleted=True,
+    ),
+    Kind(
+        "apps",
+        "DaemonSet",
+        "daemonsets",
+        namespaced=True,
+        short_names=("ds",),
+        categories=_ALL,
+        subresources=(_STATUS,),
+        columns=columns.DAEMON_SETS,
+    ),
+    Kind(
+        "apps",
+        "Deployment",
+        "deployments",
+        namespaced=True,
+        short_names=("deploy",),
+        categories=_ALL,
+        subresources=(_SCALE, _STATUS),
+        columns=columns.DEPLOYMENTS,
+    ),
+    Kind(
+        "apps",
+        "ReplicaSet",
+        "replicasets",
+        namespaced=True,
+        short_names=("rs",),
+        categories=_ALL,
+        subresources=(_SCALE, _STATUS),
+        columns=columns.REPLICA_SETS,
+    ),
+    Kind(
+        "apps",
+        "StatefulSet",
+        "statefulsets",
+        namespaced=True,
+        short_names=("sts",),
+        categories=_ALL,
+        subresources=(_SCALE, _STATUS),
+        columns=columns.STATEFUL_SETS,
+    ),
+    Kind(
+        "events.k8s.io",
+        "Event",
+        "events",
+        namespaced=True,
+        short_names=("ev",),
+        columns=columns.EVENTS,
+        storage=GroupVersionKind("", "v1", "Event"),
+    ),
+    Kind(
+        "authentication.k8s.io",
+        "SelfSubjectReview",
+        "selfsubjectreviews",
+        namespaced=False,
+        verbs=_CREATE_ONLY,
+    ),
+    Kind(
+        "authorization.k8s.io",
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+        namespaced=False,
+        verbs=_CREATE_ONLY,
+    ),
+    Kind(
+        "authorization.k8s.io",
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreviews",
+        namespaced=False,
+        verbs=_CREATE_ONLY,
+    ),
+    Kind(
+        "batch",
+        "Job",
+        "jobs",
+        namespaced=True,
+        categories=_ALL,
+        subresources=(_STATUS,),
+        columns=columns.JOBS,
+    ),
+    Kind(
+        "policy",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        namespaced=True,
+        short_names=("pdb",),
+        subresources=(_STATUS,),
+        columns=columns.POD_DISRUPTION_BUDGETS,
+    ),
+    Kind(
+        "rbac.authorization.k8s.io",
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        namespaced=False,
+        columns=columns.CLUSTER_ROLE_BINDINGS,
+    ),
+    Kind("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", namespaced=False),
+    Kind(
+        "rbac.authorization.k8s.io",
+        "RoleBinding",
+        "rolebindings",
+        namespaced=True,
+        columns=columns.ROLE_BINDINGS,
+    ),
+    Kind("rbac.authorization.k8s.io", "Role", "roles", namespaced=True),
+    Kind(
+        "storage.k8s.io",
+        "CSIDriver",
+        "csidrivers",
+        namespaced=False,
+        columns=columns.CSI_DRIVERS,
+        returns_deleted=True,
+    ),
+    Kind(
+        "storage.k8s.io",
+        "CSINode",
+        "csinodes",
+        namespaced=False,
+        subresources=(_STATUS,),
+        columns=columns.CSI_NODES,
+        returns_deleted=True,
+    ),
+    Kind("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", namespaced=True),
+    Kind(
+        "storage.k8s.io",
+        "StorageClass",
+        "storageclasses",
+        namespaced=False,
+        short_names=("sc",),
+        columns=columns.STORAGE_CLASSES,
+        returns_deleted=True,
+    ),
+    Kind(
+        "storage.k8s.io",
+        "VolumeAttachment",
+        "volumeattachments",
+        namespaced=False,
+        subresources=(_STATUS,),
+        columns=columns.VOLUME_ATTACHMENTS,
+        returns_deleted=True,
+    ),
+    Kind(
+        "scheduling.k8s.io",
+        "PriorityClass",
+        "priorityclasses",
+        namespaced=False,
+        short_names=("pc",),
+        columns=columns.PRIORITY_CLASSES,
+    ),
+    Kind(
+        "scheduling.k8s.io",
+        "PodGroup",
+        "podgroups",
+        versions=("v1beta1",),
+        namespaced=True,
+        subresources=(_STATUS,),
+        columns=columns.POD_GROUPS,
+    ),
+    Kind("coordination.k8s.io", "Lease", "leases", namespaced=True, columns=columns.LEASES),
+    Kind(
+        "resource.k8s.io",
+        "DeviceClass",
+        "deviceclasses",
+        versions=_DRA_VERSIONS,
+        namespaced=False,
+        columns=columns.NAME_AND_AGE,
+        returns_deleted=True,
+    ),
+    Kind(
+        "resource.k8s.io",
+        "DeviceTaintRule",
+        "devicetaintrules",
+        versions=("v1", "v1beta2", "v1alpha3"),
+        namespaced=False,
+        subresources=(_STATUS,),
+        columns=columns.DEVICE_TAINT_RULES,
+        storage=GroupVersionKind("resource.k8s.io", "v1beta2", "DeviceTaintRule"),
+    ),
+    Kind(
+        "resource.k8s.io",
+        "ResourceClaim",
+        "resourceclaims",
+        versions=_DRA_VERSIONS,
+        namespaced=True,
+        subresources=(_STATUS,),
+        columns=columns.RESOURCE_CLAIMS,
+        returns_deleted=True,
+    ),
+    Kind(
+        "resource.k8s.io",
+        "ResourceClaimTemplate",
+        "resourceclaimtemplates",
+        versions=_DRA_VERSIONS,
+        namespaced=True,
+        columns=columns.NAME_AND_AGE,
+        returns_deleted=True,
+    ),
+    Kind(
+        "resource.k8s.io",
+        "ResourcePoolStatusRequest",
+        "resourcepoolstatusrequests",
+        versions=("v1alpha3",),
+        namespaced=False,
+        subresources=(_STATUS,),
+        columns=columns.RESOURCE_POOL_STATUS_REQUESTS,
+        returns_deleted=True,
+    ),
+    Kind(
+        "resource.k8s.io",
+        "ResourceSlice",
+        "resourceslices",
+        versions=_DRA_VERSIONS,
+        namespaced=False,
+        columns=columns.RESOURCE_SLICES,
+        returns_deleted=True,
+    ),
+)
+
+_BY_RESOURCE = {
+    (kind.group, version, kind.plural): kind for kind in KINDS for version in kind.versions
+}
+_BY_KIND = {(kind.group, kind.kind): kind for kind in KINDS}
+
+
+def by_resource(group: str, version: str, plural: str) -> Kind | None:
+    """The kind behind a request path, or None where this version does not serve it."""
+    return _BY_RESOURCE.get((group, version, plural))
+
+
+def by_kind(group: str, kind: str) -> Kind | None:
+    return _BY_KIND.get((group, kind))
+
+
+def by_name(name: str) -> Kind | None:
+    """What a person means by `po`, `pods`, `pod`, `Pod` or `events.events.k8s.io`.
+
+    Where several groups have the name, the first row wins, as in kubectl.
+    """
+    wanted, _, group = name.lower().partition(".")
+    for kind in KINDS:
+        if group in ("", kind.group) and wanted in (kind.plural, kind.singular, *kind.short_names):
+            return kind
+    return None
+
+
+def in_group_version(group: str, version: str) -> Iterator[Kind]:
+    """The kinds of one group and version, by plural name as discovery lists them."""
+    served = (kind for kind in KINDS if kind.group == group and version in kind.versions)
+    return iter(sorted(served, key=lambda kind: kind.plural))
+
+
+def _version_priority(version: str) -> tuple[int, int, int]:
+    """Stable before beta before alpha, then the higher number: apimachinery, version/helpers.go."""
+    match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
+    assert match, version
+    major, stage, minor = match.groups()
+    return ("alpha", "beta", None).index(stage), int(major), int(minor or 0)
+
+
+def _versions_by_group() -> Mapping[str, tuple[str, ...]]:
+    versions: dict[str, set[str]] = {}
+    for kind in KINDS:
+        versions.setdefault(kind.group, set()).update(kind.versions)
+    return MappingProxyType(
+        {
+            group: tuple(sorted(served, key=_version_priority, reverse=True))
+            for group, served in versions.items()
+        }
+    )
+
+
+VERSIONS_BY_GROUP = _versions_by_group()
+"""Every group with its served versions, the preferred one first."""

@@ -1,0 +1,289 @@
+"""The request's path, as one readable list of steps.
+
+`handle` is everything behind authentication; the in-process client calls it with its component's
+own identity, `serving` with whoever a certificate or a token proves.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import dray
+from dray import telemetry
+from dray.api import errors, exchange, kinds, openapi
+from dray.api.exchange import Request, Response, User
+from dray.api.kinds import Kind
+from dray.api.names import GroupResource
+from dray.apiserver import codec, discovery, reads, requests, watches
+from dray.apiserver.deletion import Deleter
+from dray.apiserver.discovery import Discovery
+from dray.apiserver.rbac import Attributes
+from dray.apiserver.reads import Call
+from dray.apiserver.requests import RequestInfo
+from dray.apiserver.writes import Writer
+from dray.store.store import Store
+
+log = logging.getLogger(__name__)
+
+KUBERNETES_VERSION = {
+    "major": "1",
+    "minor": "37",
+    "emulationMajor": "1",
+    "emulationMinor": "37",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "36",
+    "gitVersion": "v1.37.0",
+    "gitCommit": f"dray-{dray.__version__}",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "python",
+    "compiler": "python",
+    "platform": "linux/amd64",
+}
+HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+
+Authorize = Callable[[User, Attributes], "str | None"]
+"""Why a user may not do something; None where he may."""
+Subresource = Callable[[Call], Awaitable[Response]]
+
+
+@dataclass(slots=True)
+class Metrics:
+    registry: telemetry.Registry
+    requests: telemetry.Counter = field(init=False)
+    seconds: telemetry.Histogram = field(init=False)
+    watches: telemetry.Gauge = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.requests = telemetry.Counter(
+            "apiserver_request_total",
+            "Requests by verb, group, resource and HTTP code.",
+            ("verb", "group", "resource", "code"),
+        )
+        self.seconds = telemetry.Histogram(
+            "apiserver_request_duration_seconds",
+            "Time to answer, watches left out.",
+            ("verb", "resource"),
+        )
+        self.watches = telemetry.Gauge(
+            "apiserver_longrunning_requests", "Open watches by resource.", ("resource",)
+        )
+        self.registry.register(self.requests, self.seconds, self.watches)
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """One API server. Its parts are made and wired by whoever runs it."""
+
+    store: Store
+    discovery: Discovery
+    authorize: Authorize
+    writer: Writer
+    deleter: Deleter
+    metrics: Metrics
+    subresources: Mapping[tuple[str, str, str], Subresource] = field(default_factory=dict)
+    """By method, plural and subresource; ("POST", "selfsubjectreviews", "") for questions."""
+    encodings: watches.Encodings = field(default_factory=watches.Encodings)
+    is_ready: Callable[[], str] = lambda: ""
+    """What the server still waits for; empty when it is ready."""
+
+    async def handle(self, request: Request, user: User) -> Response:
+        """Parse, authorize, route, answer; whatever goes wrong is a Status."""
+        started = time.perf_counter()
+        info = requests.parse(request)
+        try:
+            response = await self._authorized(request, info, user)
+        except errors.StatusError as error:
+            response = status_response(error)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.path)
+            response = status_response(errors.internal_error("an unexpected error; see the log"))
+        self._measure(info, response, time.perf_counter() - started)
+        return response
+
+    async def _authorized(self, request: Request, info: RequestInfo, user: User) -> Response:
+        refusal = self.authorize(user, _attributes(info))
+        if refusal is not None:
+            resource = GroupResource(info.group, info.resource) if info.is_resource else None
+            raise errors.forbidden(resource, info.name, refusal)
+        if not info.is_resource:
+            return self._about_server(request)
+        kind = self._kind(info)
+        return await self._about_objects(Call(request, info, kind, user, _now()))
+
+    def _kind(self, info: RequestInfo) -> Kind:
+        kind = kinds.by_resource(info.group, info.version, info.resource)
+        if kind is None or not self.discovery.serves(info.group, info.version):
+            raise errors.path_not_found()
+        if info.subresource and kind.subresource(info.subresource) is None:
+            raise errors.path_not_found()
+        return kind
+
+    async def _about_objects(self, call: Call) -> Response:
+        info, method = call.info, call.request.method
+        other = self.subresources.get((method, call.kind.plural, info.subresource))
+        if other is not None:
+            return await other(call)
+        if info.subresource not in ("", "status"):
+            raise _not_allowed()
+        _check_verb(call)
+        if requests.is_watch(call.request) and method == "GET":
+            return self._counted(call, await watches.watch(call, self.store, self.encodings))
+        answer = self._verbs().get(info.verb)
+        if answer is None:
+            raise _not_allowed()
+        return await answer(call)
+
+    def _verbs(self) -> Mapping[str, Callable[[Call], Awaitable[Response]]]:
+        return {
+            "get": lambda call: reads.get(call, self.store),
+            "list": lambda call: reads.list_(call, self.store),
+            "create": self.writer.create,
+            "update": self.writer.update,
+            "patch": self.writer.patch,
+            "delete": self.deleter.delete,
+            "deletecollection": self.deleter.delete_collection,
+        }
+
+    def _about_server(self, request: Request) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            raise _not_allowed()
+        path = request.path.rstrip("/")
+        if path in HEALTH_PATHS:
+            return self._health(request, path)
+        if path == "/version":
+            return _json(KUBERNETES_VERSION)
+        if path == "/metrics":
+            return _text(self.metrics.registry.render(), "text/plain; version=0.0.4")
+        if path.startswith("/openapi/v3"):
+            return _openapi(request, path.removeprefix("/openapi/v3").strip("/"))
+        return self._discover(request, path)
+
+    def _health(self, request: Request, path: str) -> Response:
+        waiting = self.is_ready() if path != "/livez" else ""
+        if waiting:
+            return _text(f"[-]{waiting}\n{path.strip('/')} check failed\n", status=500)
+        verbose = any(key == "verbose" for key, _ in request.query)
+        return _text(f"[+]ping ok\n{path.strip('/')} check passed\n" if verbose else "ok")
+
+    def _discover(self, request: Request, path: str) -> Response:
+        wants_all = "as=APIGroupDiscoveryList" in request.headers.get("accept", "")
+        if path in ("/api", "/apis") and wants_all:
+            return _tagged(request, *self.discovery.aggregated(core=path == "/api"))
+        document = self._discovery_document(path.strip("/").split("/"))
+        if document is None:
+            raise errors.path_not_found()
+        return _json(document)
+
+    def _discovery_document(self, parts: list[str]) -> object | None:
+        match parts:
+            case [""]:
+                return {"paths": ["/api", "/apis", *sorted(HEALTH_PATHS), "/metrics", "/version"]}
+            case ["api"]:
+                return self.discovery.core_versions()
+            case ["api", version]:
+                return self.discovery.resources("", version)
+            case ["apis"]:
+                return self.discovery.groups()
+            case ["apis", group]:
+                return self.discovery.group(group)
+            case ["apis", group, version]:
+                return self.discovery.resources(group, version)
+        return None
+
+    def _counted(self, call: Call, response: Response) -> Response:
+        """A watch counts as open until its stream ends."""
+        if response.stream is None:
+            return response
+        gauge, plural, stream = self.metrics.watches, call.kind.plural, response.stream
+
+        async def counted() -> AsyncIterator[bytes]:
+            gauge.set(plural, to=gauge.value(plural) + 1)
+            try:
+                async for chunk in stream:
+                    yield chunk
+            finally:
+                gauge.set(plural, to=gauge.value(plural) - 1)
+
+        return Response(response.status, response.headers, stream=counted())
+
+    def _measure(self, info: RequestInfo, response: Response, seconds: float) -> None:
+        self.metrics.requests.add(info.verb, info.group, info.resource, str(response.status))
+        if response.stream is None:
+            self.metrics.seconds.observe(seconds, info.verb, info.resource)
+
+
+def _attributes(info: RequestInfo) -> Attributes:
+    if not info.is_resource:
+        return Attributes(info.verb, path=info.path)
+    return Attributes(
+        info.verb, info.group, info.resource, info.subresource, info.namespace, info.name
+    )
+
+
+def _check_verb(call: Call) -> None:
+    info = call.info
+    subresource = call.kind.subresource(info.subresource) if info.subresource else None
+    allowed = subresource.verbs if subresource else call.kind.verbs
+    if info.verb not in allowed or (info.verb == "create" and info.name):
+        raise _not_allowed()
+    if call.kind.namespaced and info.verb == "create" and not info.namespace:
+        raise _not_allowed()
+
+
+def _not_allowed() -> errors.MethodNotAllowed:
+    return errors.MethodNotAllowed(
+        "the server does not allow this method on the requested resource", errors.Details()
+    )
+
+
+def status_response(error: errors.StatusError) -> Response:
+    headers = {"content-type": exchange.JSON}
+    if error.retry_after_seconds:
+        headers["retry-after"] = str(error.retry_after_seconds)
+    return Response(error.code, headers, codec.encode(errors.to_status(error)))
+
+
+def _openapi(request: Request, name: str) -> Response:
+    """The index, or the document of `api/v1` or `apis/GROUP/VERSION`."""
+    if not name:
+        return _text(codec.encode(openapi.index()).decode(), "text/plain; charset=utf-8")
+    group, version = _group_version(name)
+    if version not in kinds.VERSIONS_BY_GROUP.get(group, ()):
+        raise errors.path_not_found()
+    document = openapi.encoded(group, version)
+    return _tagged(request, document.data, f'"{document.hash}"', exchange.JSON)
+
+
+def _group_version(name: str) -> tuple[str, str]:
+    parts = name.split("/")
+    if parts[0] == "api" and len(parts) == 2:
+        return "", parts[1]
+    return (parts[1], parts[2]) if parts[0] == "apis" and len(parts) == 3 else ("", "")
+
+
+def _tagged(
+    request: Request, body: bytes, etag: str, content_type: str = discovery.AGGREGATED
+) -> Response:
+    headers = {"content-type": content_type, "etag": etag, "vary": "Accept"}
+    if request.headers.get("if-none-match") == etag:
+        return Response(304, headers)
+    return Response(200, {**headers, "cache-control": "public"}, body)
+
+
+def _json(document: object) -> Response:
+    return Response(200, {"content-type": exchange.JSON}, codec.encode(document))
+
+
+def _text(
+    body: str, content_type: str = "text/plain; charset=utf-8", status: int = 200
+) -> Response:
+    return Response(status, {"content-type": content_type}, body.encode())
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -1,0 +1,162 @@
+"""HTTP and TLS around the application: sockets, limits, certificates, streams, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from dray.api import errors, exchange
+from dray.api.exchange import Request, Response, User
+from dray.apiserver import app as application
+from dray.apiserver.authentication import Authenticator
+from dray.apiserver.certificates import KeyPair
+
+log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 3 * 2**20
+PRETTY_AGENTS = ("curl/", "Wget/", "Mozilla/")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    body_bytes: int = MAX_BODY_BYTES
+    watches: int = 20_000
+    shutdown_seconds: float = 10.0
+
+
+class Server:
+    """Listens, authenticates and hands requests to the application."""
+
+    def __init__(
+        self, app: application.App, authenticator: Authenticator, limits: Limits | None = None
+    ) -> None:
+        self._app = app
+        self._authenticator = authenticator
+        self._limits = limits or Limits()
+        self._open_watches = 0
+        self._closing = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def listening(
+        self, host: str, port: int, pair: KeyPair, client_authority: bytes
+    ) -> AsyncIterator[str]:
+        """Serve until the block is left; yields the address. Requests may finish, watches end."""
+        site_app = web.Application(client_max_size=self._limits.body_bytes)
+        site_app.router.add_route("*", "/{path:.*}", self._serve)
+        runner = web.AppRunner(
+            site_app, access_log=None, shutdown_timeout=self._limits.shutdown_seconds
+        )
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, host, port, ssl_context=_tls(pair, client_authority))
+            await site.start()
+            bound = runner.addresses[0]
+            yield f"https://{_host(str(bound[0]))}:{bound[1]}"
+        finally:
+            self._closing.set()
+            await runner.cleanup()
+
+    async def _serve(self, incoming: web.Request) -> web.StreamResponse:
+        try:
+            user = self._authenticate(incoming)
+            request = await self._read(incoming)
+        except errors.StatusError as error:
+            return _plain(application.status_response(error), False)
+        response = await self._app.handle(request, user)
+        if response.stream is not None:
+            return await self._stream(incoming, response)
+        return _plain(response, _wants_pretty(request))
+
+    def _authenticate(self, incoming: web.Request) -> User:
+        transport = incoming.transport
+        certificate = transport.get_extra_info("peercert") if transport else None
+        return self._authenticator.authenticate(
+            incoming.headers.get("Authorization", ""), certificate
+        )
+
+    async def _read(self, incoming: web.Request) -> Request:
+        try:
+            body = await incoming.read() if incoming.can_read_body else b""
+        except web.HTTPRequestEntityTooLarge as error:
+            limit = self._limits.body_bytes
+            raise errors.request_entity_too_large(f"limit is {limit}") from error
+        headers = {name.lower(): value for name, value in incoming.headers.items()}
+        query = tuple((key, value) for key, value in incoming.query.items())
+        return Request(incoming.method, incoming.rel_url.raw_path, query, headers, body)
+
+    async def _stream(self, incoming: web.Request, response: Response) -> web.StreamResponse:
+        assert response.stream is not None
+        if self._open_watches >= self._limits.watches:
+            error = errors.too_many_requests("too many open watches, please try again later", 1)
+            return _plain(application.status_response(error), False)
+        outgoing = web.StreamResponse(status=response.status, headers=dict(response.headers))
+        outgoing.enable_chunked_encoding()
+        self._open_watches += 1
+        try:
+            await outgoing.prepare(incoming)
+            await self._copy(response.stream, outgoing)
+        finally:
+            self._open_watches -= 1
+        return outgoing
+
+    async def _copy(self, stream: AsyncIterator[bytes], outgoing: web.StreamResponse) -> None:
+        """Write until the stream ends, the client leaves or the server closes."""
+        closing = asyncio.ensure_future(self._closing.wait())
+        try:
+            while True:
+                chunk = asyncio.ensure_future(anext(stream, None))
+                await asyncio.wait((chunk, closing), return_when=asyncio.FIRST_COMPLETED)
+                if not chunk.done():
+                    chunk.cancel()
+                    return
+                data = chunk.result()
+                if data is None:
+                    return
+                await outgoing.write(data)
+        except (ConnectionError, asyncio.CancelledError):
+            log.debug("a watcher left")
+            raise
+        finally:
+            closing.cancel()
+            if hasattr(stream, "aclose"):
+                await stream.aclose()
+
+
+def _plain(response: Response, pretty: bool) -> web.Response:
+    body = response.body
+    if pretty and response.headers.get("content-type") == exchange.JSON:
+        body = msgspec.json.format(body, indent=2) + b"\n"
+    headers = {"cache-control": "no-cache, private", **response.headers}
+    return web.Response(status=response.status, body=body, headers=headers)
+
+
+def _wants_pretty(request: Request) -> bool:
+    if request.parameter("pretty"):
+        return request.parameter("pretty") not in ("false", "0")
+    return request.headers.get("user-agent", "").startswith(PRETTY_AGENTS)
+
+
+def _tls(pair: KeyPair, client_authority: bytes) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(cadata=client_authority.decode())
+    with tempfile.TemporaryDirectory(prefix="dray-") as directory:
+        path = Path(directory, "server.pem")
+        path.touch(0o600)
+        path.write_bytes(pair.certificate + pair.key)
+        context.load_cert_chain(path)
+    return context
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

@@ -1,0 +1,566 @@
+"""Checked tree to Python function: the plain form, which counts no cost.
+
+An error is a Python exception here. `&&`, `||` and loops catch it where cel-go would carry an error
+value on. Nothing has effects, so what cannot change the answer is left out: a loop that collects
+ends at its first error, calls on constants are made while compiling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dray.cel import macros, regexes, runtime, values
+from dray.cel.emitter import MAYBE_OPTIONAL, Chain, Emitter, Program, Qualifier
+from dray.cel.syntax import Call, Comprehension, Identifier, ListLiteral, MapLiteral, Node, Select
+from dray.cel.trampoline import Step
+from dray.cel.types import Kind
+from dray.cel.values import MISSING, NONE, CostExceeded, EvaluationError, Optional
+
+_HELPERS: dict[str, Any] = {
+    "str": str,
+    "int": int,
+    "KeyError": KeyError,
+    "TypeError": TypeError,
+    "EvaluationError": EvaluationError,
+    "MISSING": MISSING,
+    "NONE": NONE,
+    "Optional": Optional,
+    "contains": values.contains,
+    "equal": values.equal,
+    "is_equal": values.is_equal,
+    "no_such_overload": values.no_such_overload,
+    "advance": runtime.advance,
+    "append_optional": runtime.append_optional,
+    "elements": runtime.elements,
+    "entries": runtime.entries,
+    "insert": runtime.insert,
+    "insert_all": runtime.insert_all,
+    "is_present": runtime.is_present,
+    "probe": runtime.probe,
+    "put": runtime.put,
+    "put_optional": runtime.put_optional,
+    "qualify": runtime.qualify,
+    "qualify_all": runtime.qualify_all,
+    "unwrap": runtime.unwrap,
+    "wrap": runtime.wrap,
+}
+
+_COMPARISONS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
+_EQUAL_AS_IN_PYTHON = frozenset({Kind.STRING, Kind.INT, Kind.BOOL, Kind.BYTES, Kind.UINT})
+_GUARDED_CLASSES = {str: "str", int: "int"}
+
+
+def compile_plain(program: Program) -> Callable[..., Any]:
+    """A function of the environment's variables; raises EvaluationError."""
+    return _PlainEmitter(program, _HELPERS).compile()
+
+
+class _PlainEmitter(Emitter):
+    def value(self, node: Node) -> Step[str]:
+        if self.program.is_constant(node):
+            return self.writer.constant(self.program.constant(node))
+        if isinstance(node, Call):
+            return (yield from self._call(node))
+        if isinstance(node, Select):
+            return (yield from self._select(node))
+        if isinstance(node, Identifier):
+            return self.variable(node)
+        if isinstance(node, ListLiteral):
+            return (yield from self._list(node))
+        if isinstance(node, MapLiteral):
+            return (yield from self._map(node))
+        assert isinstance(node, Comprehension)
+        return (yield from self._comprehension(node))
+
+    def returned(self, node: Node) -> Step[None]:
+        if isinstance(node, Call) and not self.program.is_constant(node):
+            if node.function in ("_&&_", "_||_"):
+                yield from self._return_logical(node)
+                return
+            if node.function == "_?_:_":
+                yield from self._return_conditional(node)
+                return
+        yield from super().returned(node)
+
+    def _is_bool(self, node: Node) -> bool:
+        return self.is_surely(node, Kind.BOOL)
+
+    # Calls.
+
+    def _call(self, node: Call) -> Step[str]:
+        function = self.program.checked.references[node.id].name
+        if special := self._specials.get(function):
+            return (yield from special(self, node))
+        if self.program.qualifier(node):
+            return (yield from self._select(node))
+        return (yield from self._function_call(node))
+
+    def _function_call(self, node: Call) -> Step[str]:
+        operands = self.program.operands(node)
+        names = yield from self.values(operands)
+        return self._apply(self._implementation(node, operands), names)
+
+    def _implementation(self, node: Call, operands: Sequence[Node]) -> Callable[..., Any]:
+        """The overload where it is certain which one is meant, else what looks at the values."""
+        reference = self.program.checked.references[node.id]
+        function = self.program.environment.functions[reference.name]
+        if len(reference.overload_ids) != 1:
+            return function.dispatch
+        overload = self.program.environment.overload(function.name, reference.overload_ids[0])
+        for operand, expected in zip(operands, overload.arguments, strict=True):
+            sure = self.sure_type(operand)
+            if expected.parameters or sure is None or sure.name != expected.name:
+                return function.dispatch
+        return overload.call
+
+    def _apply(self, function: Callable[..., Any], names: Sequence[str]) -> str:
+        """Calls a function of the library, now if its arguments are known."""
+        writer = self.writer
+        if all(map(writer.is_constant, names)):
+            try:
+                return writer.constant(function(*map(writer.value, names)))
+            except EvaluationError as problem:
+                return self._fail(str(problem))
+            except CostExceeded:
+                pass
+        call = f"{writer.constant(function)}({', '.join(names)})"
+        return writer.assign(call, may_fail=True)
+
+    def _fail(self, message: str) -> str:
+        """Raises an error that is known already; no value comes of it."""
+        text = self.writer.constant(message)
+        self.writer.line(f"raise EvaluationError({text})", may_fail=True)
+        return "NONE"
+
+    def _equality(self, node: Call) -> Step[str]:
+        left, right = yield from self.values(node.arguments)
+        is_negated = node.function == "_!=_"
+        operator = "!=" if is_negated else "=="
+        kinds = [sure.kind for sure in map(self.sure_type, node.arguments) if sure]
+        if len(kinds) == 2 and kinds[0] is kinds[1] and kinds[0] in _EQUAL_AS_IN_PYTHON:
+            return self.writer.assign(f"{left} {operator} {right}")
+        expression = f"not is_equal({left}, {right})" if is_negated else f"equal({left}, {right})"
+        if guard := self._class_guard(left, right):
+            expression = f"{left} {operator} {right} if {guard} else {expression}"
+        return self.writer.assign(expression, may_fail=not is_negated)
+
+    def _class_guard(self, left: str, right: str) -> str | None:
+        """A test that both operands have the class of the one that is constant."""
+        for constant, other in ((right, left), (left, right)):
+            if self.writer.is_constant(constant):
+                name = _GUARDED_CLASSES.get(self.writer.value(constant).__class__)
+                return name and f"{other}.__class__ is {name}"
+        return None
+
+    def _comparison(self, node: Call) -> Step[str]:
+        names = yield from self.values(node.arguments)
+        left, right = names
+        comparison = f"{left} {_COMPARISONS[node.function]} {right}"
+        if all(self.is_surely(operand, Kind.INT) for operand in node.arguments):
+            return self.writer.assign(comparison)
+        function = self._implementation(node, node.arguments)
+        guard = self._class_guard(left, right)
+        if guard is None or all(map(self.writer.is_constant, names)):
+            return self._apply(function, names)
+        fallback = f"{self.writer.constant(function)}({left}, {right})"
+        return self.writer.assign(f"{comparison} if {guard} else {fallback}", may_fail=True)
+
+    def _negation(self, node: Call) -> Step[str]:
+        if not self._is_bool(node.arguments[0]):
+            return (yield from self._function_call(node))
+        operand = yield self.value(node.arguments[0])
+        return self.writer.assign(f"not {operand}")
+
+    def _membership(self, node: Call) -> Step[str]:
+        if node.id not in self.program.folded.memberships:
+            return (yield from self._function_call(node))
+        value = yield self.value(node.arguments[0])
+        candidates = self.program.constant(node.arguments[1])
+        if all(candidate.__class__ is str for candidate in candidates):
+            known = self.writer.constant(frozenset(candidates))
+            return self.writer.assign(f"{value}.__class__ is str and {value} in {known}")
+        return self.writer.assign(f"contains({self.writer.constant(candidates)}, {value})")
+
+    def _matches(self, node: Call) -> Step[str]:
+        """A constant pattern is compiled with the expression."""
+        operands = self.program.operands(node)
+        names = yield from self.values(operands)
+        text, pattern = names
+        writer = self.writer
+        is_known = writer.is_constant(pattern) and not writer.is_constant(text)
+        if not is_known or writer.value(pattern).__class__ is not str:
+            return self._apply(self._implementation(node, operands), names)
+        search = writer.constant(regexes.compile(writer.value(pattern)).search)
+        expression = f"{search}({text}) is not None"
+        if self.is_surely(operands[0], Kind.STRING):
+            return writer.assign(expression)
+        fallback = writer.constant(self._implementation(node, operands))
+        guarded = f"{expression} if {text}.__class__ is str else {fallback}({text}, {pattern})"
+        return writer.assign(guarded, may_fail=True)
+
+    def _same(self, node: Call) -> Step[str]:
+        return (yield self.value(node.arguments[0]))
+
+    # Logic.
+
+    def _logical(self, node: Call) -> Step[str]:
+        """The answer so far is kept in a name; terms are skipped once it is decided."""
+        writer = self.writer
+        undecided = "True" if node.function == "_&&_" else "False"
+        result = writer.assign(undecided)
+        error = writer.assign("None")
+        failures = writer.failures
+        for number, term in enumerate(self.program.terms(node)):
+            if number:
+                writer.line(f"if {result} is {undecided}:")
+                writer.indent()
+            yield from self._term(term, error, f"{result} = {{}}")
+            if number:
+                writer.dedent()
+        if writer.failures > failures:
+            writer.line(f"if {error} is not None and {result} is {undecided}: raise {error}")
+        return result
+
+    def _return_logical(self, node: Call) -> Step[None]:
+        writer = self.writer
+        undecided, decided = ("True", "False") if node.function == "_&&_" else ("False", "True")
+        error = writer.assign("None")
+        failures = writer.failures
+        for term in self.program.terms(node):
+            yield from self._term(term, error, f"if {{}} is {decided}: return {decided}")
+        if writer.failures > failures:
+            writer.line(f"if {error} is not None: raise {error}")
+        writer.line(f"return {undecided}")
+
+    def _term(self, term: Node, error: str, use: str) -> Step[None]:
+        """Evaluates one term and uses it; the first error of the chain is kept for later."""
+        outside, failures = self.writer.begin_try(), self.writer.failures
+        value = yield from self._tested(term)
+        self.writer.line(use.format(value))
+        keep = [f"if {error} is None: {error} = error"]
+        self.writer.end_try(outside, keep if self.writer.failures > failures else [])
+
+    def _tested(self, node: Node) -> Step[str]:
+        """A value that is certainly a bool."""
+        value: str = yield self.nested(node)
+        if not self._is_bool(node):
+            check = f"if {value} is not True and {value} is not False: raise no_such_overload()"
+            self.writer.line(check, may_fail=True)
+        return value
+
+    def _conditional(self, node: Call) -> Step[str]:
+        writer = self.writer
+        condition, when_true, when_false = node.arguments
+        chosen = yield from self._tested(condition)
+        result = writer.name("t")
+        for start, branch in ((f"if {chosen}:", when_true), ("else:", when_false)):
+            writer.line(start)
+            writer.indent()
+            writer.line(f"{result} = {(yield self.nested(branch))}")
+            writer.dedent()
+        return result
+
+    def _return_conditional(self, node: Call) -> Step[None]:
+        writer = self.writer
+        condition, when_true, when_false = node.arguments
+        chosen = yield from self._tested(condition)
+        writer.line(f"if {chosen}:")
+        writer.indent()
+        writer.line(f"return {(yield self.nested(when_true))}")
+        writer.dedent()
+        yield self.returned(when_false)
+
+    # Selections.
+
+    def _select(self, node: Node) -> Step[str]:
+        chain = self.program.chain(node)
+        if self.program.type(chain.root).kind in MAYBE_OPTIONAL:
+            return (yield from self._dynamic_chain(chain))
+        if not any(qualifier.is_optional for qualifier in chain.qualifiers):
+            return (yield from self._plain_chain(chain))
+        found = yield from self._optional_chain(chain)
+        return found if chain.qualifiers[-1].is_test else self.writer.assign(f"wrap({found})")
+
+    def _key(self, qualifier: Qualifier) -> Step[str]:
+        if isinstance(qualifier.key, str):
+            return self.writer.constant(qualifier.key)
+        return (yield self.nested(qualifier.key))
+
+    def _plain_chain(self, chain: Chain) -> Step[str]:
+        value = yield self.value(chain.root)
+        for qualifier in chain.qualifiers:
+            key = yield from self._key(qualifier)
+            value = self._qualified(value, key, qualifier.is_test)
+        return value
+
+    def _qualified(self, value: str, key: str, is_test: bool) -> str:
+        writer = self.writer
+        if is_test:
+            return writer.assign(f"is_present({value}, {key})", may_fail=True)
+        if not writer.is_constant(key) or writer.value(key).__class__ is not str:
+            return writer.assign(f"qualify({value}, {key})", may_fail=True)
+        # Of all values only maps can be subscripted with a string.
+        found = writer.name("t")
+        writer.line(f"try: {found} = {value}[{key}]")
+        writer.line("except (KeyError, TypeError):")
+        writer.indent()
+        writer.line(f"{found} = qualify({value}, {key})", may_fail=True)
+        writer.dedent()
+        return found
+
+    def _optional_chain(self, chain: Chain) -> Step[str]:
+        """The value found or MISSING; for a test, whether it was found."""
+        writer = self.writer
+        first = next(i for i, each in enumerate(chain.qualifiers) if each.is_optional)
+        plain = Chain(chain.root, chain.qualifiers[:first])
+        found = writer.assign((yield from self._plain_chain(plain)))
+        for number, qualifier in enumerate(chain.qualifiers[first:]):
+            if number:
+                writer.line(f"if {found} is not MISSING:")
+                writer.indent()
+            key = yield from self._key(qualifier)
+            writer.line(f"{found} = probe({found}, {key})", may_fail=True)
+            if number:
+                writer.dedent()
+        if chain.qualifiers[-1].is_test:
+            return writer.assign(f"{found} is not MISSING")
+        return found
+
+    def _dynamic_chain(self, chain: Chain) -> Step[str]:
+        """A chain that may start at an optional: that is known when it runs."""
+        writer = self.writer
+        root = yield self.value(chain.root)
+        if keys := self._constant_keys(chain):
+            return writer.assign(f"qualify_all({root}, {keys})", may_fail=True)
+        is_optional = writer.assign(f"{root}.__class__ is Optional")
+        found = writer.assign(f"unwrap({root})")
+        for qualifier in chain.qualifiers:
+            if qualifier.is_optional:
+                writer.line(f"{is_optional} = True")
+            writer.line(f"if {found} is not MISSING:")
+            writer.indent()
+            key = yield from self._key(qualifier)
+            is_probe = "True" if qualifier.is_test else is_optional
+            writer.line(f"{found} = advance({found}, {key}, {is_probe})", may_fail=True)
+            writer.dedent()
+        if chain.qualifiers[-1].is_test:
+            return writer.assign(f"{found} is not MISSING")
+        return writer.assign(f"wrap({found}, {is_optional})")
+
+    def _constant_keys(self, chain: Chain) -> str | None:
+        """The keys of a chain as one constant, where they all are and none is special."""
+        keys: list[Any] = []
+        for key, is_optional, is_test in chain.qualifiers:
+            if is_optional or is_test:
+                return None
+            if isinstance(key, str):
+                keys.append(key)
+            elif self.program.is_constant(key):
+                keys.append(self.program.constant(key))
+            else:
+                return None
+        return self.writer.constant(tuple(keys))
+
+    # Optionals.
+
+    def _probed(self, node: Node) -> Step[str | None]:
+        """The value or MISSING of an optional that need not be made; None if it must be."""
+        if not self.program.qualifier(node):
+            return None
+        chain = self.program.chain(node)
+        is_static = self.program.type(chain.root).kind not in MAYBE_OPTIONAL
+        if not is_static or not any(qualifier.is_optional for qualifier in chain.qualifiers):
+            return None
+        return (yield from self._optional_chain(chain))
+
+    def _or_value(self, node: Call) -> Step[str]:
+        optional, alternative = self.program.operands(node)
+        result = yield from self._probed(optional)
+        if result is None:
+            value = yield from self._optional(optional)
+            result = self.writer.assign(f"{value}.value if {value} is not NONE else MISSING")
+        yield from self._replace_if(f"{result} is MISSING", result, alternative)
+        return result
+
+    def _or_optional(self, node: Call) -> Step[str]:
+        optional, alternative = self.program.operands(node)
+        result = self.writer.assign((yield from self._optional(optional)))
+        yield from self._replace_if(f"{result} is NONE", result, alternative)
+        return result
+
+    def _optional(self, node: Node) -> Step[str]:
+        value: str = yield self.value(node)
+        check = f"if {value}.__class__ is not Optional: raise no_such_overload()"
+        self.writer.line(check, may_fail=True)
+        return value
+
+    def _replace_if(self, condition: str, name: str, alternative: Node) -> Step[None]:
+        self.writer.line(f"if {condition}:")
+        self.writer.indent()
+        self.writer.line(f"{name} = {(yield self.nested(alternative))}")
+        self.writer.dedent()
+
+    def _has_value(self, node: Call) -> Step[str]:
+        found = yield from self._probed(self.program.operands(node)[0])
+        if found is None:
+            return (yield from self._function_call(node))
+        return self.writer.assign(f"{found} is not MISSING")
+
+    # Literals.
+
+    def _list(self, node: ListLiteral) -> Step[str]:
+        if not node.optional_indices:
+            names = yield from self.values(node.elements)
+            return self.writer.assign(f"[{', '.join(names)}]")
+        result = self.writer.assign("[]")
+        for index, element in enumerate(node.elements):
+            value = yield self.value(element)
+            if index in node.optional_indices:
+                self.writer.line(f"append_optional({result}, {value})", may_fail=True)
+            else:
+                self.writer.line(f"{result}.append({value})")
+        return result
+
+    def _map(self, node: MapLiteral) -> Step[str]:
+        result = self.writer.assign("{}")
+        for entry in node.entries:
+            key, value = yield from self.values((entry.key, entry.value))
+            function = "put_optional" if entry.optional else "put"
+            self.writer.line(f"{function}({result}, {key}, {value})", may_fail=True)
+        return result
+
+    # Comprehensions: a function each, with the range as its last parameter.
+
+    def _comprehension(self, node: Comprehension) -> Step[str]:
+        if node.variable == macros.UNUSED:
+            return (yield from self._binding(node))
+        collection = yield self.value(node.range)
+        name = self.begin_function("collection")
+        yield from self._loop(node)
+        self.writer.end_function()
+        return self.call_function(name, collection)
+
+    def _loop(self, node: Comprehension) -> Step[None]:
+        """Writes how a macro runs, told by what it expands to."""
+        assert isinstance(node.step, Call)
+        if isinstance(node.init, ListLiteral):
+            yield from self._collecting_loop(node, node.step, "[]", self._append)
+        elif isinstance(node.init, MapLiteral):
+            yield from self._collecting_loop(node, node.step, "{}", self._insert)
+        elif isinstance(node.result, Call):
+            yield from self._counting_loop(node, node.step)
+        else:
+            yield from self._quantifying_loop(node, node.step)
+
+    def _quantifying_loop(self, node: Comprehension, step: Call) -> Step[None]:
+        """all and exists: the first error counts if no element decides."""
+        is_all = step.function == "_&&_"
+        undecided, decided = ("True", "False") if is_all else ("False", "True")
+        error = self.writer.assign("None")
+        self.begin_loop(node)
+        yield from self._term(step.arguments[1], error, f"if {{}} is {decided}: return {decided}")
+        self.end_loop(node)
+        self.writer.line(f"if {error} is not None: raise {error}")
+        self.writer.line(f"return {undecided}")
+
+    def _counting_loop(self, node: Comprehension, step: Call) -> Step[None]:
+        """exists_one: the last error of the predicate counts."""
+        error, count = self.writer.assign("None"), self.writer.assign("0")
+        self.begin_loop(node)
+        yield from self._predicate(step.arguments[0], error, f"{count} += 1")
+        self.end_loop(node)
+        self.writer.line(f"if {error} is not None: raise {error}")
+        self.writer.line(f"return {count} == 1")
+
+    def _predicate(self, predicate: Node, error: str, action: str) -> Step[None]:
+        """True does the action; an error replaces the one before."""
+        outside, failures = self.writer.begin_try(), self.writer.failures
+        value = yield from self._tested(predicate)
+        self.writer.line(f"if {value}: {action}")
+        is_handled = self.writer.failures > failures
+        self.writer.end_try(outside, [f"{error} = error"] if is_handled else [])
+
+    def _collecting_loop(
+        self,
+        node: Comprehension,
+        step: Call,
+        empty: str,
+        add: Callable[[Call, str], Step[None]],
+    ) -> Step[None]:
+        """map, filter and the transformations.
+
+        Without a predicate the first error counts and ends the loop. With one, the last error of
+        the predicate counts; if there is none, the first of anything else.
+        """
+        result = self.writer.assign(empty)
+        if step.function == "_?_:_":
+            yield from self._filtering_loop(node, step, result, add)
+        else:
+            self.begin_loop(node)
+            yield from add(step, result)
+            self.end_loop(node)
+        self.writer.line(f"return {result}")
+
+    def _filtering_loop(
+        self, node: Comprehension, step: Call, result: str, add: Callable[[Call, str], Step[None]]
+    ) -> Step[None]:
+        writer = self.writer
+        predicate, addition, _ = step.arguments
+        assert isinstance(addition, Call)
+        error, chosen = writer.assign("None"), writer.name("t")
+        self.begin_loop(node)
+        writer.line(f"{chosen} = False")
+        yield from self._predicate(predicate, error, f"{chosen} = {error} is None")
+        writer.line(f"if {chosen}:")
+        writer.indent()
+        outside, failures = writer.begin_try(), writer.failures
+        yield from add(addition, result)
+        writer.end_try(outside, [f"{error} = error"] if writer.failures > failures else [])
+        writer.dedent()
+        self.end_loop(node)
+        writer.line(f"if {error} is not None: raise {error}")
+
+    def _append(self, step: Call, result: str) -> Step[None]:
+        appended = step.arguments[1]
+        assert isinstance(appended, ListLiteral)
+        element = yield self.nested(appended.elements[0])
+        self.writer.line(f"{result}.append({element})")
+
+    def _insert(self, step: Call, result: str) -> Step[None]:
+        names = yield from self.values(step.arguments[1:])
+        function = "insert" if len(names) == 2 else "insert_all"
+        self.writer.line(f"{function}({result}, {', '.join(names)})", may_fail=True)
+
+    def _binding(self, node: Comprehension) -> Step[str]:
+        """A name for a value that is found when it is first read; at once if it cannot fail."""
+        writer = self.writer
+        function = self.begin_function()
+        value = yield self.value(node.init)
+        if writer.may_fail_in_function():
+            writer.line(f"return {value}")
+            writer.end_function()
+            find = self.function_call(function)
+            self.declare(node.accumulator, writer.assign("[UNSET]"), find)
+        else:
+            writer.inline_function()
+            self.declare(node.accumulator, writer.assign(value))
+        result: str = yield self.value(node.result)
+        self.forget(node.accumulator)
+        return result
+
+    _specials: dict[str, Callable[[_PlainEmitter, Call], Step[str]]] = {
+        "_&&_": _logical,
+        "_||_": _logical,
+        "_?_:_": _conditional,
+        "_==_": _equality,
+        "_!=_": _equality,
+        "!_": _negation,
+        "@in": _membership,
+        "dyn": _same,
+        "hasValue": _has_value,
+        "matches": _matches,
+        "or": _or_optional,
+        "orValue": _or_value,
+        **dict.fromkeys(_COMPARISONS, _comparison),
+    }

@@ -1,0 +1,387 @@
+"""Checked tree to Python function: the form that counts what an evaluation costs.
+
+It does what cel-go does, step by step, because every step has its price: an error is a value that
+is carried on (see metering), loops run on after one, and nothing is evaluated in advance but what
+cel-go evaluates in advance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dray.cel import macros, metering, runtime, values
+from dray.cel.emitter import Chain, Emitter, Program, Qualifier
+from dray.cel.metering import LIST_CREATION, MAP_CREATION
+from dray.cel.syntax import Call, Comprehension, Identifier, ListLiteral, MapLiteral, Node, Select
+from dray.cel.trampoline import Step
+from dray.cel.values import MISSING, NONE
+
+_HELPERS: dict[str, Any] = {
+    "MISSING": MISSING,
+    "NONE": NONE,
+    "no_such_overload": values.no_such_overload,
+    "as_error": metering.as_error,
+    "attempt": metering.attempt,
+    "contains": metering.contains,
+    "first_error": metering.first_error,
+    "is_error": metering.is_error,
+    "or_error": metering.or_error,
+    "value_of": metering.value_of,
+    "append_optional": runtime.append_optional,
+    "elements": runtime.elements,
+    "entries": runtime.entries,
+    "insert": runtime.insert,
+    "insert_all": runtime.insert_all,
+    "put": runtime.put,
+    "put_optional": runtime.put_optional,
+}
+
+# Functions of two arguments that cel-go binds once for all overloads. Where several overloads of
+# any other function are left, it stops at the first argument that is an error.
+_BOUND_ONCE = frozenset({"@in", "@sortByAssociatedKeys", "matches"})
+_STOPS_EARLY = frozenset({"string_format"})
+_REGEX_FUNCTIONS = frozenset({"matches", "find", "findAll"})
+
+
+def compile_counted(program: Program) -> Callable[..., Any]:
+    """A function of a meter and the environment's variables; gives a value or an error."""
+    return _CountingEmitter(program, _HELPERS, "meter").compile()
+
+
+class _CountingEmitter(Emitter):
+    def value(self, node: Node) -> Step[str]:
+        if self.program.is_constant(node):
+            return self.writer.constant(self.program.constant(node))
+        if isinstance(node, Identifier):
+            self._charge(1)
+            return self.variable(node)
+        if self.program.qualifier(node):
+            return (yield from self._select(node, cost=1))
+        if isinstance(node, Call):
+            return (yield from self._call(node))
+        if isinstance(node, ListLiteral):
+            return (yield from self._list(node))
+        if isinstance(node, MapLiteral):
+            return (yield from self._map(node))
+        assert isinstance(node, Comprehension)
+        return (yield from self._comprehension(node))
+
+    def _charge(self, cost: int) -> None:
+        self.writer.line(f"meter.charge({cost})")
+
+    def _unobserved(self, node: Node) -> Step[str]:
+        """A branch of `?:` or an index: a variable or selection costs only its steps there."""
+        if isinstance(node, Identifier) and not self.program.is_constant(node):
+            return self.variable(node)
+        if self.program.qualifier(node):
+            return (yield from self._select(node, cost=0))
+        return (yield self.nested(node))
+
+    # Calls.
+
+    def _call(self, node: Call) -> Step[str]:
+        function = self.program.checked.references[node.id].name
+        if special := self._specials.get(function):
+            return (yield from special(self, node))
+        if node.id in self.program.folded.memberships:
+            return (yield from self._membership(node))
+        operands = self.program.operands(node)
+        if self._stops_early(node, operands):
+            return (yield from self._early_stopping_call(node, operands))
+        names = yield from self.values(operands)
+        return self._charged_call(node, names)
+
+    def _charged_call(self, node: Call, names: Sequence[str]) -> str:
+        reference = self.program.checked.references[node.id]
+        function = self.program.environment.functions[reference.name]
+        cost = function.dispatch_cost
+        if len(reference.overload_ids) == 1:
+            overload = self.program.environment.overload(function.name, reference.overload_ids[0])
+            cost = overload.cost
+        constants = map(self.writer.constant, (function.dispatch, cost))
+        return self.writer.assign(f"meter.call({', '.join([*constants, *names])})")
+
+    def _stops_early(self, node: Call, operands: Sequence[Node]) -> bool:
+        """Whether an error among the operands saves those behind it and the call's own cost.
+
+        See cel-go interpreter/planner.go, planCall: calls with a variable number of arguments.
+        """
+        name, overload_ids, _ = self.program.checked.references[node.id]
+        if len(operands) != 2:
+            return len(operands) > 2
+        if name in _REGEX_FUNCTIONS and self.program.is_constant(operands[1]):
+            return True
+        if len(overload_ids) == 1:
+            return overload_ids[0] in _STOPS_EARLY
+        return not ("_" in name or name in _BOUND_ONCE)
+
+    def _early_stopping_call(self, node: Call, operands: Sequence[Node]) -> Step[str]:
+        writer = self.writer
+        result = writer.name("t")
+        names: list[str] = []
+        for operand in operands:
+            if names:
+                writer.line(f"if is_error({names[-1]}): {result} = {names[-1]}")
+                writer.line("else:")
+                writer.indent()
+            names.append((yield self.nested(operand)))
+        writer.line(f"{result} = {self._charged_call(node, names)}")
+        for _ in operands[1:]:
+            writer.dedent()
+        return result
+
+    def _membership(self, node: Call) -> Step[str]:
+        value = yield self.value(node.arguments[0])
+        candidates = self.writer.constant(self.program.constant(node.arguments[1]))
+        return self.writer.assign(f"contains({candidates}, {value})")
+
+    def _not_strictly_false(self, node: Call) -> Step[str]:
+        value = yield self.value(node.arguments[0])
+        self._charge(1)
+        return self.writer.assign(f"{value} is not False")
+
+    # Logic.
+
+    def _logical(self, node: Call) -> Step[str]:
+        writer = self.writer
+        undecided, decided = ("True", "False") if node.function == "_&&_" else ("False", "True")
+        result = writer.assign(undecided)
+        error = writer.assign("None")
+        for number, term in enumerate(self.program.terms(node)):
+            if number:
+                writer.line(f"if {result} is {undecided}:")
+                writer.indent()
+            value = yield self.nested(term)
+            writer.line(f"if {value} is {decided}: {result} = {decided}")
+            writer.line(f"elif {value} is not {undecided} and {error} is None:")
+            writer.indent()
+            writer.line(f"{error} = as_error({value})")
+            writer.dedent()
+            if number:
+                writer.dedent()
+        writer.line(f"if {error} is not None and {result} is {undecided}: {result} = {error}")
+        return result
+
+    def _conditional(self, node: Call) -> Step[str]:
+        writer = self.writer
+        condition, when_true, when_false = node.arguments
+        chosen = yield self.nested(condition)
+        result = writer.name("t")
+        for start, branch in ((f"if {chosen} is True:", when_true), ("else:", when_false)):
+            writer.line(start)
+            writer.indent()
+            writer.line(f"{result} = {(yield from self._unobserved(branch))}")
+            writer.dedent()
+            if branch is when_true:
+                writer.line(f"elif {chosen} is not False: {result} = as_error({chosen})")
+        return result
+
+    # Selections.
+
+    def _select(self, node: Node, cost: int) -> Step[str]:
+        """`cost` is what the chain costs besides its steps."""
+        chain = self.program.chain(node)
+        start = yield from self._start(chain)
+        resolution = self.writer.assign(f"meter.resolve({start})")
+        for qualifier in chain.qualifiers:
+            yield from self._qualify(resolution, qualifier)
+        if chain.qualifiers[-1].is_test:
+            return self.writer.assign(f"{resolution}.test_result()")
+        if _is_conditional(chain.root):
+            cost = 0
+        return self.writer.assign(f"{resolution}.result({cost})")
+
+    def _start(self, chain: Chain) -> Step[str]:
+        if isinstance(chain.root, Identifier) and not self.program.is_constant(chain.root):
+            return self.variable(chain.root)
+        return (yield self.value(chain.root))
+
+    def _qualify(self, resolution: str, qualifier: Qualifier) -> Step[None]:
+        writer = self.writer
+        if isinstance(qualifier.key, str):
+            method = "test" if qualifier.is_test else "qualify"
+            writer.line(f"{resolution}.{method}({writer.constant(qualifier.key)})")
+            return
+        writer.line(f"if {resolution}.is_open:")
+        writer.indent()
+        key = yield from self._unobserved(qualifier.key)
+        writer.line(f"{resolution}.qualify({key}, {qualifier.is_optional})")
+        writer.dedent()
+
+    # Optionals.
+
+    def _or_value(self, node: Call) -> Step[str]:
+        return (yield from self._alternative(node, "value_of({})", "MISSING"))
+
+    def _or_optional(self, node: Call) -> Step[str]:
+        return (yield from self._alternative(node, "{}", "NONE"))
+
+    def _alternative(self, node: Call, take: str, nothing: str) -> Step[str]:
+        writer = self.writer
+        optional, alternative = self.program.operands(node)
+        value = yield self.value(optional)
+        result = writer.assign(f"or_error({value})")
+        writer.line(f"if {result} is None: {result} = {take.format(value)}")
+        writer.line(f"if {result} is {nothing}:")
+        writer.indent()
+        writer.line(f"{result} = {(yield self.nested(alternative))}")
+        writer.dedent()
+        return result
+
+    # Literals.
+
+    def _list(self, node: ListLiteral) -> Step[str]:
+        writer = self.writer
+        result, error = writer.assign("[]"), writer.assign("None")
+        for index, element in enumerate(node.elements):
+            add = f"append_optional, {result}" if index in node.optional_indices else None
+            yield from self._entry([element], error, add or f"{result}.append")
+        self._charge(LIST_CREATION)
+        return writer.assign(f"{result} if {error} is None else {error}")
+
+    def _map(self, node: MapLiteral) -> Step[str]:
+        writer = self.writer
+        result, error = writer.assign("{}"), writer.assign("None")
+        for entry in node.entries:
+            function = "put_optional" if entry.optional else "put"
+            yield from self._entry([entry.key, entry.value], error, f"{function}, {result}")
+        self._charge(MAP_CREATION)
+        return writer.assign(f"{result} if {error} is None else {error}")
+
+    def _entry(self, parts: Sequence[Node], error: str, add: str) -> Step[None]:
+        """Evaluates the parts of an entry, up to the first error, and adds it."""
+        writer = self.writer
+        names: list[str] = []
+        for part in parts:
+            writer.line(f"if {error} is None:")
+            writer.indent()
+            names.append((yield self.nested(part)))
+            writer.line(f"{error} = first_error([{names[-1]}])")
+            writer.dedent()
+        arguments = ", ".join([add, *names])
+        writer.line(f"if {error} is None: {error} = attempt({arguments})")
+
+    # Comprehensions: a function each, with the range as its last parameter.
+
+    def _comprehension(self, node: Comprehension) -> Step[str]:
+        if node.variable == macros.UNUSED:
+            return (yield from self._binding(node))
+        collection = yield self.value(node.range)
+        name = self.begin_function("collection")
+        yield from self._loop(node)
+        self.writer.end_function()
+        return self.call_function(name, collection)
+
+    def _loop(self, node: Comprehension) -> Step[None]:
+        """Gives an error that is no collection back; else runs condition and step to the end."""
+        writer = self.writer
+        writer.line("if is_error(collection): return collection")
+        source = "entries" if node.second_variable else "elements"
+        writer.line(f"collection = attempt({source}, collection)")
+        writer.line("if is_error(collection): return collection")
+        accumulator = writer.name("v")
+        writer.line(f"{accumulator} = {self._initial(node.init)}")
+        self.declare(node.accumulator, accumulator)
+        self._begin_counted_loop(node)
+        condition = yield self.value(node.condition)
+        writer.line(f"if {condition} is False: break")
+        yield from self._step(node.step, accumulator)
+        self.end_loop(node)
+        writer.line(f"return {(yield self.value(node.result))}")
+        self.forget(node.accumulator)
+
+    def _begin_counted_loop(self, node: Comprehension) -> None:
+        writer = self.writer
+        variables = [node.variable, *([node.second_variable] if node.second_variable else ())]
+        names = [writer.name("v") for _ in variables]
+        for variable, name in zip(variables, names, strict=True):
+            self.declare(variable, name)
+        writer.line(f"for {', '.join(names)} in collection:")
+        writer.indent()
+
+    def _initial(self, init: Node) -> str:
+        if isinstance(init, ListLiteral):
+            return "[]"
+        if isinstance(init, MapLiteral):
+            return "{}"
+        return self.writer.constant(self.program.constant(init))
+
+    def _step(self, step: Node, accumulator: str) -> Step[None]:
+        assert isinstance(step, Call)
+        if step.function == "_?_:_":
+            yield from self._guarded_step(step, accumulator)
+        elif step.function == "cel.@mapInsert":
+            yield from self._insert(step, accumulator)
+        elif step.function == "_+_" and isinstance(step.arguments[1], ListLiteral):
+            yield from self._append(step.arguments[1], accumulator)
+        else:
+            self.writer.line(f"{accumulator} = {(yield self.value(step))}")
+
+    def _guarded_step(self, step: Call, accumulator: str) -> Step[None]:
+        """`predicate ? step : accumulator`: what is left as it is costs nothing."""
+        writer = self.writer
+        predicate, inner, _ = step.arguments
+        chosen = yield self.value(predicate)
+        writer.line(f"if {chosen} is True:")
+        writer.indent()
+        yield from self._step(inner, accumulator)
+        writer.dedent()
+        writer.line(f"elif {chosen} is not False: {accumulator} = as_error({chosen})")
+
+    def _append(self, added: ListLiteral, accumulator: str) -> Step[None]:
+        """`accumulator + [element]`, in place: name, list and sum have their price."""
+        writer = self.writer
+        self._charge(1)
+        element = yield self.nested(added.elements[0])
+        self._charge(LIST_CREATION)
+        self._charge(1)
+        writer.line(f"if is_error({accumulator}): pass")
+        writer.line(f"elif is_error({element}): {accumulator} = {element}")
+        writer.line(f"else: {accumulator}.append({element})")
+
+    def _insert(self, step: Call, accumulator: str) -> Step[None]:
+        """`cel.@mapInsert(accumulator, …)`, in place.
+
+        With key and value it stops at an accumulator that is an error, without a price of its own.
+        """
+        writer = self.writer
+        inserted = step.arguments[1:]
+        self._charge(1)
+        if len(inserted) == 2:
+            writer.line(f"if not is_error({accumulator}):")
+            writer.indent()
+        names = yield from self.values(inserted)
+        self._charge(1)
+        function = "insert" if len(inserted) == 2 else "insert_all"
+        failed = writer.assign(f"first_error([{accumulator}, {', '.join(names)}])")
+        attempt = f"attempt({function}, {accumulator}, {', '.join(names)})"
+        writer.line(f"if {failed} is None: {failed} = {attempt}")
+        writer.line(f"if {failed} is not None: {accumulator} = {failed}")
+        if len(inserted) == 2:
+            writer.dedent()
+
+    def _binding(self, node: Comprehension) -> Step[str]:
+        """A name for a value that is found, and charged, when it is first read."""
+        writer = self.writer
+        function = self.begin_function()
+        yield self.returned(node.init)
+        writer.end_function()
+        find = self.function_call(function)
+        self.declare(node.accumulator, writer.assign("[UNSET]"), find)
+        result: str = yield self.value(node.result)
+        self.forget(node.accumulator)
+        return result
+
+    _specials: dict[str, Callable[[_CountingEmitter, Call], Step[str]]] = {
+        "_&&_": _logical,
+        "_||_": _logical,
+        "_?_:_": _conditional,
+        "@not_strictly_false": _not_strictly_false,
+        "or": _or_optional,
+        "orValue": _or_value,
+    }
+
+
+def _is_conditional(node: Node) -> bool:
+    return isinstance(node, Call) and node.function == "_?_:_"

@@ -1,0 +1,117 @@
+"""What calls cost while an expression runs (cel-go runtimecost.go, apiserver library/cost.go).
+
+Arguments and results may be errors: their size is 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from dray.cel import values
+from dray.cel.values import Effort
+
+STRING_FACTOR = 0.1
+"""The cost of looking at one character of a string."""
+REGEX_FACTOR = 0.25
+"""The cost of one character of a regular expression, for each step through the string."""
+LIST_CREATION = 10
+
+Cost: TypeAlias = Callable[[Sequence[Any], Any], int]
+
+_SIZED = values.LIST_CLASSES | values.MAP_CLASSES | {str, bytes}
+
+# Upstream charges some calls less than the size of what they return. Beyond this size the
+# difference is charged here, so that the cost limit bounds the memory of an evaluation as well.
+_FREE_OUTPUT = 1000
+
+
+def size(value: Any) -> int:
+    """What `size()` gives, of an optional that of its value, 1 for what has none."""
+    if value.__class__ in _SIZED:
+        return len(value)
+    if value.__class__ is values.Optional and value.has_value:
+        return size(value.value)
+    return int(getattr(value, "cel_size", 1))
+
+
+def free(arguments: Sequence[Any], result: Any) -> int:
+    return 0
+
+
+def scan(arguments: Sequence[Any], result: Any) -> int:
+    """One look at every character of the first argument."""
+    return math.ceil(size(arguments[0]) * STRING_FACTOR)
+
+
+def scan_second(arguments: Sequence[Any], result: Any) -> int:
+    return math.ceil(size(arguments[1]) * STRING_FACTOR)
+
+
+def scan_twice(arguments: Sequence[Any], result: Any) -> int:
+    return math.ceil(size(arguments[0]) * 2 * STRING_FACTOR)
+
+
+def scan_result_twice(arguments: Sequence[Any], result: Any) -> int:
+    return math.ceil(size(result) * 2 * STRING_FACTOR)
+
+
+def scan_both(arguments: Sequence[Any], result: Any) -> int:
+    return math.ceil((size(arguments[0]) + size(arguments[1])) * STRING_FACTOR)
+
+
+def scan_shorter(arguments: Sequence[Any], result: Any) -> int:
+    return math.ceil(min(size(arguments[0]), size(arguments[1])) * STRING_FACTOR)
+
+
+def search(arguments: Sequence[Any], result: Any) -> int:
+    """A look for one string at every place of another."""
+    text = math.ceil(size(arguments[0]) * STRING_FACTOR)
+    return text * math.ceil(size(arguments[1]) * STRING_FACTOR)
+
+
+def match(arguments: Sequence[Any], result: Any) -> int:
+    """A regular expression, the second argument, run over the first."""
+    return match_size(size(arguments[0]), size(arguments[1]))
+
+
+def match_size(text_size: int, expression_size: int) -> int:
+    text = math.ceil((1.0 + text_size) * STRING_FACTOR)
+    return text * math.ceil(expression_size * REGEX_FACTOR)
+
+
+def traversal(arguments: Sequence[Any], result: Any) -> int:
+    """A visit to everything inside the first argument."""
+    return _traversal(arguments[0], Effort())
+
+
+def _traversal(value: Any, effort: Effort) -> int:
+    effort.spend()
+    if value.__class__ is str:
+        length = len(value) if value.isascii() else len(value.encode())
+        return int(length * STRING_FACTOR)
+    if value.__class__ is bytes:
+        return int(len(value) * STRING_FACTOR)
+    if value.__class__ is dict:
+        parts = [part for entry in value.items() for part in entry]
+        return sum(_traversal(values.key_value(part), effort) for part in parts)
+    if value.__class__ in values.LIST_CLASSES:
+        return sum(_traversal(element, effort) for element in value)
+    return 1
+
+
+def list_creation(factor: float, count: int) -> int:
+    """A new list, and work in proportion to a number of elements."""
+    return int(count * factor) + 1 + LIST_CREATION
+
+
+def with_output(cost: Cost) -> Cost:
+    """Also charges for a result larger than upstream's price covers."""
+
+    def charge(arguments: Sequence[Any], result: Any) -> int:
+        produced = size(result)
+        surcharge = produced if produced > _FREE_OUTPUT else 0
+        return cost(arguments, result) + math.ceil(surcharge * STRING_FACTOR)
+
+    return charge

@@ -1,0 +1,118 @@
+"""`matches` of the language; `find` and `findAll` of Kubernetes' regex library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dray.cel import regexes, types, values
+from dray.cel.functions import costs, dispatching, estimates
+from dray.cel.functions.overloads import CallEstimate, Library, Operand, Overload, Range
+from dray.cel.values import EvaluationError
+
+_STRING = types.STRING
+_STRINGS = types.list_of(_STRING)
+
+
+def matches(text: Any, pattern: Any) -> bool:
+    if text.__class__ is not str:
+        raise dispatching.missing_operation("matches", text)
+    if pattern.__class__ is not str:
+        raise values.no_such_overload()
+    return regexes.compile(pattern).search(text.encode()) is not None
+
+
+def find(text: str, pattern: str) -> str:
+    """The first match, whole; the empty string if there is none."""
+    found = _compile(pattern).search(text.encode())
+    return bytes(found[0]).decode() if found else ""
+
+
+def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    """The matches, at most `limit` unless that is negative."""
+    found: list[str] = []
+    previous_end = -1
+    for match in _compile(pattern).finditer(text):
+        if len(found) == limit:
+            break
+        start, end = match.span()
+        # Go drops an empty match that touches the one before.
+        if start < end or start != previous_end:
+            found.append(match[0])
+        previous_end = end
+    return found
+
+
+def _compile(pattern: str) -> Any:
+    try:
+        return regexes.compile(pattern)
+    except EvaluationError as error:
+        raise EvaluationError(f"Illegal regex: {error}") from None
+
+
+def _find_estimate(operands: Sequence[Operand]) -> CallEstimate:
+    cost = estimates.match(operands).cost
+    return CallEstimate(cost, Range(0, operands[0].size_or_unknown.high))
+
+
+LIBRARY = Library(
+    "regular expressions",
+    (
+        dispatching.operator(
+            "matches",
+            matches,
+            Overload(
+                "matches",
+                (_STRING, _STRING),
+                types.BOOL,
+                matches,
+                estimate=estimates.match,
+                cost=costs.match,
+            ),
+            Overload(
+                "matches_string",
+                (_STRING, _STRING),
+                types.BOOL,
+                matches,
+                member=True,
+                estimate=estimates.match,
+                cost=costs.match,
+            ),
+        ),
+        dispatching.function(
+            "find",
+            Overload(
+                "string_find_string",
+                (_STRING, _STRING),
+                _STRING,
+                find,
+                member=True,
+                estimate=_find_estimate,
+                cost=costs.match,
+            ),
+            dispatch_cost=costs.match,
+        ),
+        dispatching.function(
+            "findAll",
+            Overload(
+                "string_find_all_string",
+                (_STRING, _STRING),
+                _STRINGS,
+                find_all,
+                member=True,
+                estimate=_find_estimate,
+                cost=costs.match,
+            ),
+            Overload(
+                "string_find_all_string_int",
+                (_STRING, _STRING, types.INT),
+                _STRINGS,
+                find_all,
+                member=True,
+                estimate=_find_estimate,
+                cost=costs.match,
+            ),
+            dispatch_cost=costs.match,
+        ),
+    ),
+)

@@ -1,0 +1,126 @@
+"""What the counted form of compiled code calls: the cost so far, and errors as values.
+
+Costs are those of cel-go's tracker (interpreter/runtimecost.go). It charges a step even where the
+step's operands are errors; so here an error is a value that is passed on, as in cel-go, and only
+the caller of the whole expression raises it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dray.cel import runtime, values
+from dray.cel.values import MISSING, NONE, CostExceeded, EvaluationError, Optional
+
+Cost = Callable[[Sequence[Any], Any], int]
+
+LIST_CREATION = 10
+MAP_CREATION = 30
+
+
+class Meter:
+    """The cost of one evaluation."""
+
+    __slots__ = ("cost", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.cost = 0
+        self.limit = limit
+
+    def charge(self, cost: int) -> None:
+        self.cost += cost
+        if self.cost > self.limit:
+            raise CostExceeded
+
+    def call(self, function: Callable[..., Any], cost: Cost | None, *arguments: Any) -> Any:
+        """The result of a function, or the first error among its arguments; charged either way."""
+        result = first_error(arguments)
+        if result is None:
+            result = attempt(function, *arguments)
+        self.charge(1 if cost is None else cost(arguments, result))
+        return result
+
+    def resolve(self, start: Any) -> Resolution:
+        return Resolution(self, start)
+
+
+class Resolution:
+    """A chain of selections on its way: where it is, or the error it ended with."""
+
+    __slots__ = ("_is_optional", "_meter", "_value")
+
+    def __init__(self, meter: Meter, start: Any) -> None:
+        self._meter = meter
+        self._is_optional = start.__class__ is Optional
+        self._value = runtime.unwrap(start)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a further key matters."""
+        return self._value is not MISSING and not is_error(self._value)
+
+    def qualify(self, key: Any, is_optional: bool = False) -> None:
+        if self.is_open:
+            self._is_optional = self._is_optional or is_optional
+            advance = runtime.probe if self._is_optional else runtime.qualify
+            self._advance(advance, key)
+
+    def test(self, key: Any) -> None:
+        """The last step of `has()`: whether there is such an entry."""
+        if self.is_open:
+            self._advance(runtime.probe if self._is_optional else runtime.is_present, key)
+
+    def _advance(self, advance: Callable[[Any, Any], Any], key: Any) -> None:
+        """An optional step costs something only where it finds something."""
+        self._value = key if is_error(key) else attempt(advance, self._value, key)
+        if not self._is_optional or self.is_open:
+            self._meter.charge(1)
+
+    def result(self, cost: int) -> Any:
+        self._meter.charge(cost)
+        return (
+            self._value if is_error(self._value) else runtime.wrap(self._value, self._is_optional)
+        )
+
+    def test_result(self) -> Any:
+        if is_error(self._value):
+            return self._value
+        return self._value is not MISSING if self._is_optional else self._value
+
+
+def is_error(value: Any) -> bool:
+    return isinstance(value, EvaluationError)
+
+
+def first_error(arguments: Sequence[Any]) -> EvaluationError | None:
+    for argument in arguments:
+        if isinstance(argument, EvaluationError):
+            return argument
+    return None
+
+
+def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns, or the error it raises."""
+    try:
+        return function(*arguments)
+    except EvaluationError as error:
+        return error
+
+
+def as_error(value: Any) -> EvaluationError:
+    """An operand of a logical operator that is no bool, as the error it amounts to."""
+    return value if isinstance(value, EvaluationError) else values.no_such_overload()
+
+
+def contains(candidates: Sequence[Any], value: Any) -> Any:
+    return value if is_error(value) else values.contains(candidates, value)
+
+
+def or_error(optional: Any) -> EvaluationError | None:
+    """Why an operand of `or` and `orValue` cannot be asked; None if it can."""
+    return None if optional.__class__ is Optional else as_error(optional)
+
+
+def value_of(optional: Any) -> Any:
+    return MISSING if optional is NONE else optional.value

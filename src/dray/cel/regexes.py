@@ -1,0 +1,61 @@
+r"""Regular expressions as Go's package regexp has them, run by RE2.
+
+The two share their syntax and semantics but for `\C`, which Go does not know, and for the words of
+their complaints.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any
+
+import re2
+
+from dray.cel.values import EvaluationError
+
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
+_OPTIONS.never_capture = True
+
+_LITERAL_OR_ESCAPE = re.compile(r"\\Q.*?(?:\\E|$)|\\(.)", re.DOTALL)
+
+_GO_WORDS = {
+    "missing ]": "missing closing ]",
+    "missing )": "missing closing )",
+    "trailing \\": "trailing backslash at end of expression",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid named capture group": "invalid named capture",
+    "pattern too large - compile failed": "expression too large",
+}
+
+
+@functools.lru_cache(maxsize=1024)
+def compile(pattern: str) -> Any:
+    """The compiled expression, without groups; raises what Go says of a bad one.
+
+    Matching bytes is twice as fast as matching strings.
+    """
+    if any(escape[1] == "C" for escape in _LITERAL_OR_ESCAPE.finditer(pattern)):
+        raise _parse_error("invalid escape sequence", r"\C")
+    try:
+        return re2.compile(pattern, _OPTIONS)
+    except re2.error as error:
+        raise _translated(error) from None
+
+
+def _translated(error: Exception) -> EvaluationError:
+    message = error.args[0]
+    text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
+    for re2_words, go_words in _GO_WORDS.items():
+        if text == re2_words or text.startswith(f"{re2_words}: "):
+            return _parse_error(go_words, text[len(re2_words) + 2 :])
+    words, _, place = text.partition(": ")
+    return _parse_error(words, place)
+
+
+def _parse_error(words: str, place: str) -> EvaluationError:
+    return EvaluationError(f"error parsing regexp: {words}: `{place}`")

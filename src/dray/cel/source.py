@@ -1,0 +1,153 @@
+"""Writes the Python source of compiled expressions.
+
+Only names made here appear in it: `k1` constants, `t1` temporaries, `v1` variables, `f1` functions.
+Values of the user reach it through the table of constants, never as text. CPython refuses source
+that nests deep; so blocks are kept shallow by moving what is inside into a function of its own.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+_MAX_INDENTATION = 40
+_MAX_TRIES = 8
+
+
+class Line(NamedTuple):
+    indentation: int
+    text: str
+
+
+class _Frame(NamedTuple):
+    """Where writing goes on when the function inside is finished."""
+
+    lines: list[Line]
+    indentation: int
+    tries: int
+    failures: int
+
+
+class Writer:
+    """Source under construction: finished functions, and the one being written.
+
+    `failures` grows with every line that may raise an EvaluationError.
+    """
+
+    def __init__(self, helpers: dict[str, Any]) -> None:
+        self.failures = 0
+        self._globals: dict[str, Any] = dict(helpers)
+        self._constant_names: dict[tuple[type, Any], str] = {}
+        self._functions: list[list[Line]] = []
+        self._frames: list[_Frame] = []
+        self._lines: list[Line] = []
+        self._indentation = 0
+        self._tries = 0
+        self._names = 0
+
+    def name(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def constant(self, value: Any) -> str:
+        """The name of a value in the table."""
+        if isinstance(value, str):
+            key = (str, value)
+            if key not in self._constant_names:
+                self._constant_names[key] = self._store(value)
+            return self._constant_names[key]
+        return self._store(value)
+
+    def _store(self, value: Any) -> str:
+        name = self.name("k")
+        self._globals[name] = value
+        return name
+
+    def is_constant(self, name: str) -> bool:
+        return name in self._globals
+
+    def value(self, name: str) -> Any:
+        return self._globals[name]
+
+    def line(self, text: str, *, may_fail: bool = False) -> None:
+        self._lines.append(Line(self._indentation, text))
+        self.failures += may_fail
+
+    def assign(self, expression: str, *, may_fail: bool = False) -> str:
+        name = self.name("t")
+        self.line(f"{name} = {expression}", may_fail=may_fail)
+        return name
+
+    def indent(self) -> None:
+        self._indentation += 1
+
+    def dedent(self) -> None:
+        self._indentation -= 1
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether another level belongs into a function of its own."""
+        return self._indentation > _MAX_INDENTATION or self._tries > _MAX_TRIES
+
+    def begin_try(self) -> list[Line]:
+        """Starts what may need a `try`; pass the result to `end_try`."""
+        outside = self._lines
+        self._lines = []
+        self._indentation += 1
+        self._tries += 1
+        return outside
+
+    def end_try(self, outside: list[Line], handler: Iterable[str]) -> None:
+        """Ends what `begin_try` began: with its handler, or plainly where there is none."""
+        inside, self._lines = self._lines, outside
+        self._indentation -= 1
+        self._tries -= 1
+        handled = list(handler)
+        if not handled:
+            self._lines += [Line(indentation - 1, text) for indentation, text in inside]
+            return
+        self.line("try:")
+        self._lines += inside
+        self.line("except EvaluationError as error:")
+        self._lines += [Line(self._indentation + 1, text) for text in handled]
+
+    def begin_function(self, parameters: Iterable[str]) -> str:
+        self._frames.append(_Frame(self._lines, self._indentation, self._tries, self.failures))
+        self._lines = []
+        self._indentation = self._tries = 0
+        name = self.name("f")
+        self.line(f"def {name}({', '.join(parameters)}):")
+        self._indentation = 1
+        return name
+
+    def end_function(self) -> None:
+        self._functions.append(self._lines)
+        frame = self._frames.pop()
+        self._lines, self._indentation, self._tries = frame.lines, frame.indentation, frame.tries
+
+    def may_fail_in_function(self) -> bool:
+        """Whether anything written in the function under construction may raise."""
+        return self.failures > self._frames[-1].failures
+
+    def inline_function(self) -> None:
+        """Ends a function by writing its lines in place of a call."""
+        lines = self._lines[1:]
+        frame = self._frames.pop()
+        self._lines, self._indentation, self._tries = frame.lines, frame.indentation, frame.tries
+        self._lines += [Line(self._indentation + depth - 1, text) for depth, text in lines]
+
+    def text(self) -> str:
+        return "\n".join(
+            "    " * indentation + text
+            for function in self._functions
+            for indentation, text in function
+        )
+
+    def build(self, name: str) -> Callable[..., Any]:
+        """The function of that name, ready to be called."""
+        code = compile(self.text(), "<cel>", "exec")
+        exec(code, self._globals)
+        built = self._globals[name]
+        assert isinstance(built, types.FunctionType)
+        return built

@@ -1,0 +1,1 @@
+"""Revisioned state: one interface, kept in memory, in SQLite or in etcd."""

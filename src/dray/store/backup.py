@@ -1,0 +1,73 @@
+"""Files that hold a whole SQLite store: written while it runs, put back while it is stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from dray.store import database, store
+
+REVISION_JUMP = 10**12
+"""Added by a restore: far beyond any revision given out since the backup was taken, so that
+whoever still remembers one of those is told that it has expired instead of missing changes."""
+
+_FORGET_HISTORY = """
+    DELETE FROM log
+    WHERE value IS NULL OR ordinal NOT IN (SELECT max(ordinal) FROM log GROUP BY key)
+"""
+
+
+def write(copy: Callable[[Path], None], target: Path) -> None:
+    """Let `copy` write a file that appears as `target` once it is complete and durable."""
+    with _appearing_as(target) as unfinished:
+        copy(unfinished)
+
+
+def restore(backup: Path, path: Path) -> int:
+    """Replace the store at `path`, which must not be open, by a backup; its new revision."""
+    with database.locked(path), _appearing_as(path) as unfinished:
+        shutil.copyfile(backup, unfinished)
+        try:
+            revision = _start_over(unfinished)
+        except sqlite3.Error as error:
+            raise store.Unusable(f"{backup}: {error}") from error
+        # A log of the replaced file would be replayed into the new one.
+        for companion in ("-wal", "-shm"):
+            Path(f"{path}{companion}").unlink(missing_ok=True)
+    return revision
+
+
+def _start_over(path: Path) -> int:
+    """Check a copy, drop its history and move its revision far ahead."""
+    with contextlib.closing(database.connect(path)) as connection:
+        database.check_format(connection, path)
+        connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+        database.check_pages(connection, path)
+        (newest,) = connection.execute(
+            "SELECT max(compacted, ifnull((SELECT max(ordinal) FROM log), 0) / ?) FROM meta",
+            (database.PLACES,),
+        ).fetchone()
+        revision = int(newest) + REVISION_JUMP
+        connection.execute(_FORGET_HISTORY)
+        connection.execute(
+            "UPDATE meta SET compacted = ?, swept = ?, clean = 1",
+            (revision, database.ordinal(revision)),
+        )
+    return revision
+
+
+@contextlib.contextmanager
+def _appearing_as(target: Path) -> Iterator[Path]:
+    unfinished = target.with_name(f"{target.name}.unfinished")
+    unfinished.unlink(missing_ok=True)
+    database.create_private(unfinished)
+    try:
+        yield unfinished
+        database.sync(unfinished)
+        unfinished.replace(target)
+        database.sync(target.parent)
+    finally:
+        unfinished.unlink(missing_ok=True)

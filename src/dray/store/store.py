@@ -1,0 +1,333 @@
+"""The interface of a store: keys, opaque values, revisions and one order of commits.
+
+The API server calls it; `memory`, `sqlite` and `etcd` implement it. It knows no kinds and no HTTP.
+
+Every commit that changes something gets a new revision, larger than all before it. An entry carries
+the revision that last wrote it; the store never looks into a value, so whoever needs the revision
+inside the object (`metadata.resourceVersion`) puts it there when reading. All changes of one commit
+share its revision and appear at once.
+
+Errors are the store's own and carry data, because a message about an object needs its kind:
+
+    StoreError
+    ├── Refused             the commit changed nothing, because
+    │   ├── GuardFailed     a key is not at the expected revision
+    │   └── HeldElsewhere   another key holds one of the tokens
+    ├── TooLarge            the transaction exceeds what every implementation can take
+    ├── Expired             the revision is older than the history kept
+    ├── FutureRevision      the revision has not been reached
+    ├── SlowWatcher         a watcher fell too far behind and was ended
+    ├── ReadOnly            writes are refused for now (disk full); reads go on
+    ├── Unavailable         no answer; a commit may or may not have happened
+    ├── Closed              the store has been closed
+    └── Unusable            the stored state cannot be opened
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import msgspec
+
+ABSENT = 0
+"""The revision of a key that does not exist."""
+
+MAX_TRANSACTION_PARTS = 64
+"""Operations, guards and tokens of one transaction; etcd's own limit is 128 steps, two for each."""
+
+MAX_TRANSACTION_BYTES = 1_500_000
+"""Values of one transaction, together; etcd takes requests of 1.5 MiB."""
+
+
+class StoreError(Exception):
+    """Whatever a store can answer other than a result."""
+
+
+class Refused(StoreError):
+    """The commit changed nothing."""
+
+
+class GuardFailed(Refused):
+    """A key is not at the revision the transaction expects; `ABSENT` stands for no entry."""
+
+    def __init__(self, key: str, expected: int, actual: int) -> None:
+        super().__init__(key, expected, actual)
+        self.key, self.expected, self.actual = key, expected, actual
+
+    def __str__(self) -> str:
+        return f"{self.key} is at revision {self.actual}, not {self.expected}"
+
+
+class HeldElsewhere(Refused):
+    """Another key holds the token."""
+
+    def __init__(self, token: str, owner: str) -> None:
+        super().__init__(token, owner)
+        self.token, self.owner = token, owner
+
+    def __str__(self) -> str:
+        return f"{self.token} is held by {self.owner}"
+
+
+class TooLarge(StoreError):
+    """The transaction has too many parts or too many bytes."""
+
+    def __init__(self, what: str, found: int, limit: int) -> None:
+        super().__init__(what, found, limit)
+        self.what, self.found, self.limit = what, found, limit
+
+    def __str__(self) -> str:
+        return f"a transaction of {self.found} {self.what}; at most {self.limit} are allowed"
+
+
+class Expired(StoreError):
+    """The history no longer reaches back to the revision."""
+
+    def __init__(self, revision: int, oldest: int) -> None:
+        super().__init__(revision, oldest)
+        self.revision, self.oldest = revision, oldest
+
+    def __str__(self) -> str:
+        return f"revision {self.revision} is too old; history starts at {self.oldest}"
+
+
+class FutureRevision(StoreError):
+    """No commit has reached the revision."""
+
+    def __init__(self, revision: int, current: int) -> None:
+        super().__init__(revision, current)
+        self.revision, self.current = revision, current
+
+    def __str__(self) -> str:
+        return f"revision {self.revision} is not reached; the current one is {self.current}"
+
+
+class SlowWatcher(StoreError):
+    """The watcher let too many events pile up and has been ended; it may resume where it was."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(waiting)
+        self.waiting = waiting
+
+    def __str__(self) -> str:
+        return f"the watcher was ended with {self.waiting} events unread"
+
+
+class ReadOnly(StoreError):
+    """Writes are refused for now; nothing of the commit happened. The text is the reason."""
+
+
+class Unavailable(StoreError):
+    """No answer came; a commit may or may not have happened. The text is the reason."""
+
+
+class Closed(StoreError):
+    """The store has been closed."""
+
+
+class Unusable(StoreError):
+    """The stored state cannot be opened: a newer format, damage, in use. The text is the reason."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One key and its value; `revision` wrote it last, `created` wrote it first."""
+
+    key: str
+    value: bytes
+    revision: int
+    created: int
+
+
+class Page(msgspec.Struct, frozen=True, gc=False):
+    """Entries in key order as they were at `revision`; `remaining` more follow them."""
+
+    entries: list[Entry]
+    revision: int
+    remaining: int
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """What a commit did to a key: no `current` after a delete, no `previous` before a create."""
+
+    key: str
+    revision: int
+    current: Entry | None
+    previous: Entry | None
+
+
+class Health(msgspec.Struct, frozen=True, gc=False):
+    """Whether writes are taken, and if not, why."""
+
+    writable: bool
+    reason: str = ""
+
+
+class Put(msgspec.Struct, frozen=True):
+    """Write a value.
+
+    `expect` is the revision the key must have: `ABSENT` to create, None for whatever there is.
+    `holds` are the tokens the key owns from now on; None leaves them as they are.
+    """
+
+    key: str
+    value: bytes
+    expect: int | None = None
+    holds: tuple[str, ...] | None = None
+
+
+class Delete(msgspec.Struct, frozen=True):
+    """Remove a key and release what it holds; deleting what is not there changes nothing."""
+
+    key: str
+    expect: int | None = None
+
+
+Operation = Put | Delete
+
+
+class Guard(msgspec.Struct, frozen=True):
+    """Another key must be at this revision (`ABSENT`: must not exist) for the commit to happen."""
+
+    key: str
+    revision: int
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """Operations that happen together or not at all; each key at most once."""
+
+    operations: tuple[Operation, ...]
+    guards: tuple[Guard, ...] = ()
+
+    def __post_init__(self) -> None:
+        keys = [operation.key for operation in self.operations]
+        if not keys or len(set(keys)) != len(keys):
+            raise ValueError("a transaction needs operations, each on a key of its own")
+        for key in keys:
+            _check_key(key)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        parts, size = len(self.operations) + len(self.guards), 0
+        for operation in self.operations:
+            if isinstance(operation, Put):
+                parts += len(operation.holds or ())
+                size += len(operation.value)
+        if parts > MAX_TRANSACTION_PARTS:
+            raise TooLarge("parts", parts, MAX_TRANSACTION_PARTS)
+        if size > MAX_TRANSACTION_BYTES:
+            raise TooLarge("bytes", size, MAX_TRANSACTION_BYTES)
+
+    def requirements(self) -> Iterator[Guard]:
+        """Every revision that must hold, in the order in which a failure is reported."""
+        for operation in self.operations:
+            if operation.expect is not None:
+                yield Guard(operation.key, operation.expect)
+        yield from self.guards
+
+    def claimed(self) -> dict[str, str]:
+        """The tokens this transaction takes, each with its new owner."""
+        owners: dict[str, str] = {}
+        for operation in self.operations:
+            for token in (operation.holds or ()) if isinstance(operation, Put) else ():
+                if owners.setdefault(token, operation.key) != operation.key:
+                    raise HeldElsewhere(token, owners[token])
+        return owners
+
+    def releasing(self) -> list[str]:
+        """The keys whose tokens this transaction replaces or gives up."""
+        return [
+            operation.key
+            for operation in self.operations
+            if isinstance(operation, Delete) or operation.holds is not None
+        ]
+
+
+def _check_key(key: str) -> None:
+    if not key.startswith("/") or key.endswith("/") or "\0" in key:
+        raise ValueError(f"not a key: {key!r}")
+
+
+class Span(NamedTuple):
+    """The keys strictly between two strings."""
+
+    low: str
+    high: str
+
+    @classmethod
+    def under(cls, prefix: str, after_key: str = "") -> Span:
+        """The keys under a prefix, which ends with "/", that come after `after_key`."""
+        if not prefix.startswith("/") or not prefix.endswith("/"):
+            raise ValueError(f"not a prefix: {prefix!r}")
+        return cls(max(prefix, after_key), prefix[:-1] + "0")
+
+    def covers(self, key: str) -> bool:
+        return self.low < key < self.high
+
+
+class Watch(abc.ABC, AsyncIterator[Event]):
+    """Events under one prefix in the order of their commits, without a gap, for one reader.
+
+    Reading raises `SlowWatcher`, `Expired`, `Unavailable` or `Closed` when it cannot go on. A read
+    that is cancelled loses nothing.
+    """
+
+    @property
+    @abc.abstractmethod
+    def revision(self) -> int:
+        """Every event up to this revision has been read: safe to resume after."""
+
+    @abc.abstractmethod
+    async def read(self) -> list[Event]:
+        """Wait for an event, then take all that are ready; empty once the watch is closed."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Stop receiving; whoever reads is released."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Store(abc.ABC):
+    """Keys and values with revisions. Each module's `open` is the way to one, and closes it."""
+
+    @abc.abstractmethod
+    async def revision(self) -> int:
+        """The revision of the newest commit."""
+
+    @abc.abstractmethod
+    async def get(self, key: str) -> Entry | None:
+        """The newest entry of a key."""
+
+    @abc.abstractmethod
+    async def list(
+        self, prefix: str, *, limit: int = 0, after_key: str = "", revision: int | None = None
+    ) -> Page:
+        """The entries under a prefix, in key order, now or exactly as of an earlier revision."""
+
+    @abc.abstractmethod
+    async def commit(self, transaction: Transaction) -> int:
+        """Do all of it or raise; returns once it is durable, with the revision it got."""
+
+    @abc.abstractmethod
+    async def watch(self, prefix: str, after_revision: int) -> Watch:
+        """Every change under a prefix from the commit after that revision on."""
+
+    @abc.abstractmethod
+    async def compact(self, revision: int) -> None:
+        """Forget history: afterwards lists and watches reach back to this revision, no further."""
+
+    @abc.abstractmethod
+    def health(self) -> Health:
+        """Whether writes are taken right now."""

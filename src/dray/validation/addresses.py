@@ -1,0 +1,59 @@
+"""Network addresses as Kubernetes reads them: octets of IPv4 may have leading zeros."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from dray.validation import fields
+
+_IPV4_BITS = 32
+_IPV6_BITS = 128
+
+
+def parse(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """The address, an IPv4 one also when it is written as IPv6 (::ffff:10.0.0.1)."""
+    if "%" in text:
+        return None
+    try:
+        address = ipaddress.ip_address(_without_leading_zeros(text))
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        return address.ipv4_mapped
+    return address
+
+
+def _without_leading_zeros(text: str) -> str:
+    groups, colon, octets = text.rpartition(":")
+    if "." not in octets:
+        return text
+    plain = ".".join(octet.lstrip("0") or octet[:1] for octet in octets.split("."))
+    return f"{groups}{colon}{plain}"
+
+
+def canonical_interface_address(text: str) -> str | None:
+    """`address/prefix length` as it should be written; None if the text is not one."""
+    written, slash, prefix = text.partition("/")
+    address = parse(written)
+    if not slash or address is None or not (prefix.isascii() and prefix.isdigit()):
+        return None
+    bits, available = int(prefix), _IPV6_BITS if ":" in written else _IPV4_BITS
+    if bits > available:
+        return None
+    if address.version == 4 and bits > _IPV4_BITS:
+        bits -= _IPV6_BITS - _IPV4_BITS
+    return f"{address}/{bits}"
+
+
+def address(text: str, path: fields.Path) -> fields.Errors:
+    """An address in the one form that every reader agrees on."""
+    origin = "format=ip-sloppy"
+    if parse(text) is None:
+        detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+        yield fields.invalid(path, text, detail, origin=origin)
+        return
+    if text != _without_leading_zeros(text):
+        yield fields.invalid(path, text, "must not have leading 0s", origin=origin)
+    elif ":" in text and ipaddress.IPv6Address(text).ipv4_mapped:
+        detail = "must not be an IPv4-mapped IPv6 address"
+        yield fields.invalid(path, text, detail, origin=origin)

@@ -1,0 +1,299 @@
+"""Rules for ResourceClaim and ResourceClaimTemplate: requests, constraints, configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from dray.api import claims
+from dray.api.features import Features
+from dray.cel import device
+from dray.validation import badvalues, classes, fields, identifiers, lists, metadata, taints
+
+REQUESTS_MAX_ITEMS: Final = 32
+ALTERNATIVES_MAX_ITEMS: Final = 8
+CONSTRAINTS_MAX_ITEMS: Final = 32
+DERIVED_ATTRIBUTES_MAX_COST: Final = 1_000_000
+ALLOCATION_MODES: Final = ("All", "ExactCount")
+
+_REFERENCE_COMPLAINT = (
+    "must be the name of a request in the claim or the name of a request and a subrequest "
+    "separated by '/'"
+)
+
+
+def resource_claim(claim: claims.ResourceClaim, features: Features) -> fields.Errors:
+    yield from metadata.created(claim.metadata, namespaced=True)
+    yield from claim_spec(claim.spec, fields.SPEC, features)
+
+
+def resource_claim_update(new: claims.ResourceClaim, old: claims.ResourceClaim) -> fields.Errors:
+    """The spec cannot change, so nothing else in it is looked at again."""
+    yield from metadata.created(new.metadata, namespaced=True)
+    yield from metadata.updated(new.metadata, old.metadata)
+    unchanged = fields.immutable(fields.SPEC, new.spec, old.spec, badvalues.Internal(new.spec))
+    yield from fields.covered(unchanged, "immutable")
+
+
+def claim_template(template: claims.ResourceClaimTemplate, features: Features) -> fields.Errors:
+    yield from metadata.created(template.metadata, namespaced=True)
+    yield from metadata.of_template(template.spec.metadata, fields.SPEC.child("metadata"))
+    yield from claim_spec(template.spec.spec, fields.SPEC.child("spec"), features)
+
+
+def claim_template_update(
+    new: claims.ResourceClaimTemplate, old: claims.ResourceClaimTemplate
+) -> fields.Errors:
+    yield from metadata.updated(new.metadata, old.metadata)
+    yield from fields.immutable(fields.SPEC, new.spec, old.spec, badvalues.Internal(new.spec))
+
+
+def claim_spec(
+    spec: claims.ResourceClaimSpec, path: fields.Path, features: Features
+) -> fields.Errors:
+    path = path.child("devices")
+    claim = spec.devices
+    references = request_references(claim)
+    requests = _Requests(claim.constraints, features)
+    yield from lists.limited_set(
+        claim.requests,
+        REQUESTS_MAX_ITEMS,
+        requests.request,
+        lambda request: request.name,
+        path.child("requests"),
+        covered=True,
+    )
+    yield from lists.limited(
+        claim.constraints,
+        CONSTRAINTS_MAX_ITEMS,
+        lambda constraint, constraint_path: _constraint(
+            constraint, constraint_path, references, features
+        ),
+        path.child("constraints"),
+        size_covered=True,
+    )
+    yield from lists.limited(
+        claim.config,
+        classes.CONFIGURATIONS_MAX_ITEMS,
+        lambda config, config_path: _configuration(config, config_path, references),
+        path.child("config"),
+        size_covered=True,
+    )
+    if requests.derived_attributes_cost > DERIVED_ATTRIBUTES_MAX_COST:
+        yield fields.forbidden(
+            path,
+            "too complex, total cost of derived attribute CEL expressions in the claim "
+            "exceeds cost limit",
+        )
+
+
+def request_references(claim: claims.DeviceClaim) -> frozenset[str]:
+    """Everything that names a request of the claim: "request" and "request/alternative"."""
+    found = set()
+    for request in claim.requests:
+        found.add(request.name)
+        found.update(f"{request.name}/{sub.name}" for sub in request.first_available)
+    return frozenset(found)
+
+
+def request_reference(name: str, path: fields.Path, references: Collection[str]) -> fields.Errors:
+    parts = name.split("/")
+    if len(parts) > 2:
+        yield fields.invalid(path, name, _REFERENCE_COMPLAINT)
+        return
+    for part in parts:
+        yield from identifiers.dns_label(part, path)
+    if name not in references:
+        yield fields.invalid(path, name, _REFERENCE_COMPLAINT)
+
+
+def configured_requests(
+    names: tuple[str, ...], path: fields.Path, references: Collection[str]
+) -> fields.Errors:
+    """The requests to which a constraint or configuration is limited."""
+    yield from lists.limited_set(
+        names,
+        REQUESTS_MAX_ITEMS,
+        lambda name, name_path: request_reference(name, name_path, references),
+        lists.itself,
+        path,
+        covered=True,
+    )
+
+
+def _constraint(
+    constraint: claims.DeviceConstraint,
+    path: fields.Path,
+    references: Collection[str],
+    features: Features,
+) -> fields.Errors:
+    yield from configured_requests(constraint.requests, path.child("requests"), references)
+    for field, attribute in (
+        ("matchAttribute", constraint.match_attribute),
+        ("distinctAttribute", constraint.distinct_attribute),
+    ):
+        if attribute is not None:
+            yield from fields.covered(
+                identifiers.fully_qualified_name(attribute, path.child(field))
+            )
+            return
+    if features.consumable_capacity:
+        yield fields.required(
+            path,
+            'exactly one of "matchAttribute" or "distinctAttribute" is required, '
+            "but multiple fields are set",
+        )
+    else:
+        yield fields.required(path.child("matchAttribute"))
+
+
+def _configuration(
+    config: claims.DeviceClaimConfiguration, path: fields.Path, references: Collection[str]
+) -> fields.Errors:
+    yield from configured_requests(config.requests, path.child("requests"), references)
+    yield from classes.opaque_configuration(config.opaque, path, is_stored=False)
+
+
+class _Requests:
+    """The rules for the requests of one claim, and the cost of their derived attributes so far."""
+
+    def __init__(self, constraints: Iterable[claims.DeviceConstraint], features: Features) -> None:
+        self.derived_attributes_cost = 0
+        self._constrained = _constrained_attributes(constraints)
+        self._features = features
+
+    def request(self, request: claims.DeviceRequest, path: fields.Path) -> fields.Errors:
+        yield from identifiers.dns_label(request.name, path.child("name"))
+        if request.first_available and request.exactly is not None:
+            yield fields.invalid(
+                path,
+                None,
+                "exactly one of `exactly` or `firstAvailable` is required, "
+                "but multiple fields are set",
+            )
+        elif request.first_available:
+            yield from lists.limited_set(
+                request.first_available,
+                ALTERNATIVES_MAX_ITEMS,
+                lambda sub, sub_path: self._alternative(sub, sub_path, request.name),
+                lambda sub: sub.name,
+                path.child("firstAvailable"),
+                covered=True,
+            )
+        elif request.exactly is not None:
+            yield from self._exact(request.exactly, path.child("exactly"), request.name)
+        else:
+            yield fields.required(path, "exactly one of `exactly` or `firstAvailable` is required")
+
+    def _alternative(
+        self, request: claims.DeviceSubRequest, path: fields.Path, parent: str
+    ) -> fields.Errors:
+        yield from identifiers.dns_label(request.name, path.child("name"))
+        yield from fields.covered(
+            _class_name(request.device_class_name, path.child("deviceClassName"))
+        )
+        yield from self._devices(request, path, f"{parent}/{request.name}")
+
+    def _exact(
+        self, request: claims.ExactDeviceRequest, path: fields.Path, name: str
+    ) -> fields.Errors:
+        yield from _class_name(request.device_class_name, path.child("deviceClassName"))
+        yield from self._devices(request, path, name)
+
+    def _devices(
+        self,
+        request: claims.ExactDeviceRequest | claims.DeviceSubRequest,
+        path: fields.Path,
+        reference: str,
+    ) -> fields.Errors:
+        yield from classes.selectors(request.selectors, path.child("selectors"), self._features)
+        yield from self._derived_attributes(
+            request.derived_attributes, path.child("derivedAttributes"), reference
+        )
+        yield from _allocation_mode(request, path)
+        yield from lists.each(request.tolerations, taints.toleration, path.child("tolerations"))
+
+    def _derived_attributes(
+        self,
+        attributes: tuple[claims.DeviceDerivedAttribute, ...],
+        path: fields.Path,
+        reference: str,
+    ) -> fields.Errors:
+        for index, attribute in enumerate(attributes):
+            yield from self._derived_attribute(attribute, path.index(index), reference)
+        yield from lists.distinct(attributes, lambda attribute: attribute.name, path)
+
+    def _derived_attribute(
+        self, attribute: claims.DeviceDerivedAttribute, path: fields.Path, reference: str
+    ) -> fields.Errors:
+        if attribute.name and not self._is_constrained(attribute.name, reference):
+            yield fields.invalid(
+                path.child("name"),
+                attribute.name,
+                "must be referenced by at least one matchAttribute or distinctAttribute "
+                "constraint targeting this request",
+            )
+        if attribute.expression:
+            yield from self._expression(attribute.expression, path.child("expression"))
+
+    def _is_constrained(self, attribute: str, reference: str) -> bool:
+        parent = reference.partition("/")[0]
+        return any((target, attribute) in self._constrained for target in ("", reference, parent))
+
+    def _expression(self, expression: str, path: fields.Path) -> fields.Errors:
+        if classes.is_too_long(expression):
+            yield fields.too_long(path, classes.EXPRESSION_MAX_BYTES)
+            return
+        compiled = device.compile_derived_attribute(
+            expression,
+            stored=False,
+            consumable_capacity=self._features.consumable_capacity,
+            list_type_attributes=self._features.list_type_attributes,
+        )
+        if compiled.error is not None:
+            yield classes.compile_error(compiled.error, expression, path)
+            return
+        if compiled.estimated_cost > DERIVED_ATTRIBUTES_MAX_COST:
+            yield classes.too_complex(path)
+        self.derived_attributes_cost += compiled.estimated_cost
+
+
+def _constrained_attributes(
+    constraints: Iterable[claims.DeviceConstraint],
+) -> frozenset[tuple[str, str]]:
+    """(reference to a request, attribute) of each constraint; "" stands for all requests."""
+    found: set[tuple[str, str]] = set()
+    for constraint in constraints:
+        attribute = constraint.match_attribute
+        if attribute is None:
+            attribute = constraint.distinct_attribute
+        if attribute is not None:
+            found.update((target, attribute) for target in constraint.requests or ("",))
+    return frozenset(found)
+
+
+def _class_name(name: str, path: fields.Path) -> fields.Errors:
+    if name:
+        yield from identifiers.dns_subdomain(name, path)
+    else:
+        yield fields.required(path)
+
+
+def _allocation_mode(
+    request: claims.ExactDeviceRequest | claims.DeviceSubRequest, path: fields.Path
+) -> fields.Errors:
+    mode, count = request.allocation_mode, request.count
+    if mode == "All":
+        if count != 0:
+            yield fields.invalid(
+                path.child("count"),
+                count,
+                "must not be specified when allocationMode is 'All'",
+            )
+    elif mode == "ExactCount":
+        if count <= 0:
+            yield fields.invalid(path.child("count"), count, "must be greater than zero")
+    else:
+        yield fields.not_supported(
+            path.child("allocationMode"), mode, ALLOCATION_MODES, covered=True
+        )

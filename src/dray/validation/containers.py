@@ -1,0 +1,300 @@
+"""Rules for the containers of a pod: regular, init and ephemeral ones."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
+
+from dray.api import containers, names
+from dray.api.volumes import Volume
+from dray.validation import (
+    environment,
+    fields,
+    identifiers,
+    probes,
+    resources,
+    security,
+    volumes,
+)
+
+PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")
+RESTART_ACTIONS: Final = ("Restart", "RestartAllContainers")
+_TERMINATION_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_RESIZED_RESOURCES = ("cpu", "memory")
+_RESIZE_POLICIES = ("NotRequired", "RestartContainer")
+_RESTART_RULES_MAX_ITEMS = 20
+_EXIT_CODES_MAX_ITEMS = 255
+
+
+class Surroundings(NamedTuple):
+    """What the rules for a container need to know of its pod."""
+
+    volumes: Mapping[str, Volume]
+    claim_names: Collection[str]
+    restart_policy: str
+    grace_period_seconds: int | None
+    operating_system: str | None
+    has_host_users: bool
+
+
+def regular(
+    values: tuple[containers.Container, ...], pod: Surroundings, path: fields.Path
+) -> fields.Errors:
+    if not values:
+        yield fields.required(path)
+    seen: set[str] = set()
+    for index, container in enumerate(values):
+        container_path = path.index(index)
+        yield from _common(container, pod, container_path)
+        yield from _name_is_new(container.name, seen, container_path)
+        yield from _watched(container, pod, container_path)
+        yield from _restart_policy(container, container_path)
+    yield from _host_ports(values, path)
+
+
+def initial(
+    values: tuple[containers.Container, ...],
+    others: Iterable[containers.Container],
+    pod: Surroundings,
+    path: fields.Path,
+) -> fields.Errors:
+    """Containers that run one after the other, and those among them that stay (sidecars)."""
+    seen = {container.name for container in others}
+    for index, container in enumerate(values):
+        container_path = path.index(index)
+        yield from _common(container, pod, container_path)
+        yield from _restart_policy(container, container_path)
+        yield from _name_is_new(container.name, seen, container_path)
+        yield from _host_ports((container,), path)
+        if container.restart_policy == "Always":
+            yield from _watched(container, pod, container_path)
+        else:
+            yield from _unwatched(container, container_path)
+
+
+def ephemeral(
+    values: tuple[containers.EphemeralContainer, ...],
+    others: Iterable[containers.Container],
+    pod: Surroundings,
+    path: fields.Path,
+) -> fields.Errors:
+    permanent = {container.name for container in others}
+    seen = set(permanent)
+    for index, container in enumerate(values):
+        container_path = path.index(index)
+        yield from _common(container, pod, container_path)
+        yield from trimmed_image(container, container_path)
+        yield from _name_is_new(container.name, seen, container_path)
+        target = container.target_container_name
+        if target and target not in permanent:
+            yield fields.not_found(container_path.child("targetContainerName"), target)
+        yield from _only_ephemeral_fields(container, container_path)
+
+
+def _name_is_new(name: str, seen: set[str], path: fields.Path) -> fields.Errors:
+    if name in seen:
+        yield fields.duplicate(path.child("name"), name)
+    elif name:
+        seen.add(name)
+
+
+def _common(container: containers.Container, pod: Surroundings, path: fields.Path) -> fields.Errors:
+    if container.name:
+        yield from identifiers.dns_label(container.name, path.child("name"))
+    else:
+        yield fields.required(path.child("name"))
+    if not container.image:
+        yield fields.required(path.child("image"))
+    yield from _termination_message_policy(container, path.child("terminationMessagePolicy"))
+    yield from _ports(container.ports, path.child("ports"))
+    yield from environment.variables(container.env, path.child("env"))
+    yield from environment.sources(container.env_from, path.child("envFrom"))
+    yield from volumes.mounts(container, pod.volumes, path.child("volumeMounts"))
+    yield from volumes.devices(container, pod.volumes, path.child("volumeDevices"))
+    yield from volumes.pull_policy(container.image_pull_policy, path.child("imagePullPolicy"))
+    yield from resources.requirements(container.resources, pod.claim_names, path.child("resources"))
+    yield from _resize_policy(container, pod, path.child("resizePolicy"))
+    yield from security.container_context(
+        container.security_context, pod.has_host_users, path.child("securityContext")
+    )
+
+
+def _termination_message_policy(
+    container: containers.Container, path: fields.Path
+) -> fields.Errors:
+    policy = container.termination_message_policy
+    if not policy:
+        yield fields.required(path)
+    elif policy not in _TERMINATION_MESSAGE_POLICIES:
+        yield fields.not_supported(path, policy, _TERMINATION_MESSAGE_POLICIES)
+
+
+def trimmed_image(container: containers.Container, path: fields.Path) -> fields.Errors:
+    if container.image != container.image.strip():
+        yield fields.invalid(
+            path.child("image"), container.image, "must not have leading or trailing whitespace"
+        )
+
+
+def _watched(
+    container: containers.Container, pod: Surroundings, path: fields.Path
+) -> fields.Errors:
+    grace_period = pod.grace_period_seconds
+    yield from probes.lifecycle(
+        container.lifecycle, grace_period, pod.operating_system, path.child("lifecycle")
+    )
+    yield from probes.liveness_probe(
+        container.liveness_probe, grace_period, path.child("livenessProbe")
+    )
+    yield from probes.readiness_probe(
+        container.readiness_probe, grace_period, path.child("readinessProbe")
+    )
+    yield from probes.liveness_probe(
+        container.startup_probe, grace_period, path.child("startupProbe")
+    )
+
+
+def _unwatched(container: containers.Container, path: fields.Path) -> fields.Errors:
+    """An init container that ends has nothing to probe."""
+    for field, value in (
+        ("lifecycle", container.lifecycle),
+        ("livenessProbe", container.liveness_probe),
+        ("readinessProbe", container.readiness_probe),
+        ("startupProbe", container.startup_probe),
+    ):
+        if value is not None:
+            yield fields.forbidden(
+                path.child(field), "may not be set for init containers without restartPolicy=Always"
+            )
+    for index, policy in enumerate(container.resize_policy):
+        if policy.restart_policy == "RestartContainer":
+            yield fields.invalid(
+                path.child("resizePolicy").index(index).child("restartPolicy"),
+                policy.restart_policy,
+                "must not be set to 'RestartContainer' for non-sidecar initContainers",
+            )
+
+
+_NOT_EPHEMERAL = (
+    ("ports", "ports"),
+    ("resources", "resources"),
+    ("resize_policy", "resizePolicy"),
+    ("restart_policy", "restartPolicy"),
+    ("restart_policy_rules", "restartPolicyRules"),
+    ("liveness_probe", "livenessProbe"),
+    ("readiness_probe", "readinessProbe"),
+    ("startup_probe", "startupProbe"),
+    ("lifecycle", "lifecycle"),
+)
+
+
+def _only_ephemeral_fields(
+    container: containers.EphemeralContainer, path: fields.Path
+) -> fields.Errors:
+    detail = "cannot be set for an Ephemeral Container"
+    for attribute, field in _NOT_EPHEMERAL:
+        if getattr(container, attribute) not in (None, (), containers.ResourceRequirements()):
+            yield fields.forbidden(path.child(field), detail)
+    for index, mount in enumerate(container.volume_mounts):
+        mount_path = path.child("volumeMounts").index(index)
+        if mount.sub_path:
+            yield fields.forbidden(mount_path.child("subPath"), detail)
+        if mount.sub_path_expr:
+            yield fields.forbidden(mount_path.child("subPathExpr"), detail)
+
+
+def _ports(ports: tuple[containers.ContainerPort, ...], path: fields.Path) -> fields.Errors:
+    seen: set[str] = set()
+    for index, port in enumerate(ports):
+        port_path = path.index(index)
+        if port.name:
+            yield from _port_name(port.name, seen, port_path.child("name"))
+        if port.container_port == 0:
+            yield fields.required(port_path.child("containerPort"))
+        else:
+            yield from probes.port_number(port.container_port, port_path.child("containerPort"))
+        if port.host_port != 0:
+            yield from probes.port_number(port.host_port, port_path.child("hostPort"))
+        if not port.protocol:
+            yield fields.required(port_path.child("protocol"))
+        elif port.protocol not in PROTOCOLS:
+            yield fields.not_supported(port_path.child("protocol"), port.protocol, PROTOCOLS)
+
+
+def _port_name(name: str, seen: set[str], path: fields.Path) -> fields.Errors:
+    details = names.port_name_errors(name)
+    for detail in details:
+        yield fields.invalid(path, name, detail)
+    if not details:
+        if name in seen:
+            yield fields.duplicate(path, name)
+        seen.add(name)
+
+
+def _host_ports(values: Iterable[containers.Container], path: fields.Path) -> fields.Errors:
+    seen: set[str] = set()
+    for index, container in enumerate(values):
+        for port_index, port in enumerate(container.ports):
+            if not port.host_port:
+                continue
+            address = f"{port.protocol}/{port.host_ip}/{port.host_port}"
+            if address in seen:
+                yield fields.duplicate(
+                    path.index(index).child("ports").index(port_index).child("hostPort"), address
+                )
+            seen.add(address)
+
+
+def _resize_policy(
+    container: containers.Container, pod: Surroundings, path: fields.Path
+) -> fields.Errors:
+    seen: set[str] = set()
+    for index, policy in enumerate(container.resize_policy):
+        if policy.resource_name in seen:
+            yield fields.duplicate(path.index(index), policy.resource_name)
+        seen.add(policy.resource_name)
+        for value, supported in (
+            (policy.resource_name, _RESIZED_RESOURCES),
+            (policy.restart_policy, _RESIZE_POLICIES),
+        ):
+            if not value:
+                yield fields.required(path)
+            elif value not in supported:
+                yield fields.not_supported(path, value, supported)
+        if pod.restart_policy == "Never" and policy.restart_policy != "NotRequired":
+            yield fields.invalid(
+                path,
+                policy.restart_policy,
+                "must be 'NotRequired' when pod `restartPolicy` is 'Never'",
+            )
+
+
+def _restart_policy(container: containers.Container, path: fields.Path) -> fields.Errors:
+    policy, rules = container.restart_policy, container.restart_policy_rules
+    if policy is None:
+        if rules:
+            yield fields.required(
+                path.child("restartPolicy"),
+                "must specify restartPolicy when restart rules are used",
+            )
+    elif policy not in RESTART_POLICIES:
+        yield fields.not_supported(path.child("restartPolicy"), policy, RESTART_POLICIES)
+    rules_path = path.child("restartPolicyRules")
+    if len(rules) > _RESTART_RULES_MAX_ITEMS:
+        yield fields.too_many(rules_path, len(rules), _RESTART_RULES_MAX_ITEMS)
+    for index, rule in enumerate(rules):
+        yield from _restart_rule(rule, rules_path.index(index))
+
+
+def _restart_rule(rule: containers.ContainerRestartRule, path: fields.Path) -> fields.Errors:
+    if rule.action not in RESTART_ACTIONS:
+        yield fields.not_supported(path.child("action"), rule.action, RESTART_ACTIONS)
+    codes, codes_path = rule.exit_codes, path.child("exitCodes")
+    if codes is None:
+        yield fields.required(codes_path, "must be specified")
+        return
+    if codes.operator not in ("In", "NotIn"):
+        yield fields.not_supported(codes_path.child("operator"), codes.operator, ("In", "NotIn"))
+    if len(codes.values) > _EXIT_CODES_MAX_ITEMS:
+        yield fields.too_many(codes_path.child("values"), len(codes.values), _EXIT_CODES_MAX_ITEMS)

@@ -1,0 +1,46 @@
+"""Whether two values mean the same: "1024Mi" is "1Gi" wherever a quantity stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api import claims, meta, quantity, slices
+
+_QUANTITY_FIELDS: dict[type[meta.Wire], frozenset[str]] = {
+    claims.CapacityRequirements: frozenset(("requests",)),
+    claims.DeviceRequestAllocationResult: frozenset(("consumed_capacity",)),
+    slices.CapacityRequestPolicy: frozenset(("default", "valid_values")),
+    slices.CapacityRequestPolicyRange: frozenset(("min", "max", "step")),
+    slices.Counter: frozenset(("value",)),
+    slices.DeviceCapacity: frozenset(("value",)),
+    slices.NodeAllocatableMapping: frozenset(("capacity_multiplier", "device_multiplier")),
+    slices.NodeAllocatableOverhead: frozenset(("per_pod", "per_container")),
+}
+
+
+def are_equal(first: Any, second: Any) -> bool:
+    """As Kubernetes' equality.Semantic.DeepEqual."""
+    return first == second or _are_equal(first, second, is_quantity=False)
+
+
+def _are_equal(first: Any, second: Any, *, is_quantity: bool) -> bool:
+    if type(first) is not type(second):
+        return False
+    if isinstance(first, tuple):
+        return len(first) == len(second) and all(
+            _are_equal(one, other, is_quantity=is_quantity)
+            for one, other in zip(first, second, strict=True)
+        )
+    if isinstance(first, dict):
+        return first.keys() == second.keys() and all(
+            _are_equal(value, second[key], is_quantity=is_quantity) for key, value in first.items()
+        )
+    if isinstance(first, meta.Wire):
+        quantities = _QUANTITY_FIELDS.get(type(first), frozenset())
+        return all(
+            _are_equal(getattr(first, name), getattr(second, name), is_quantity=name in quantities)
+            for name in first.__struct_fields__
+        )
+    if is_quantity and isinstance(first, str):
+        return quantity.parse(first) == quantity.parse(second)
+    return bool(first == second)

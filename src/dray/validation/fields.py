@@ -1,0 +1,192 @@
+"""Field paths and field errors: where a value is, what is wrong with it, and the words for that.
+
+Types, order of words and quoting are those of Kubernetes (apimachinery, util/validation/field).
+An error keeps the bad value itself; text is made only when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from dray.api import gotext
+from dray.validation import badvalues, equality
+
+
+class Path:
+    """The way from the object to one of its fields, as `spec.devices.requests[0].name`."""
+
+    __slots__ = ("_parent", "_step")
+
+    def __init__(self, step: str, parent: Path | None = None) -> None:
+        self._step = step
+        self._parent = parent
+
+    def child(self, name: str) -> Path:
+        return Path(f".{name}", self)
+
+    def index(self, index: int) -> Path:
+        return Path(f"[{index}]", self)
+
+    def key(self, key: str) -> Path:
+        return Path(f"[{key}]", self)
+
+    def __str__(self) -> str:
+        return self._step if self._parent is None else f"{self._parent}{self._step}"
+
+
+METADATA: Final = Path("metadata")
+SPEC: Final = Path("spec")
+STATUS: Final = Path("status")
+WHOLE_OBJECT: Final = Path("[]")
+"""How Kubernetes writes a path without any step."""
+
+
+class ErrorType(enum.StrEnum):
+    """The machine-readable reason: `reason` of a cause in a Status."""
+
+    NOT_FOUND = "FieldValueNotFound"
+    REQUIRED = "FieldValueRequired"
+    DUPLICATE = "FieldValueDuplicate"
+    INVALID = "FieldValueInvalid"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    TOO_LONG = "FieldValueTooLong"
+    TOO_MANY = "FieldValueTooMany"
+    INTERNAL = "InternalError"
+
+
+_WORDS = {
+    ErrorType.NOT_FOUND: "Not found",
+    ErrorType.REQUIRED: "Required value",
+    ErrorType.DUPLICATE: "Duplicate value",
+    ErrorType.INVALID: "Invalid value",
+    ErrorType.NOT_SUPPORTED: "Unsupported value",
+    ErrorType.FORBIDDEN: "Forbidden",
+    ErrorType.TOO_LONG: "Too long",
+    ErrorType.TOO_MANY: "Too many",
+    ErrorType.INTERNAL: "Internal error",
+}
+_WITHOUT_VALUE = frozenset(
+    (ErrorType.REQUIRED, ErrorType.FORBIDDEN, ErrorType.TOO_LONG, ErrorType.INTERNAL)
+)
+
+VALUE_OMITTED: Final = "<value omitted>"
+"""Stands for a value that is too large to be shown."""
+
+NO_VALUE: Final = object()
+"""For an error about what is missing: the message shows no value at all."""
+
+
+class FieldError(msgspec.Struct, frozen=True, eq=False):
+    """One thing that is wrong.
+
+    `origin` names the rule. An error that is `covered` is also found by a declarative rule; a
+    declarative error that `replaces` takes the place of the covered ones with its origin.
+    """
+
+    type: ErrorType
+    path: Path
+    detail: str = ""
+    bad_value: Any = None
+    origin: str = ""
+    covered: bool = False
+    replaces: bool = False
+
+    @property
+    def field(self) -> str:
+        return str(self.path)
+
+    @property
+    def body(self) -> str:
+        """The message without the field: `message` of a cause in a Status."""
+        words = _WORDS[self.type]
+        if self.type not in _WITHOUT_VALUE and self.bad_value is not NO_VALUE:
+            words = f"{words}: {badvalues.printed(self.bad_value)}"
+        return f"{words}: {self.detail}" if self.detail else words
+
+    @property
+    def message(self) -> str:
+        return f"{self.path}: {self.body}"
+
+    def __str__(self) -> str:
+        return self.message
+
+
+Errors = Iterator[FieldError]
+"""What a rule returns: it yields every error it finds."""
+
+
+def required(
+    path: Path, detail: str = "", *, origin: str = "", covered: bool = False
+) -> FieldError:
+    return FieldError(ErrorType.REQUIRED, path, detail, "", origin, covered)
+
+
+def invalid(
+    path: Path, value: Any, detail: str, *, origin: str = "", covered: bool = False
+) -> FieldError:
+    return FieldError(ErrorType.INVALID, path, detail, value, origin, covered)
+
+
+def not_supported(
+    path: Path, value: str, supported: Sequence[str], *, covered: bool = False
+) -> FieldError:
+    detail = f"supported values: {gotext.quoted_list(supported)}" if supported else ""
+    return FieldError(ErrorType.NOT_SUPPORTED, path, detail, value, covered=covered)
+
+
+def forbidden(path: Path, detail: str) -> FieldError:
+    return FieldError(ErrorType.FORBIDDEN, path, detail, "")
+
+
+def duplicate(path: Path, value: Any, *, detail: str = "", covered: bool = False) -> FieldError:
+    return FieldError(ErrorType.DUPLICATE, path, detail, value, covered=covered)
+
+
+def not_found(path: Path, value: Any, detail: str = "") -> FieldError:
+    return FieldError(ErrorType.NOT_FOUND, path, detail, value)
+
+
+def too_long(
+    path: Path, maximum: int, unit: str = "byte", *, origin: str = "", covered: bool = False
+) -> FieldError:
+    detail = f"may not be more than {_counted(maximum, unit)}"
+    return FieldError(ErrorType.TOO_LONG, path, detail, VALUE_OMITTED, origin, covered)
+
+
+def too_many(
+    path: Path, actual: int, maximum: int, *, origin: str = "", covered: bool = False
+) -> FieldError:
+    detail = f"must have at most {_counted(maximum, 'item')}"
+    return FieldError(ErrorType.TOO_MANY, path, detail, actual, origin, covered)
+
+
+def internal_error(path: Path, detail: str) -> FieldError:
+    return FieldError(ErrorType.INTERNAL, path, detail)
+
+
+def immutable(path: Path, new: Any, old: Any, shown: Any = None) -> Errors:
+    """`shown` is printed for a value whose wire form is not what Go would print."""
+    if not equality.are_equal(new, old):
+        yield invalid(path, new if shown is None else shown, "field is immutable")
+
+
+def covered(errors: Iterable[FieldError], origin: str | None = None) -> Errors:
+    """The same errors, marked as found by a declarative rule too."""
+    for error in errors:
+        yield msgspec.structs.replace(
+            error, covered=True, origin=error.origin if origin is None else origin
+        )
+
+
+def with_origin(errors: Iterable[FieldError], origin: str) -> Errors:
+    for error in errors:
+        yield msgspec.structs.replace(error, origin=origin)
+
+
+def _counted(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

@@ -1,0 +1,410 @@
+"""Rules for Job."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+
+import msgspec
+
+from dray.api import containers, gotext, names, pods, selectors, workloads
+from dray.validation import badvalues, fields, labelselectors, metadata
+from dray.validation import pods as pod_rules
+from dray.validation import workloads as workload_rules
+
+_SPEC = fields.SPEC
+_TEMPLATE = _SPEC.child("template")
+_INDEXED = "Indexed"
+_INDEXED_MAX_PARALLELISM = 100_000
+_MANY_COMPLETIONS = 100_000
+_MANY_COMPLETIONS_LIMIT = 10_000
+_RULES_MAX_ITEMS = 20
+_EXIT_CODES_MAX_ITEMS = 255
+_MANAGER_MAX_BYTES = 63
+_FAILURE_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
+_CONDITION_STATUSES = ("False", "True", "Unknown")
+_CONTROLLER_LABELS = (
+    ("controller-uid", "uid"),
+    ("job-name", "name"),
+    ("batch.kubernetes.io/controller-uid", "uid"),
+    ("batch.kubernetes.io/job-name", "name"),
+)
+
+
+def job(value: workloads.Job) -> fields.Errors:
+    yield from metadata.created(value.metadata, namespaced=True)
+    yield from _generated_selector(value)
+    yield from _spec(value.spec)
+    yield from _names_of_indexes(value)
+
+
+def job_update(new: workloads.Job, old: workloads.Job) -> fields.Errors:
+    spec, old_spec = new.spec, old.spec
+    yield from metadata.updated(new.metadata, old.metadata)
+    yield from _spec(spec)
+    yield from _completions_updated(spec, old_spec)
+    yield from fields.immutable(_SPEC.child("selector"), spec.selector, old_spec.selector)
+    yield from _template_updated(new, old)
+    for field, value, old_value in (
+        ("completionMode", spec.completion_mode, old_spec.completion_mode),
+        ("podFailurePolicy", spec.pod_failure_policy, old_spec.pod_failure_policy),
+        ("backoffLimitPerIndex", spec.backoff_limit_per_index, old_spec.backoff_limit_per_index),
+        ("managedBy", spec.managed_by, old_spec.managed_by),
+        ("successPolicy", spec.success_policy, old_spec.success_policy),
+    ):
+        yield from fields.immutable(_SPEC.child(field), value, old_value, badvalues.Internal(value))
+    yield from _names_of_indexes(new)
+
+
+def job_status_update(new: workloads.Job, old: workloads.Job) -> fields.Errors:
+    yield from metadata.updated(new.metadata, old.metadata)
+    yield from workload_rules.counts(
+        new.status, "active", "succeeded", "failed", "ready", "terminating"
+    )
+
+
+def _generated_selector(value: workloads.Job) -> fields.Errors:
+    """Labels and selector are made by the server, unless the user takes that on himself."""
+    if value.spec.manual_selector or value.spec.selector is None:
+        return
+    if not value.metadata.uid:
+        yield fields.required(fields.METADATA.child("uid"))
+    labels = value.spec.template.metadata.labels
+    expected = {
+        label: value.metadata.uid if source == "uid" else value.metadata.name
+        for label, source in _CONTROLLER_LABELS
+    }
+    for label, wanted in expected.items():
+        path = _TEMPLATE.child("metadata").child("labels").key(label)
+        if label not in labels:
+            yield fields.required(path, f"must be '{wanted}'")
+        elif labels[label] != wanted:
+            yield fields.invalid(path, labels, f"must be '{wanted}'")
+    with contextlib.suppress(selectors.SelectorError):
+        if not selectors.label_selector(value.spec.selector).matches(expected):
+            yield fields.invalid(
+                _SPEC.child("selector"), value.spec.selector, "`selector` not auto-generated"
+            )
+
+
+def _names_of_indexes(value: workloads.Job) -> fields.Errors:
+    """The pod of the last index must be able to have the name it will have."""
+    if value.spec.completion_mode == _INDEXED and (value.spec.completions or 0) > 0:
+        assert value.spec.completions is not None
+        hostname = f"{value.metadata.name}-{value.spec.completions - 1}"
+        if names.dns_label_errors(hostname):
+            yield fields.invalid(
+                fields.METADATA.child("name"),
+                value.metadata.name,
+                f"will not able to create pod with invalid DNS label: {hostname}",
+            )
+
+
+def _spec(spec: workloads.JobSpec) -> fields.Errors:
+    yield from _numbers(spec)
+    if spec.managed_by is not None:
+        yield from _manager(spec.managed_by, _SPEC.child("managedBy"))
+    yield from _completion_mode(spec)
+    if spec.pod_failure_policy is not None:
+        yield from _failure_policy(spec, spec.pod_failure_policy)
+    if spec.success_policy is not None:
+        yield from _success_policy(spec, spec.success_policy, _SPEC.child("successPolicy"))
+    yield from _replacement_policy(spec, _SPEC.child("podReplacementPolicy"))
+    yield from pod_rules.template(spec.template, _TEMPLATE)
+    yield from _restart_policy(spec, _TEMPLATE.child("spec").child("restartPolicy"))
+    if spec.selector is None:
+        yield fields.required(_SPEC.child("selector"))
+    else:
+        yield from labelselectors.label_selector(spec.selector, _SPEC.child("selector"))
+    with contextlib.suppress(selectors.SelectorError):
+        selected = selectors.label_selector(spec.selector)
+        yield from workload_rules.template_selected(selected, spec.template)
+
+
+def _numbers(spec: workloads.JobSpec) -> fields.Errors:
+    for field, value in (
+        ("parallelism", spec.parallelism),
+        ("completions", spec.completions),
+        ("activeDeadlineSeconds", spec.active_deadline_seconds),
+        ("backoffLimit", spec.backoff_limit),
+        ("ttlSecondsAfterFinished", spec.ttl_seconds_after_finished),
+        ("backoffLimitPerIndex", spec.backoff_limit_per_index),
+        ("maxFailedIndexes", spec.max_failed_indexes),
+    ):
+        yield from workload_rules.nonnegative_if_set(value, _SPEC.child(field))
+    if spec.max_failed_indexes is not None and spec.backoff_limit_per_index is None:
+        yield fields.required(
+            _SPEC.child("backoffLimitPerIndex"),
+            "when maxFailedIndexes is specified",
+            origin="dependentRequired",
+            covered=True,
+        )
+
+
+def _manager(value: str, path: fields.Path) -> fields.Errors:
+    domain, _, name = value.partition("/")
+    if not value:
+        yield fields.required(path)
+    elif not (domain and name):
+        yield fields.invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')
+    else:
+        for detail in names.dns_subdomain_errors(domain):
+            yield fields.invalid(path, domain, detail)
+        for detail in names.http_path_errors(name):
+            yield fields.invalid(path, name, detail)
+    if len(value.encode()) > _MANAGER_MAX_BYTES:
+        yield fields.too_long(path, _MANAGER_MAX_BYTES)
+
+
+def _completion_mode(spec: workloads.JobSpec) -> fields.Errors:
+    mode = spec.completion_mode
+    if mode not in (None, "NonIndexed", _INDEXED):
+        yield fields.not_supported(
+            _SPEC.child("completionMode"), str(mode), ("NonIndexed", _INDEXED)
+        )
+    if mode == _INDEXED:
+        yield from _indexed(spec)
+    elif mode in (None, "NonIndexed"):
+        for field, value in (
+            ("backoffLimitPerIndex", spec.backoff_limit_per_index),
+            ("maxFailedIndexes", spec.max_failed_indexes),
+        ):
+            if value is not None:
+                yield fields.invalid(_SPEC.child(field), value, "requires indexed completion mode")
+
+
+def _indexed(spec: workloads.JobSpec) -> fields.Errors:
+    parallelism, completions = spec.parallelism, spec.completions
+    failed, failed_path = spec.max_failed_indexes, _SPEC.child("maxFailedIndexes")
+    if completions is None:
+        yield fields.required(_SPEC.child("completions"), "when completion mode is Indexed")
+    yield from _at_most(
+        parallelism,
+        _INDEXED_MAX_PARALLELISM,
+        _SPEC.child("parallelism"),
+        " when completion mode is Indexed",
+    )
+    if completions is not None and failed is not None and failed > completions:
+        yield fields.invalid(failed_path, failed, "must be less than or equal to completions")
+    yield from _at_most(failed, _INDEXED_MAX_PARALLELISM, failed_path)
+    if (completions or 0) > _MANY_COMPLETIONS and spec.backoff_limit_per_index is not None:
+        if failed is None:
+            yield fields.required(
+                failed_path, f"must be specified when completions is above {_MANY_COMPLETIONS}"
+            )
+        words = (
+            f" when completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
+        )
+        yield from _at_most(parallelism, _MANY_COMPLETIONS_LIMIT, _SPEC.child("parallelism"), words)
+        yield from _at_most(failed, _MANY_COMPLETIONS_LIMIT, failed_path, words)
+
+
+def _at_most(
+    value: int | None, maximum: int, path: fields.Path, circumstances: str = ""
+) -> fields.Errors:
+    if value is not None and value > maximum:
+        yield fields.invalid(path, value, f"must be less than or equal to {maximum}{circumstances}")
+
+
+def _failure_policy(spec: workloads.JobSpec, policy: workloads.PodFailurePolicy) -> fields.Errors:
+    path = _SPEC.child("podFailurePolicy").child("rules")
+    if len(policy.rules) > _RULES_MAX_ITEMS:
+        yield fields.too_many(path, len(policy.rules), _RULES_MAX_ITEMS)
+    template = spec.template.spec
+    container_names = {
+        container.name for container in (*template.containers, *template.init_containers)
+    }
+    for index, rule in enumerate(policy.rules):
+        yield from _failure_rule(spec, rule, path.index(index), container_names)
+
+
+def _failure_rule(
+    spec: workloads.JobSpec,
+    rule: workloads.PodFailurePolicyRule,
+    path: fields.Path,
+    container_names: Collection[str],
+) -> fields.Errors:
+    yield from _one_of(rule.action, _FAILURE_ACTIONS, path.child("action"))
+    if rule.action == "FailIndex" and spec.backoff_limit_per_index is None:
+        yield fields.invalid(
+            path.child("action"), rule.action, "requires the backoffLimitPerIndex to be set"
+        )
+    if rule.on_exit_codes is not None:
+        yield from _exit_codes(rule.on_exit_codes, path.child("onExitCodes"), container_names)
+    yield from _failure_conditions(rule.on_pod_conditions, path.child("onPodConditions"))
+    if rule.on_exit_codes is not None and rule.on_pod_conditions:
+        yield fields.invalid(
+            path,
+            fields.NO_VALUE,
+            "specifying both OnExitCodes and OnPodConditions is not supported",
+        )
+    if rule.on_exit_codes is None and not rule.on_pod_conditions:
+        yield fields.invalid(
+            path,
+            fields.NO_VALUE,
+            "specifying one of OnExitCodes and OnPodConditions is required",
+        )
+
+
+def _one_of(value: str, supported: tuple[str, ...], path: fields.Path) -> fields.Errors:
+    if not value:
+        listed = " ".join(map(gotext.quote, supported))
+        yield fields.required(path, f"valid values: [{listed}]")
+    elif value not in supported:
+        yield fields.not_supported(path, value, supported)
+
+
+def _exit_codes(
+    requirement: workloads.PodFailurePolicyOnExitCodesRequirement,
+    path: fields.Path,
+    container_names: Collection[str],
+) -> fields.Errors:
+    yield from _one_of(requirement.operator, ("In", "NotIn"), path.child("operator"))
+    name = requirement.container_name
+    if name is not None and name not in container_names:
+        yield fields.invalid(
+            path.child("containerName"),
+            name,
+            "must be one of the container or initContainer names in the pod template",
+        )
+    values, values_path = requirement.values, path.child("values")
+    if not values:
+        yield fields.invalid(values_path, None, "at least one value is required")
+    elif len(values) > _EXIT_CODES_MAX_ITEMS:
+        yield fields.too_many(values_path, len(values), _EXIT_CODES_MAX_ITEMS)
+    for index, code in enumerate(values):
+        if requirement.operator == "In" and code == 0:
+            yield fields.invalid(
+                values_path.index(index), code, "must not be 0 for the In operator"
+            )
+        if code in values[:index]:
+            yield fields.duplicate(values_path.index(index), code)
+    if list(values) != sorted(values):
+        yield fields.invalid(values_path, values, "must be ordered")
+
+
+def _failure_conditions(
+    patterns: tuple[workloads.PodFailurePolicyOnPodConditionsPattern, ...], path: fields.Path
+) -> fields.Errors:
+    if len(patterns) > _RULES_MAX_ITEMS:
+        yield fields.too_many(path, len(patterns), _RULES_MAX_ITEMS)
+    for index, pattern in enumerate(patterns):
+        pattern_path = path.index(index)
+        for detail in names.qualified_name_errors(pattern.type):
+            yield fields.invalid(pattern_path.child("type"), pattern.type, detail)
+        yield from _one_of(pattern.status, _CONDITION_STATUSES, pattern_path.child("status"))
+
+
+def _success_policy(
+    spec: workloads.JobSpec, policy: workloads.SuccessPolicy, path: fields.Path
+) -> fields.Errors:
+    if spec.completion_mode != _INDEXED:
+        yield fields.invalid(path, badvalues.Internal(policy), "requires indexed completion mode")
+        return
+    rules_path = path.child("rules")
+    if not policy.rules:
+        yield fields.required(
+            rules_path, "at least one rules must be specified when the successPolicy is specified"
+        )
+    if len(policy.rules) > _RULES_MAX_ITEMS:
+        yield fields.too_many(rules_path, len(policy.rules), _RULES_MAX_ITEMS)
+    for index, rule in enumerate(policy.rules):
+        rule_path = rules_path.index(index)
+        if rule.succeeded_count is None and rule.succeeded_indexes is None:
+            yield fields.required(
+                rule_path, "at least one of succeededCount or succeededIndexes must be specified"
+            )
+        count_path = rule_path.child("succeededCount")
+        yield from workload_rules.nonnegative_if_set(rule.succeeded_count, count_path)
+        if spec.completions is not None:
+            yield from _at_most(
+                rule.succeeded_count,
+                spec.completions,
+                count_path,
+                " (the number of specified completions)",
+            )
+
+
+def _replacement_policy(spec: workloads.JobSpec, path: fields.Path) -> fields.Errors:
+    supported: tuple[str, ...] = ("Failed", "TerminatingOrFailed")
+    if spec.pod_failure_policy is not None:
+        supported = ("Failed",)
+    if spec.pod_replacement_policy not in (None, *supported):
+        yield fields.not_supported(path, str(spec.pod_replacement_policy), supported)
+
+
+def _restart_policy(spec: workloads.JobSpec, path: fields.Path) -> fields.Errors:
+    policy = spec.template.spec.restart_policy
+    if policy in ("", "Always"):
+        yield fields.required(path, 'valid values: "OnFailure", "Never"')
+    elif policy not in ("OnFailure", "Never"):
+        yield fields.not_supported(path, policy, ("OnFailure", "Never"))
+    elif spec.pod_failure_policy is not None and policy != "Never":
+        yield fields.invalid(
+            path, policy, 'only "Never" is supported when podFailurePolicy is specified'
+        )
+
+
+def _completions_updated(new: workloads.JobSpec, old: workloads.JobSpec) -> fields.Errors:
+    path = _SPEC.child("completions")
+    if new.completion_mode != _INDEXED:
+        yield from fields.immutable(path, new.completions, old.completions)
+    elif new.completions not in (None, old.completions) and new.completions != new.parallelism:
+        yield fields.invalid(
+            path, new.completions, "can only be modified in tandem with spec.parallelism"
+        )
+
+
+def _template_updated(new: workloads.Job, old: workloads.Job) -> fields.Errors:
+    """A job that is suspended may still be moved and resized, if none of its pods is left."""
+    template, old_template = new.spec.template, old.spec.template
+    if not _is_at_rest(old):
+        yield from fields.immutable(_TEMPLATE, template, old_template, badvalues.Internal(template))
+        return
+    allowed = _with_directives_of(old_template.spec, template.spec)
+    yield from fields.immutable(
+        _SPEC.child("template.spec"), template.spec, allowed, badvalues.Internal(template.spec)
+    )
+
+
+def _is_at_rest(value: workloads.Job) -> bool:
+    """As pkg/registry/batch/job, shouldAllowMutablePodTemplate."""
+    is_suspended = value.status.start_time is None or any(
+        condition.type == "Suspended" and condition.status == "True"
+        for condition in value.status.conditions
+    )
+    return bool(value.spec.suspend) and is_suspended and value.status.active == 0
+
+
+def _with_directives_of(spec: pods.PodSpec, source: pods.PodSpec) -> pods.PodSpec:
+    """`spec` with what may be changed taken from `source`: where to run, and how large."""
+    affinity = source.affinity
+    if spec.affinity is not None:
+        node_affinity = source.affinity.node_affinity if source.affinity else None
+        affinity = msgspec.structs.replace(spec.affinity, node_affinity=node_affinity)
+        if source.affinity is None and affinity == pods.Affinity():
+            affinity = None
+    elif affinity is not None:
+        affinity = pods.Affinity(node_affinity=affinity.node_affinity)
+    return msgspec.structs.replace(
+        spec,
+        affinity=affinity,
+        node_selector=source.node_selector,
+        tolerations=source.tolerations,
+        scheduling_gates=source.scheduling_gates,
+        containers=_with_resources_of(spec.containers, source.containers),
+        init_containers=_with_resources_of(spec.init_containers, source.init_containers),
+    )
+
+
+def _with_resources_of(
+    values: tuple[containers.Container, ...], source: tuple[containers.Container, ...]
+) -> tuple[containers.Container, ...]:
+    if len(values) != len(source):
+        return values
+    return tuple(
+        msgspec.structs.replace(container, resources=other.resources)
+        if container.name == other.name
+        else container
+        for container, other in zip(values, source, strict=True)
+    )

@@ -1,0 +1,385 @@
+"""Rules for what a pod runs, with what, and where: the spec of pods and of their templates."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.api import meta, names, pods, quantity
+from dray.api.volumes import Volume
+from dray.validation import (
+    addresses,
+    badvalues,
+    containers,
+    fields,
+    identifiers,
+    placement,
+    resources,
+    security,
+    volumes,
+)
+
+RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
+DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+MIRROR_POD: Final = "kubernetes.io/config.mirror"
+
+_MAXIMUM_INT32 = 2**31 - 1
+_NAME_SERVERS_MAX_ITEMS = 3
+_SEARCH_PATHS_MAX_ITEMS = 32
+_SEARCH_PATHS_MAX_BYTES = 2048
+_HOSTNAME_MAX_BYTES = 64
+
+
+def pod_spec(spec: pods.PodSpec, path: fields.Path, owner: meta.ObjectMeta | None) -> fields.Errors:
+    """`owner` is the pod's metadata; a template has none."""
+    if spec.termination_grace_period_seconds is None:
+        yield fields.required(path.child("terminationGracePeriodSeconds"))
+    volume_errors, usable_volumes = volumes.pod_volumes(spec.volumes, path.child("volumes"))
+    yield from volume_errors
+    yield from resource_claims(spec.resource_claims, path.child("resourceClaims"), owner)
+    yield from _containers(spec, path, usable_volumes)
+    if spec.resources is not None:
+        yield from _pod_resources(spec, path.child("resources"))
+    yield from _host_ports(spec, path.child("containers"), is_pod=owner is not None)
+    yield from _choice(spec.restart_policy, RESTART_POLICIES, path.child("restartPolicy"))
+    yield from _choice(spec.dns_policy, DNS_POLICIES, path.child("dnsPolicy"))
+    yield from identifiers.labels(spec.node_selector, path.child("nodeSelector"))
+    yield from security.pod_context(spec, path.child("securityContext"))
+    if spec.share_process_namespace and spec.host_pid:
+        yield fields.invalid(
+            path.child("shareProcessNamespace"),
+            True,
+            "ShareProcessNamespace and HostPID cannot both be enabled",
+        )
+    yield from placement.affinity(spec.affinity, path.child("affinity"))
+    yield from _dns_config(spec, path.child("dnsConfig"))
+    yield from _gates(spec, path)
+    yield from placement.spread_constraints(
+        spec.topology_spread_constraints, path.child("topologySpreadConstraints")
+    )
+    yield from _host_users(spec, path)
+    yield from _names(spec, path)
+    yield from _numbers_and_policies(spec, path)
+    yield from _file_volumes(spec, path)
+
+
+def resource_claims(
+    claims: tuple[pods.PodResourceClaim, ...], path: fields.Path, owner: meta.ObjectMeta | None
+) -> fields.Errors:
+    if owner is not None and MIRROR_POD in owner.annotations:
+        for _ in claims:
+            yield fields.forbidden(
+                fields.WHOLE_OBJECT, "static pods do not support resource claims"
+            )
+        return
+    seen: set[str] = set()
+    for index, claim in enumerate(claims):
+        claim_path = path.index(index)
+        if not claim.name:
+            yield fields.required(claim_path.child("name"))
+        elif claim.name in seen:
+            yield fields.duplicate(claim_path.child("name"), claim.name)
+        else:
+            yield from identifiers.dns_label(claim.name, claim_path.child("name"))
+            seen.add(claim.name)
+        yield from _claim_source(claim, claim_path)
+
+
+def _claim_source(claim: pods.PodResourceClaim, path: fields.Path) -> fields.Errors:
+    name, template_name = claim.resource_claim_name, claim.resource_claim_template_name
+    if name is not None and template_name is not None:
+        yield fields.invalid(
+            path,
+            badvalues.Internal(claim),
+            "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
+        )
+    if name is None and template_name is None:
+        yield fields.invalid(
+            path,
+            badvalues.Internal(claim),
+            "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+        )
+    if name is not None:
+        yield from identifiers.object_name(name, path.child("resourceClaimName"))
+    if template_name is not None:
+        yield from identifiers.object_name(template_name, path.child("resourceClaimTemplateName"))
+
+
+def _containers(
+    spec: pods.PodSpec, path: fields.Path, usable_volumes: dict[str, Volume]
+) -> fields.Errors:
+    surroundings = containers.Surroundings(
+        volumes=usable_volumes,
+        claim_names={claim.name for claim in spec.resource_claims if claim.name},
+        restart_policy=spec.restart_policy,
+        grace_period_seconds=spec.termination_grace_period_seconds,
+        operating_system=spec.os.name if spec.os else None,
+        has_host_users=spec.host_users is not False,
+    )
+    yield from containers.regular(spec.containers, surroundings, path.child("containers"))
+    yield from containers.initial(
+        spec.init_containers, spec.containers, surroundings, path.child("initContainers")
+    )
+    yield from containers.ephemeral(
+        spec.ephemeral_containers,
+        (*spec.containers, *spec.init_containers),
+        surroundings,
+        path.child("ephemeralContainers"),
+    )
+
+
+def _host_ports(spec: pods.PodSpec, path: fields.Path, *, is_pod: bool) -> fields.Errors:
+    """On the node's own network a port cannot be mapped; a template may leave it open."""
+    if not spec.host_network:
+        return
+    for index, container in enumerate(spec.containers):
+        for port_index, port in enumerate(container.ports):
+            if (is_pod or port.host_port) and port.host_port != port.container_port:
+                yield fields.invalid(
+                    path.index(index).child("ports").index(port_index).child("hostPort"),
+                    port.host_port,
+                    "must match `containerPort` when `hostNetwork` is true",
+                )
+
+
+def _choice(value: str, supported: tuple[str, ...], path: fields.Path) -> fields.Errors:
+    if not value:
+        yield fields.required(path)
+    elif value not in supported:
+        yield fields.not_supported(path, value, supported)
+
+
+def _pod_resources(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    """Requirements of the pod as a whole; claims belong to containers."""
+    assert spec.resources is not None
+    if spec.os is not None and spec.os.name == "windows":
+        yield fields.forbidden(path, "may not be set for a windows pod")
+        return
+    if spec.resources.claims:
+        yield fields.forbidden(
+            path.child("claims"), "claims may not be set for Resources at pod-level"
+        )
+    claim_names = {claim.name for claim in spec.resource_claims if claim.name}
+    yield from resources.requirements(
+        spec.resources, claim_names, path, resources.pod_resource_name
+    )
+    for index, container in enumerate(spec.containers):
+        for name, text in container.resources.limits.items():
+            pod_limit = spec.resources.limits.get(name)
+            if pod_limit and quantity.parse(text) > quantity.parse(pod_limit):
+                yield fields.invalid(
+                    path.child("containers").index(index).key(name).child("limits"),
+                    str(quantity.parse(text)),
+                    f"must be less than or equal to pod limits of {quantity.parse(pod_limit)}",
+                )
+
+
+def _dns_config(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    config = spec.dns_config
+    if spec.dns_policy == "None":
+        if config is None:
+            yield fields.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
+            return
+        if not config.nameservers:
+            yield fields.required(
+                path.child("nameservers"),
+                "must provide at least one DNS nameserver when `dnsPolicy` is None",
+            )
+            return
+    if config is not None:
+        yield from _dns_servers(config, path)
+        yield from _dns_searches(config.searches, path.child("searches"))
+        for index, option in enumerate(config.options):
+            if not option.name:
+                yield fields.required(path.child("options").index(index), "must not be empty")
+
+
+def _dns_servers(config: pods.PodDNSConfig, path: fields.Path) -> fields.Errors:
+    path = path.child("nameservers")
+    if len(config.nameservers) > _NAME_SERVERS_MAX_ITEMS:
+        yield fields.invalid(
+            path,
+            config.nameservers,
+            f"must not have more than {_NAME_SERVERS_MAX_ITEMS} nameservers",
+        )
+    for index, server in enumerate(config.nameservers):
+        yield from addresses.address(server, path.index(index))
+
+
+def _dns_searches(searches: tuple[str, ...], path: fields.Path) -> fields.Errors:
+    if len(searches) > _SEARCH_PATHS_MAX_ITEMS:
+        yield fields.invalid(
+            path, searches, f"must not have more than {_SEARCH_PATHS_MAX_ITEMS} search paths"
+        )
+    if len(" ".join(searches).encode()) > _SEARCH_PATHS_MAX_BYTES:
+        yield fields.invalid(
+            path,
+            searches,
+            f"must not have more than {_SEARCH_PATHS_MAX_BYTES} characters (including spaces) in "
+            "the search list",
+        )
+    for index, search in enumerate(searches):
+        domain = search.removesuffix(".")
+        if search != ".":
+            for detail in names.underscore_dns_subdomain_errors(domain):
+                yield fields.invalid(
+                    path.index(index),
+                    domain,
+                    detail,
+                    origin="format=k8s-dns-subdomain-with-underscore",
+                )
+
+
+def _gates(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    for index, gate in enumerate(spec.readiness_gates):
+        yield from _qualified_name(
+            gate.condition_type, path.child("readinessGates").index(index).child("conditionType")
+        )
+    seen: set[str] = set()
+    for index, scheduling_gate in enumerate(spec.scheduling_gates):
+        gate_path = path.child("schedulingGates").index(index)
+        yield from _qualified_name(scheduling_gate.name, gate_path)
+        if scheduling_gate.name in seen:
+            yield fields.duplicate(gate_path, scheduling_gate.name)
+        seen.add(scheduling_gate.name)
+
+
+def _qualified_name(name: str, path: fields.Path) -> fields.Errors:
+    for detail in names.qualified_name_errors(name):
+        yield fields.invalid(path, name, detail)
+
+
+def _host_users(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    """A pod with users of its own shares no other namespace with the node."""
+    if spec.host_users is not False:
+        return
+    for field, is_shared in (
+        ("hostNetwork", spec.host_network),
+        ("HostPID", spec.host_pid),
+        ("HostIPC", spec.host_ipc),
+    ):
+        if is_shared:
+            yield fields.forbidden(path.child(field), "when `hostUsers` is false")
+    for field, values in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
+        for index, container in enumerate(values):
+            if container.volume_devices:
+                yield fields.forbidden(
+                    path.child(field).index(index).child("volumeDevices"),
+                    "when `hostUsers` is false",
+                )
+
+
+def _names(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    yield from _hostname_override(spec, path.child("hostnameOverride"))
+    for field, name in (
+        ("serviceAccountName", spec.service_account_name),
+        ("nodeName", spec.node_name),
+        ("priorityClassName", spec.priority_class_name),
+        ("runtimeClassName", spec.runtime_class_name or ""),
+    ):
+        if name:
+            yield from identifiers.object_name(name, path.child(field))
+    for field, label in (("hostname", spec.hostname), ("subdomain", spec.subdomain)):
+        if label:
+            yield from identifiers.dns_label(label, path.child(field))
+
+
+def _hostname_override(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    name = spec.hostname_override
+    if name is None:
+        return
+    if spec.set_hostname_as_fqdn:
+        yield fields.forbidden(path, "may not be specified when setHostnameAsFQDN is true")
+    if spec.host_network:
+        yield fields.forbidden(path, "may not be specified when hostNetwork is true")
+    if len(name.encode()) > _HOSTNAME_MAX_BYTES:
+        yield fields.too_long(path, _HOSTNAME_MAX_BYTES)
+    yield from identifiers.dns_subdomain(name, path)
+
+
+def _numbers_and_policies(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    deadline = spec.active_deadline_seconds
+    if deadline is not None and not 1 <= deadline <= _MAXIMUM_INT32:
+        yield fields.invalid(
+            path.child("activeDeadlineSeconds"),
+            deadline,
+            f"must be between 1 and {_MAXIMUM_INT32}, inclusive",
+        )
+    for index, toleration in enumerate(spec.tolerations):
+        yield from placement.toleration(toleration, path.child("tolerations").index(index))
+    yield from _host_aliases(spec.host_aliases, path.child("hostAliases"))
+    if spec.preemption_policy is not None:
+        yield from _choice(
+            spec.preemption_policy,
+            ("PreemptLowerPriority", "Never"),
+            path.child("preemptionPolicy"),
+        )
+    for name, text in spec.overhead.items():
+        overhead_path = path.child("overhead").child("limits").key(name)
+        yield from resources.container_resource_name(name, overhead_path)
+        yield from resources.amount(name, quantity.parse(text), overhead_path)
+    if spec.os is not None:
+        yield from _operating_system(spec.os.name, path.child("os"))
+    if spec.scheduling_group is not None:
+        yield from _scheduling_group(spec.scheduling_group, path.child("schedulingGroup"))
+
+
+def _host_aliases(aliases: tuple[pods.HostAlias, ...], path: fields.Path) -> fields.Errors:
+    for index, alias in enumerate(aliases):
+        alias_path = path.index(index)
+        yield from addresses.address(alias.ip, alias_path.child("ip"))
+        for name_index, hostname in enumerate(alias.hostnames):
+            yield from identifiers.dns_subdomain(
+                hostname, alias_path.child("hostnames").index(name_index)
+            )
+
+
+def _operating_system(name: str, path: fields.Path) -> fields.Errors:
+    if not name:
+        yield fields.required(path.child("name"))
+    elif name not in ("linux", "windows"):
+        yield fields.not_supported(path, name, ("linux", "windows"))
+
+
+def _scheduling_group(group: pods.PodSchedulingGroup, path: fields.Path) -> fields.Errors:
+    path = path.child("podGroupName")
+    if group.pod_group_name is None:
+        yield fields.invalid(path, None, "must specify one of: `podGroupName`")
+    else:
+        yield from identifiers.object_name(group.pod_group_name, path)
+
+
+def _file_volumes(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    """A variable that is read from a file needs an `emptyDir` volume to read it from."""
+    by_name = {volume.name: volume for volume in spec.volumes}
+    for field, values in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
+        for index, container in enumerate(values):
+            for variable_index, variable in enumerate(container.env):
+                source = variable.value_from and variable.value_from.file_key_ref
+                if not source:
+                    continue
+                name_path = (
+                    path.child(field)
+                    .index(index)
+                    .child("env")
+                    .index(variable_index)
+                    .child("valueFrom")
+                    .child("fileKeyRef")
+                    .child("volumeName")
+                )
+                volume = by_name.get(source.volume_name)
+                if volume is None:
+                    yield fields.not_found(name_path, source.volume_name)
+                elif volume.empty_dir is None:
+                    yield fields.invalid(
+                        name_path,
+                        source.volume_name,
+                        "referenced volume must be of type emptyDir",
+                    )

@@ -1,0 +1,86 @@
+"""Rules for device taints, tolerations and DeviceTaintRule."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dray.api import taints
+from dray.validation import fields, identifiers, metadata
+
+EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
+OPERATORS: Final = ("Equal", "Exists")
+RULE_CONDITIONS_MAX_ITEMS: Final = 8
+
+
+def taint_rule(rule: taints.DeviceTaintRule) -> fields.Errors:
+    yield from metadata.created(rule.metadata, namespaced=False)
+    yield from _rule_spec(rule.spec, None)
+
+
+def taint_rule_update(new: taints.DeviceTaintRule, old: taints.DeviceTaintRule) -> fields.Errors:
+    yield from metadata.updated(new.metadata, old.metadata)
+    yield from _rule_spec(new.spec, old.spec)
+
+
+def taint_rule_status_update(
+    new: taints.DeviceTaintRule, old: taints.DeviceTaintRule
+) -> fields.Errors:
+    path = fields.STATUS.child("conditions")
+    conditions = new.status.conditions
+    yield from metadata.updated(new.metadata, old.metadata)
+    yield from metadata.conditions(conditions, path)
+    if len(conditions) > RULE_CONDITIONS_MAX_ITEMS:
+        yield fields.too_many(path, len(conditions), RULE_CONDITIONS_MAX_ITEMS)
+
+
+def _rule_spec(
+    spec: taints.DeviceTaintRuleSpec, old: taints.DeviceTaintRuleSpec | None
+) -> fields.Errors:
+    if spec.device_selector is not None:
+        yield from _selector(spec.device_selector, fields.SPEC.child("deviceSelector"))
+    yield from taint(spec.taint, fields.SPEC.child("taint"), old.taint if old else None)
+
+
+def _selector(selector: taints.DeviceTaintSelector, path: fields.Path) -> fields.Errors:
+    if selector.driver is not None:
+        yield from identifiers.driver_name(selector.driver, path.child("driver"))
+    if selector.pool is not None:
+        yield from identifiers.pool_name(selector.pool, path.child("pool"))
+    if selector.device is not None:
+        yield from identifiers.dns_label(selector.device, path.child("device"))
+
+
+def taint(
+    value: taints.DeviceTaint, path: fields.Path, old: taints.DeviceTaint | None = None
+) -> fields.Errors:
+    yield from identifiers.label_name(value.key, path.child("key"))
+    if value.value:
+        yield from identifiers.label_value(value.value, path.child("value"))
+    if old is None or old.effect != value.effect:
+        if value.effect:
+            yield from _effect(value.effect, path.child("effect"))
+        else:
+            yield fields.required(path.child("effect"), covered=True)
+
+
+def _effect(effect: str, path: fields.Path) -> fields.Errors:
+    if effect not in EFFECTS:
+        yield fields.not_supported(path, effect, EFFECTS, covered=True)
+
+
+def toleration(value: taints.DeviceToleration, path: fields.Path) -> fields.Errors:
+    if value.key:
+        yield from fields.covered(identifiers.label_name(value.key, path.child("key")))
+    if value.operator == "Exists":
+        if value.value:
+            yield fields.invalid(
+                path.child("value"), value.value, "must be empty for operator `Exists`"
+            )
+    elif value.operator == "Equal":
+        yield from identifiers.label_value(value.value, path.child("value"))
+    elif value.operator:
+        yield fields.not_supported(path.child("operator"), value.operator, OPERATORS, covered=True)
+    else:
+        yield fields.required(path.child("operator"), covered=True)
+    if value.effect:
+        yield from _effect(value.effect, path.child("effect"))

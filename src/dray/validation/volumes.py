@@ -1,0 +1,394 @@
+"""Rules for the volumes of a pod and for mounting them.
+
+A volume of a kind that dray does not know has no source here, so a missing source is no error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from dray.api import containers, quantity, volumes
+from dray.validation import environment, fields, filepaths, identifiers, lists
+
+HOST_PATH_TYPES: Final = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
+PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+_MOUNT_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
+_BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
+_TEN_MINUTES_SECONDS = 600
+_TOKEN_MAX_SECONDS = 2**32
+
+
+def pod_volumes(
+    values: tuple[volumes.Volume, ...], path: fields.Path
+) -> tuple[list[fields.FieldError], dict[str, volumes.Volume]]:
+    """The errors, and the volumes without any: only those can be mounted."""
+    errors: list[fields.FieldError] = []
+    usable: dict[str, volumes.Volume] = {}
+    for index, volume in enumerate(values):
+        found = list(_volume(volume, path.index(index), usable))
+        if not found:
+            usable[volume.name] = volume
+        errors += found
+    return errors, usable
+
+
+def _volume(
+    volume: volumes.Volume, path: fields.Path, others: Mapping[str, volumes.Volume]
+) -> fields.Errors:
+    yield from _source(volume, path)
+    if volume.name:
+        yield from identifiers.dns_label(volume.name, path.child("name"))
+    else:
+        yield fields.required(path.child("name"))
+    if volume.name in others:
+        yield fields.duplicate(path.child("name"), volume.name)
+
+
+def _source(volume: volumes.Volume, path: fields.Path) -> fields.Errors:
+    """The first source counts; `emptyDir` is looked at first."""
+    for index, (field, errors) in enumerate(_sources(volume, path)):
+        if index:
+            yield fields.forbidden(path.child(field), "may not specify more than 1 volume type")
+        else:
+            yield from errors
+
+
+def _sources(volume: volumes.Volume, path: fields.Path) -> Iterator[tuple[str, fields.Errors]]:
+    """Each source that is set: its field, and what is wrong with it."""
+    if volume.empty_dir is not None:
+        yield "emptyDir", _empty_dir(volume.empty_dir, path.child("emptyDir"))
+    if volume.host_path is not None:
+        yield "hostPath", _host_path(volume.host_path, path.child("hostPath"))
+    if volume.secret is not None:
+        yield "secret", _secret(volume.secret, path.child("secret"))
+    if volume.persistent_volume_claim is not None:
+        claim_path = path.child("persistentVolumeClaim")
+        yield (
+            "persistentVolumeClaim",
+            _named(volume.persistent_volume_claim.claim_name, claim_path.child("claimName")),
+        )
+    if volume.downward_api is not None:
+        yield "downwarAPI", _downward_api(volume.downward_api, path.child("downwardAPI"))
+    if volume.config_map is not None:
+        yield "configMap", _config_map(volume.config_map, path.child("configMap"))
+    if volume.projected is not None:
+        yield "projected", _projected(volume.projected, path.child("projected"))
+    if volume.image is not None:
+        yield "image", _image(volume.image, path.child("image"))
+
+
+def _named(name: str, path: fields.Path) -> fields.Errors:
+    if not name:
+        yield fields.required(path)
+
+
+def _empty_dir(source: volumes.EmptyDirVolumeSource, path: fields.Path) -> fields.Errors:
+    if source.size_limit is not None and quantity.parse(source.size_limit).sign() < 0:
+        yield fields.forbidden(
+            path.child("sizeLimit"), "SizeLimit field must be a valid resource quantity"
+        )
+    if source.mode is not None and not 0 <= source.mode <= 0o1777:
+        yield fields.invalid(
+            path.child("mode"),
+            source.mode,
+            "must be a number between 0 and 01777 (octal), both inclusive",
+        )
+
+
+def _host_path(source: volumes.HostPathVolumeSource, path: fields.Path) -> fields.Errors:
+    if not source.path:
+        yield fields.required(path.child("path"))
+        return
+    yield from filepaths.no_backsteps(source.path, path.child("path"))
+    if source.type is not None and source.type not in HOST_PATH_TYPES:
+        yield fields.not_supported(path.child("type"), source.type, HOST_PATH_TYPES)
+
+
+def _secret(source: volumes.SecretVolumeSource, path: fields.Path) -> fields.Errors:
+    yield from _named(source.secret_name, path.child("secretName"))
+    yield from _mode(source.default_mode, path.child("defaultMode"))
+    yield from lists.each(source.items, _key_to_path, path.child("items"))
+
+
+def _config_map(source: volumes.ConfigMapVolumeSource, path: fields.Path) -> fields.Errors:
+    yield from _named(source.name, path.child("name"))
+    yield from _mode(source.default_mode, path.child("defaultMode"))
+    yield from lists.each(source.items, _key_to_path, path.child("items"))
+
+
+def _mode(mode: int | None, path: fields.Path) -> fields.Errors:
+    if mode is not None and not 0 <= mode <= 0o777:
+        yield fields.invalid(
+            path, mode, "must be a number between 0 and 0777 (octal), both inclusive"
+        )
+
+
+def _key_to_path(item: volumes.KeyToPath, path: fields.Path) -> fields.Errors:
+    yield from _named(item.key, path.child("key"))
+    yield from _named(item.path, path.child("path"))
+    yield from filepaths.relative_and_not_reserved(item.path, path.child("path"))
+    yield from _mode(item.mode, path.child("mode"))
+
+
+def _downward_api(source: volumes.DownwardAPIVolumeSource, path: fields.Path) -> fields.Errors:
+    yield from _mode(source.default_mode, path.child("defaultMode"))
+    for item in source.items:
+        yield from _downward_file(item, path)
+
+
+def _downward_file(item: volumes.DownwardAPIVolumeFile, path: fields.Path) -> fields.Errors:
+    yield from _named(item.path, path.child("path"))
+    yield from filepaths.relative_and_not_reserved(item.path, path.child("path"))
+    if item.field_ref is not None:
+        yield from environment.field_selector(
+            item.field_ref, environment.VOLUME_FIELDS, path.child("fieldRef")
+        )
+        if item.resource_field_ref is not None:
+            yield fields.invalid(
+                path,
+                "resource",
+                "fieldRef and resourceFieldRef can not be specified simultaneously",
+            )
+    elif item.resource_field_ref is not None:
+        yield from environment.resource_selector(
+            item.resource_field_ref, path.child("resourceFieldRef"), in_volume=True
+        )
+    else:
+        yield fields.required(path, "one of fieldRef and resourceFieldRef is required")
+    yield from _mode(item.mode, path.child("mode"))
+
+
+def _projected(source: volumes.ProjectedVolumeSource, path: fields.Path) -> fields.Errors:
+    yield from _mode(source.default_mode, path.child("defaultMode"))
+    used: set[str] = set()
+    for index, projection in enumerate(source.sources):
+        projection_path = path.child("sources").index(index)
+        yield from _projection(projection, projection_path, path)
+        for target, shown in _projected_paths(projection):
+            if target in used:
+                yield fields.invalid(path, shown, "conflicting duplicate paths")
+            used.add(target)
+        if _source_count(projection) > 1:
+            yield fields.forbidden(
+                projection_path, "may not specify more than 1 volume type per source"
+            )
+
+
+def _source_count(projection: volumes.VolumeProjection) -> int:
+    return sum(getattr(projection, name) is not None for name in projection.__struct_fields__)
+
+
+def _projection(
+    projection: volumes.VolumeProjection, path: fields.Path, volume_path: fields.Path
+) -> fields.Errors:
+    if projection.secret is not None:
+        yield from _projected_keys(projection.secret, path.child("secret"))
+    if projection.config_map is not None:
+        yield from _projected_keys(projection.config_map, path.child("configMap"))
+    if projection.downward_api is not None:
+        for item in projection.downward_api.items:
+            yield from _downward_file(item, path.child("downwardAPI"))
+    if projection.service_account_token is not None:
+        yield from _token(
+            projection.service_account_token, path.child("serviceAccountToken"), volume_path
+        )
+
+
+def _projected_keys(
+    source: volumes.SecretProjection | volumes.ConfigMapProjection, path: fields.Path
+) -> fields.Errors:
+    yield from _named(source.name, path.child("name"))
+    yield from lists.each(source.items, _key_to_path, path.child("items"))
+
+
+def _token(
+    token: volumes.ServiceAccountTokenProjection, path: fields.Path, volume_path: fields.Path
+) -> fields.Errors:
+    """The path of a token is reported at the volume, as Kubernetes does."""
+    seconds, seconds_path = token.expiration_seconds, path.child("expirationSeconds")
+    if seconds is None:
+        yield fields.required(seconds_path)
+    elif seconds < _TEN_MINUTES_SECONDS:
+        yield fields.invalid(
+            seconds_path, seconds, "may not specify a duration less than 10 minutes"
+        )
+    elif seconds > _TOKEN_MAX_SECONDS:
+        yield fields.invalid(
+            seconds_path, seconds, "may not specify a duration larger than 2^32 seconds"
+        )
+    if token.path:
+        yield from filepaths.relative_and_not_reserved(token.path, volume_path.child("path"))
+    else:
+        yield fields.required(volume_path.child("path"))
+
+
+def _projected_paths(projection: volumes.VolumeProjection) -> Iterator[tuple[str, str]]:
+    """Where files will be, and what a message about a collision names."""
+    for source in (projection.secret, projection.config_map):
+        if source is not None:
+            yield from ((item.path, source.name) for item in source.items if item.path)
+    if projection.downward_api is not None:
+        for item in projection.downward_api.items:
+            if item.path:
+                yield item.path, item.path
+
+
+def _image(source: volumes.ImageVolumeSource, path: fields.Path) -> fields.Errors:
+    yield from _named(source.reference, path.child("reference"))
+    yield from pull_policy(source.pull_policy, path.child("pullPolicy"))
+
+
+def pull_policy(policy: str, path: fields.Path) -> fields.Errors:
+    if not policy:
+        yield fields.required(path)
+    elif policy not in PULL_POLICIES:
+        yield fields.not_supported(path, policy, PULL_POLICIES)
+
+
+def mounts(
+    container: containers.Container,
+    usable: Mapping[str, volumes.Volume],
+    path: fields.Path,
+) -> fields.Errors:
+    devices = {device.name: device.device_path for device in container.volume_devices}
+    seen: set[str] = set()
+    for index, mount in enumerate(container.volume_mounts):
+        mount_path = path.index(index)
+        yield from _named(mount.name, mount_path.child("name"))
+        if mount.name not in usable:
+            yield fields.not_found(mount_path.child("name"), mount.name)
+        yield from _named(mount.mount_path, mount_path.child("mountPath"))
+        if mount.mount_path in seen:
+            yield fields.invalid(mount_path.child("mountPath"), mount.mount_path, "must be unique")
+        seen.add(mount.mount_path)
+        if mount.name in devices:
+            yield fields.invalid(
+                mount_path.child("name"), mount.name, "must not already exist in volumeDevices"
+            )
+        if mount.mount_path in devices.values():
+            yield fields.invalid(
+                mount_path.child("mountPath"),
+                mount.mount_path,
+                "must not already exist as a path in volumeDevices",
+            )
+        yield from _mount_options(mount, container, mount_path, path)
+
+
+def _mount_options(
+    mount: containers.VolumeMount,
+    container: containers.Container,
+    path: fields.Path,
+    list_path: fields.Path,
+) -> fields.Errors:
+    """Some are reported at the list instead of at the mount, as Kubernetes does."""
+    if mount.sub_path:
+        yield from filepaths.relative(mount.sub_path, list_path.child("subPath"))
+    if mount.sub_path_expr:
+        if mount.sub_path:
+            yield fields.invalid(
+                path.child("subPathExpr"),
+                mount.sub_path_expr,
+                "subPathExpr and subPath are mutually exclusive",
+            )
+        yield from filepaths.relative(mount.sub_path_expr, list_path.child("subPathExpr"))
+    yield from _mount_propagation(mount, container, list_path.child("mountPropagation"))
+    yield from _recursive_read_only(mount, list_path.child("recursiveReadOnly"))
+    options = path.child("bindMountOptions")
+    for index, option in enumerate(mount.bind_mount_options):
+        if option not in _BIND_MOUNT_OPTIONS:
+            yield fields.not_supported(options.index(index), option, _BIND_MOUNT_OPTIONS)
+    yield from lists.distinct(mount.bind_mount_options, lists.itself, options)
+
+
+def _mount_propagation(
+    mount: containers.VolumeMount, container: containers.Container, path: fields.Path
+) -> fields.Errors:
+    if mount.mount_propagation is None:
+        return
+    if mount.mount_propagation not in _MOUNT_PROPAGATIONS:
+        yield fields.not_supported(path, mount.mount_propagation, _MOUNT_PROPAGATIONS)
+    context = container.security_context
+    if mount.mount_propagation == "Bidirectional" and not (context and context.privileged):
+        yield fields.forbidden(
+            path, "Bidirectional mount propagation is available only to privileged containers"
+        )
+
+
+def _recursive_read_only(mount: containers.VolumeMount, path: fields.Path) -> fields.Errors:
+    mode = mount.recursive_read_only
+    if mode is None or mode == "Disabled":
+        return
+    if mode not in _RECURSIVE_READ_ONLY:
+        yield fields.not_supported(path, mode, _RECURSIVE_READ_ONLY)
+        return
+    if not mount.read_only:
+        yield fields.forbidden(path, "may only be specified when readOnly is true")
+    if mount.mount_propagation not in (None, "None"):
+        yield fields.forbidden(
+            path, "may only be specified when mountPropagation is None or not specified"
+        )
+
+
+def devices(
+    container: containers.Container,
+    usable: Mapping[str, volumes.Volume],
+    path: fields.Path,
+) -> fields.Errors:
+    """Volumes that a container sees as block devices."""
+    mounted = {mount.name: mount.mount_path for mount in container.volume_mounts}
+    seen_names: set[str] = set()
+    seen_paths: set[str] = set()
+    for index, device in enumerate(container.volume_devices):
+        device_path = path.index(index)
+        yield from _named(device.name, device_path.child("name"))
+        if device.name in seen_names:
+            yield fields.invalid(device_path.child("name"), device.name, "must be unique")
+        seen_names.add(device.name)
+        yield from _device_volume(device.name, usable, device_path.child("name"))
+        yield from _named(device.device_path, device_path.child("devicePath"))
+        if device.device_path in seen_paths:
+            yield fields.invalid(
+                device_path.child("devicePath"), device.device_path, "must be unique"
+            )
+        if ".." in device.device_path.split("/"):
+            yield fields.invalid(
+                device_path.child("devicePath"),
+                device.device_path,
+                "can not contain backsteps ('..')",
+            )
+        seen_paths.add(device.device_path)
+        if device.name in mounted:
+            yield fields.invalid(
+                device_path.child("name"), device.name, "must not already exist in volumeMounts"
+            )
+        if device.device_path in mounted.values():
+            yield fields.invalid(
+                device_path.child("devicePath"),
+                device.device_path,
+                "must not already exist as a path in volumeMounts",
+            )
+
+
+def _device_volume(
+    name: str, usable: Mapping[str, volumes.Volume], path: fields.Path
+) -> fields.Errors:
+    volume = usable.get(name)
+    if volume is None:
+        yield fields.not_found(path, name)
+    elif any(_sources(volume, path)) and volume.persistent_volume_claim is None:
+        yield fields.invalid(
+            path,
+            name,
+            "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
+        )

@@ -1,0 +1,113 @@
+import sys
+
+import pytest
+from tools import make_schema
+
+from dray.api import schema
+from dray.api.schema import Form, Omission
+
+
+def test_the_tables_are_up_to_date_with_the_installed_models() -> None:
+    tables = make_schema.make_tables(make_schema.read_models())
+    types = (make_schema.DESTINATION / "schema_types.json").read_text()
+    texts = (make_schema.DESTINATION / "schema_texts.json").read_text()
+    assert types == make_schema.render(tables.types)
+    assert texts == make_schema.render(tables.texts)
+
+
+def test_the_models_themselves_are_never_imported() -> None:
+    schema.fields("core.v1.Pod")
+    assert not any(name.split(".")[0] == "lightkube" for name in sys.modules)
+
+
+def test_every_field_has_a_type() -> None:
+    for name in schema.names():
+        for field in schema.fields(name).values():
+            content = field.type.content
+            assert content.form is not Form.STRUCT or schema.has(content.name), (name, field)
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "go"),
+    [
+        ("resource.v1.ExactDeviceRequest.count", Form.INT64, "int64"),
+        ("resource.v1.ExactDeviceRequest.allocationMode", Form.STRING, "v1.DeviceAllocationMode"),
+        ("resource.v1.Device.attributes", Form.MAP, "map[v1.QualifiedName]v1.DeviceAttribute"),
+        ("resource.v1.DeviceClaim.requests", Form.LIST, "[]v1.DeviceRequest"),
+        ("resource.v1beta1.DeviceCapacity.value", Form.QUANTITY, "resource.Quantity"),
+        ("resource.v1alpha3.PoolStatus.totalDevices", Form.INT32, "int32"),
+        ("core.v1.ResourceRequirements.limits", Form.MAP, "v1.ResourceList"),
+        ("core.v1.ServicePort.targetPort", Form.INT_OR_STRING, "intstr.IntOrString"),
+        ("core.v1.Event.eventTime", Form.MICRO_TIME, "v1.MicroTime"),
+        ("core.v1.Secret.data", Form.MAP, "map[string][]uint8"),
+        ("meta.v1.ObjectMeta.uid", Form.STRING, "types.UID"),
+        ("meta.v1.ManagedFieldsEntry.fieldsV1", Form.FIELD_SET, "v1.FieldsV1"),
+        ("resource.v1.OpaqueDeviceConfiguration.parameters", Form.RAW, "runtime.RawExtension"),
+    ],
+)
+def test_fields_have_the_types_of_go(path: str, form: Form, go: str) -> None:
+    owner, _, field = path.rpartition(".")
+    found = schema.fields(owner)[field].type
+    assert (found.form, found.go) == (form, go)
+
+
+def test_the_content_of_a_type_is_what_its_lists_and_maps_hold() -> None:
+    requests = schema.fields("resource.v1.DeviceClaim")["requests"].type
+    assert requests.content.name == "resource.v1.DeviceRequest"
+    assert requests.content.content is requests.content
+
+
+@pytest.mark.parametrize(
+    ("path", "is_pointer", "omission", "embedded"),
+    [
+        ("resource.v1.ExactDeviceRequest.adminAccess", True, Omission.WHEN_EMPTY, ""),
+        ("resource.v1.ExactDeviceRequest.count", False, Omission.WHEN_EMPTY, ""),
+        ("resource.v1.ExactDeviceRequest.deviceClassName", False, Omission.NEVER, ""),
+        ("meta.v1.ObjectMeta.creationTimestamp", False, Omission.WHEN_ZERO, ""),
+        ("core.v1.Volume.configMap", True, Omission.WHEN_EMPTY, "VolumeSource"),
+        ("core.v1.Volume.name", False, Omission.NEVER, ""),
+        ("core.v1.Pod.kind", False, Omission.WHEN_EMPTY, "TypeMeta"),
+    ],
+)
+def test_fields_know_how_go_writes_them(
+    path: str, is_pointer: bool, omission: Omission, embedded: str
+) -> None:
+    owner, _, name = path.rpartition(".")
+    field = schema.fields(owner)[name]
+    assert (field.type.is_pointer, field.omission, field.embedded) == (
+        is_pointer,
+        omission,
+        embedded,
+    )
+
+
+def test_required_fields_are_those_of_openapi() -> None:
+    fields = schema.fields("resource.v1.ResourceSliceSpec").values()
+    assert {field.name for field in fields if field.is_required} == {"driver", "pool"}
+
+
+def test_types_and_fields_have_texts() -> None:
+    assert schema.text("resource.v1.ResourceClaimSpec").startswith("ResourceClaimSpec defines")
+    assert "The spec is immutable." in schema.text("resource.v1.ResourceClaim", "spec")
+    assert schema.text("resource.v1.ResourceClaim", "nope") == ""
+
+
+def test_a_type_that_is_not_in_the_schema_is_an_error() -> None:
+    assert not schema.has("resource.v1.ResourceClass")
+    with pytest.raises(KeyError):
+        schema.fields("resource.v1.ResourceClass")
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "text"),
+    [
+        pytest.param(["a" * 77, "bb"], f"{'a' * 77} bb", id="no room for the next word: one line"),
+        pytest.param(["short.", "Next."], "short.\n\nNext.", id="room left: a new paragraph"),
+        pytest.param(
+            ["Values:", "  - a", "  - b"], "Values:\n  - a\n  - b", id="indented lines stay"
+        ),
+        pytest.param(["one", "", "two"], "one\n\ntwo", id="an empty line is a new paragraph"),
+    ],
+)
+def test_wrapped_texts_become_paragraphs_again(wrapped: list[str], text: str) -> None:
+    assert make_schema.unwrap(wrapped) == text
