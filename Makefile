@@ -30,7 +30,7 @@ bench: $(VENV)/.dev  ## every benchmark of `dray bench`
 fuzz: $(VENV)/.dev  ## five minutes of hostile CEL; SECONDS=n for another length
 	$(RUN)/python -m tools.fuzz_cel --seconds $(or $(FUZZ_SECONDS),300)
 
-generate: $(VENV)/.dev  ## rebuild src/dray/api/schema_table.* from lightkube-models
+generate: $(VENV)/.dev  ## rebuild src/dray/api/schema_*.json from lightkube-models
 	$(RUN)/python -m tools.make_schema
 
 pin: | $(UV)  ## write constraints.txt anew: the versions `make` installs

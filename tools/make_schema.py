@@ -33,7 +33,7 @@ _BUILTIN = {
     "meta.v1.Time": "Time",
     "resource.Quantity": "Quantity",
     "runtime.RawExtension": "RawExtension",
-    "util_intstr.IntOrString": "IntOrString",
+    "util.intstr.IntOrString": "IntOrString",
 }
 _SCALARS = {
     "bool": "bool",
@@ -208,14 +208,13 @@ def _is_kind(model: Model) -> bool:
 
 
 def _field_by_rule(name: str, annotation: str, package: str, in_kind: bool) -> Field:
-    """What the annotation says: optional fields are pointers, unless zero values are told apart."""
+    """What the annotation alone says; optional booleans, numbers and structures are pointers."""
     optional = annotation.startswith("Optional[")
     inner = annotation.removeprefix("Optional[").removesuffix("]") if optional else annotation
     go_type = _go_type(inner, package)
     is_part_of_kind = in_kind and name in ("metadata", "spec", "status")
-    is_pointer = (
-        optional and not is_part_of_kind and not go_type.startswith(("[]", "map[", "string"))
-    )
+    has_empty_value = go_type.startswith(("[]", "map[", "string"))
+    is_pointer = optional and not is_part_of_kind and not has_empty_value
     embedded = "TypeMeta" if in_kind and name in ("apiVersion", "kind") else ""
     return Field("*" * is_pointer + go_type, not optional, embedded=embedded)
 
@@ -225,12 +224,9 @@ def _go_type(annotation: str, package: str) -> str:
         return "[]" + _go_type(annotation[len("List[") : -1], package)
     if annotation in _SCALARS:
         return _SCALARS[annotation]
-    if "." not in annotation:
-        annotation = f"{package}.{annotation}"
     module, _, name = annotation.rpartition(".")
-    if annotation not in _BUILTIN:
-        annotation = f"{module.replace('_', '.')}.{name}"
-    return _BUILTIN.get(annotation, annotation)
+    full_name = f"{module.replace('_', '.') or package}.{name}"
+    return _BUILTIN.get(full_name, full_name)
 
 
 def _with_package(go_type: str, package: str) -> str:

@@ -116,11 +116,11 @@ def gates_of(case: dict[str, Any]) -> Features:
 
 def validate(case: dict[str, Any]) -> list[fields.FieldError]:
     struct, rules = FUNCTIONS[case["function"]]
-    objects = [
+    new, old = (
         msgspec.convert(without_nulls(case[key]), struct) if case.get(key) else None
         for key in ("object", "oldObject")
-    ]
-    return list(rules(*objects, gates_of(case)))
+    )
+    return list(rules(new, old, gates_of(case)))
 
 
 @pytest.fixture

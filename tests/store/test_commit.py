@@ -181,10 +181,9 @@ async def test_concurrent_charges_cannot_exceed_a_quota(open_store: Opener) -> N
             charge = store.Put(quota.key, b"%d" % (used + 1), quota.revision)
             try:
                 await commit(target, pod, charge)
-            except store.GuardFailed as refusal:
-                assert refusal.key == quota.key
-            else:
-                return True
+            except store.GuardFailed:
+                continue
+            return True
 
     async with open_store() as target:
         await put(target, "/quotas/a/q", b"0")

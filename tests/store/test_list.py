@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.store import store, watch
+from dray.store import memory, store, watch
 from tests.store.conftest import Opener
 from tests.store.steps import delete, keys, put, values
 
@@ -89,9 +89,7 @@ async def test_pages_at_one_revision_ignore_what_happens_between_them(open_store
         await delete(target, names[3])
         await put(target, names[4], b"new")
         await put(target, "/pods/a/25", b"new")
-        second = await target.list(
-            "/pods/", limit=3, after_key=names[1], revision=first.revision
-        )
+        second = await target.list("/pods/", limit=3, after_key=names[1], revision=first.revision)
         assert [entry.key for entry in second.entries] == names[2:5]
         assert {entry.value for entry in second.entries} == {b"old"}
         assert (second.revision, second.remaining) == (first.revision, 1)
@@ -99,7 +97,8 @@ async def test_pages_at_one_revision_ignore_what_happens_between_them(open_store
 
 async def test_every_revision_since_the_beginning_can_be_read_back(open_lasting: Opener) -> None:
     async with open_lasting(SMALL_WINDOW) as target:
-        expected, state = {}, {}
+        expected: dict[int, dict[str, bytes]] = {}
+        state: dict[str, bytes] = {}
         for i in range(12):
             key = f"/pods/a/{i % 4}"
             if i % 5 == 4:
@@ -127,8 +126,6 @@ async def test_earlier_revisions_can_be_read_after_reopening(open_lasting: Opene
 
 
 async def test_memory_forgets_what_left_its_window() -> None:
-    from dray.store import memory
-
     async with memory.open(SMALL_WINDOW) as target:
         old = await put(target, "/pods/a/x")
         for _ in range(4):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
@@ -150,7 +151,7 @@ async def test_concurrent_writers_are_seen_in_the_order_of_revisions(open_store:
         with await target.watch("/pods/", await target.revision()) as watcher:
             written = await asyncio.gather(*(write(target, writer) for writer in range(8)))
             events = await take(watcher, 160)
-        assert [e.revision for e in events] == sorted(sum(written, []))
+        assert [e.revision for e in events] == sorted(itertools.chain(*written))
         last: dict[str, store.Entry | None] = {}
         for event in events:
             assert event.previous == last.get(event.key)

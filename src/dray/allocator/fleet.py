@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator import pools
@@ -19,7 +19,11 @@ from dray.allocator.selectors import Selectors
 from dray.allocator.usage import Holdings
 from dray.allocator.verdicts import Failure
 from dray.api import quantity
-from dray.api.claims import AllocationResult, ResourceClaim
+from dray.api.claims import (
+    AllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
 from dray.api.classes import DeviceClass
 from dray.api.features import DEFAULT, Features
 from dray.api.names import ClaimKey, DeviceId, PoolId, SharedDeviceId
@@ -28,6 +32,10 @@ from dray.api.slices import ResourceSlice
 from dray.api.taints import DeviceTaintRule
 
 _CHUNK = 64
+_LOG_LIMIT = 1 << 16
+
+EVERY_NODE = -1
+"""As a set of nodes, those that are yet to come included; in the log, an entry for all of them."""
 
 OUTSIDE = ClaimKey("", "")
 """Who holds what `hold_state` says."""
@@ -44,48 +52,56 @@ class AllocatedState(NamedTuple):
 class ChangeLog:
     """Which nodes changed, in order. Readers keep a cursor and catch up in large steps."""
 
-    __slots__ = ("_chunks", "_entries")
+    __slots__ = ("_chunks", "_dropped", "_nodes")
 
     def __init__(self) -> None:
-        self._entries: list[int] = []
+        self._nodes: list[int] = []
         self._chunks: list[int] = []
+        """The union of each full chunk of entries."""
+        self._dropped = 0
 
-    def __len__(self) -> int:
-        return len(self._entries)
+    def end(self) -> int:
+        """The cursor of a reader that has seen everything."""
+        return self._dropped + len(self._nodes)
 
-    def add(self, nodes: int) -> None:
-        self._entries.append(nodes)
-        if len(self._entries) % _CHUNK == 0:
-            self._chunks.append(_union(self._entries[-_CHUNK:]))
+    def add(self, node: int) -> None:
+        if len(self._nodes) == _LOG_LIMIT:
+            self._dropped += _LOG_LIMIT
+            self._nodes.clear()
+            self._chunks.clear()
+        self._nodes.append(node)
+        if len(self._nodes) % _CHUNK == 0:
+            self._chunks.append(_set_of(self._nodes[-_CHUNK:]))
 
     def since(self, cursor: int) -> int:
-        """The nodes of every entry from `cursor` on."""
-        first_chunk = -(-cursor // _CHUNK)
-        if first_chunk >= len(self._chunks):
-            return _union(self._entries[cursor:])
-        return (
-            _union(self._entries[cursor : first_chunk * _CHUNK])
-            | _union(self._chunks[first_chunk:])
-            | _union(self._entries[len(self._chunks) * _CHUNK :])
-        )
+        """The set of nodes that changed from `cursor` on."""
+        start = cursor - self._dropped
+        if start < 0:
+            return EVERY_NODE
+        first, last = -(-start // _CHUNK), len(self._chunks)
+        if first >= last:
+            return _set_of(self._nodes[start:])
+        changed = _set_of(self._nodes[start : first * _CHUNK])
+        for chunk in self._chunks[first:last]:
+            changed |= chunk
+        return changed | _set_of(self._nodes[last * _CHUNK :])
 
 
-def _union(sets: Iterable[int]) -> int:
+def _set_of(nodes: Iterable[int]) -> int:
     result = 0
-    for each in sets:
-        result |= each
+    for node in nodes:
+        result |= EVERY_NODE if node == EVERY_NODE else 1 << node
     return result
 
 
 class NodeEntry:
     """A node, or the place for one that slices have named before it came."""
 
-    __slots__ = ("bit", "index", "inventory", "name", "node", "slices")
+    __slots__ = ("index", "inventory", "name", "node", "slices")
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
         self.index = index
-        self.bit = 1 << index
         self.node: Node | None = None
         self.slices: dict[str, ResourceSlice] = {}
         self.inventory: Inventory | Failure | None = None
@@ -101,15 +117,6 @@ class PoolEntry:
         self.holdings = Holdings()
 
 
-class Hold(NamedTuple):
-    """One device of one claim."""
-
-    pool: PoolId
-    device: str
-    share: Mapping[str, int] | None
-    """What a share consumes, in nano units; None if the claim has the device alone."""
-
-
 class Fleet:
     def __init__(self, features: Features = DEFAULT) -> None:
         self.features = features
@@ -119,19 +126,19 @@ class Fleet:
         self.by_index: list[NodeEntry | None] = []
         self.present = 0
         """The nodes there are."""
-        self.vacant = 0
-        """The nodes that may have a free device."""
+        self.roomy = 0
+        """The nodes that may have a free device; who finds that one has none takes it out."""
         self.loosened = ChangeLog()
         """Where something may fit now that did not fit before."""
         self.epoch = 0
         """Counts the changes after which nothing that was worked out before holds."""
         self._gaps: list[int] = []
+        self._built: set[NodeEntry] = set()
         self._pools: dict[PoolId, PoolEntry] = {}
         self._slices: dict[str, ResourceSlice] = {}
         self._shared_slices: dict[str, ResourceSlice] = {}
         self._rules: dict[str, DeviceTaintRule] = {}
         self._allocations: dict[ClaimKey, AllocationResult] = {}
-        self._holds: dict[ClaimKey, list[Hold]] = {}
 
     def put_node(self, node: Node) -> None:
         entry = self._entry(node.metadata.name)
@@ -139,15 +146,15 @@ class Fleet:
             return
         entry.node = node
         entry.inventory = None
-        self.present |= entry.bit
-        self._loosen(entry.bit)
+        self.present |= 1 << entry.index
+        self._loosen([entry.index])
 
     def drop_node(self, name: str) -> None:
         entry = self.nodes.get(name)
         if entry is not None and entry.node is not None:
             entry.node = None
             entry.inventory = None
-            self.present &= ~entry.bit
+            self.present &= ~(1 << entry.index)
             self._forget_unless_used(entry)
 
     def put_slice(self, piece: ResourceSlice) -> None:
@@ -159,8 +166,9 @@ class Fleet:
             if _place(known) != _place(piece):
                 self.drop_slice(name)
         self._slices[name] = piece
-        pool = PoolId(spec.driver, spec.pool.name)
-        self._pool(pool).slices[name] = piece
+        pool_id = PoolId(spec.driver, spec.pool.name)
+        pool = self._pool(pool_id)
+        pool.slices[name] = piece
         if spec.node_name:
             self._entry(spec.node_name).slices[name] = piece
         else:
@@ -172,15 +180,15 @@ class Fleet:
         if piece is None:
             return
         spec = piece.spec
-        pool = PoolId(spec.driver, spec.pool.name)
+        pool = self._pool(PoolId(spec.driver, spec.pool.name))
         self._rebuild(pool)
-        self._pool(pool).slices.pop(name)
+        del pool.slices[name]
         if spec.node_name:
             entry = self.nodes[spec.node_name]
-            entry.slices.pop(name)
+            del entry.slices[name]
             self._forget_unless_used(entry)
         else:
-            self._shared_slices.pop(name)
+            del self._shared_slices[name]
 
     def put_class(self, device_class: DeviceClass) -> None:
         name = device_class.metadata.name
@@ -198,33 +206,31 @@ class Fleet:
         known = self._rules.get(name)
         self._rules[name] = rule
         if known is None or known.spec != rule.spec:
-            self._rebuild_everything()
+            self._start_afresh()
 
     def drop_taint_rule(self, name: str) -> None:
         if self._rules.pop(name, None) is not None:
-            self._rebuild_everything()
+            self._start_afresh()
 
     def use_features(self, features: Features) -> None:
         if features == self.features:
             return
+        allocations = dict(self._allocations)
+        for key in allocations:
+            self.release(key)
         self.features = features
         self.selectors = Selectors(features)
-        for key, allocation in list(self._allocations.items()):
-            self.release(key)
+        for key, allocation in allocations.items():
             self.hold(key, allocation)
-        self._rebuild_everything()
+        self._start_afresh()
 
     def put_claim(self, claim: ResourceClaim) -> None:
         """Take note of a claim; only what is allocated to it matters here."""
         key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
-        allocation = claim.status.allocation
-        if allocation is None:
+        if claim.status.allocation is None:
             self.release(key)
         else:
-            self.hold(key, allocation)
-
-    def drop_claim(self, key: ClaimKey) -> None:
-        self.release(key)
+            self.hold(key, claim.status.allocation)
 
     def hold(self, key: ClaimKey, allocation: AllocationResult) -> None:
         """The claim has these devices, and no others."""
@@ -234,33 +240,49 @@ class Fleet:
                 return
             self.release(key)
         self._allocations[key] = allocation
-        self._take(key, self._holds_of(allocation))
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            pool = self._pool(PoolId(result.driver, result.pool))
+            if self._is_share(result):
+                self._take_share(pool, result.device, key, _in_nano(result.consumed_capacity))
+            else:
+                pool.holdings.take(result.device, key)
 
     def release(self, key: ClaimKey) -> None:
-        self._allocations.pop(key, None)
-        for hold in self._holds.pop(key, ()):
-            holdings = self._pool(hold.pool).holdings
-            if hold.share is None:
-                holdings.release(hold.device, key)
+        """The claim is gone or has no devices any more."""
+        allocation = self._allocations.pop(key, None)
+        if allocation is None:
+            return
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            pool = self._pool(PoolId(result.driver, result.pool))
+            if self._is_share(result):
+                consumed = _in_nano(result.consumed_capacity)
+                pool.holdings.release_share(result.device, key, consumed)
             else:
-                holdings.release_share(hold.device, key, hold.share)
-            self._loosen(self._reach(hold.pool))
+                pool.holdings.release(result.device, key)
+            self._loosen(self._reach(pool))
 
     def hold_state(self, state: AllocatedState) -> None:
         """Take note of an allocated state that comes without its claims."""
-        holds = [Hold(PoolId(id.driver, id.pool), id.device, None) for id in state.devices]
-        holds += [Hold(PoolId(id.driver, id.pool), id.device, {}) for id in state.shares]
-        holds += [
-            Hold(PoolId(id.driver, id.pool), id.device, _in_nano(consumed))
-            for id, consumed in state.capacity.items()
-        ]
-        self._take(OUTSIDE, holds)
+        for device in state.devices:
+            holdings = self._pool(PoolId(device.driver, device.pool)).holdings
+            holdings.take(device.device, OUTSIDE)
+        for share in state.shares:
+            pool = self._pool(PoolId(share.driver, share.pool))
+            self._take_share(pool, share.device, OUTSIDE, {})
+        for device, consumed in state.capacity.items():
+            pool = self._pool(PoolId(device.driver, device.pool))
+            self._take_share(pool, device.device, OUTSIDE, _in_nano(consumed))
 
     def inventory(self, entry: NodeEntry) -> Inventory:
-        """The node's devices as they are now; raises Failure if its slices cannot be understood."""
+        """The node's devices as they are now; raises Failure if its slices make no sense."""
         found = entry.inventory
         if found is None:
             found = entry.inventory = self._build(entry)
+            self._built.add(entry)
         if isinstance(found, Failure):
             raise found
         found.catch_up()
@@ -270,6 +292,18 @@ class Fleet:
         pool = self._pools.get(PoolId(device.driver, device.pool))
         holding = pool.holdings.by_device.get(device.device) if pool else None
         return holding.holders() if holding else ()
+
+    def _is_share(self, result: DeviceRequestAllocationResult) -> bool:
+        """Without the gate, whoever has a share has the device (GatherAllocatedState)."""
+        return result.share_id is not None and self.features.consumable_capacity
+
+    def _take_share(
+        self, pool: PoolEntry, device: str, key: ClaimKey, consumed: Mapping[str, int]
+    ) -> None:
+        pool.holdings.take_share(device, key, consumed)
+        # The first share pays the counters of the device; those that follow may fit now.
+        if any(piece.spec.shared_counters for piece in pool.slices.values()):
+            self._loosen(self._reach(pool))
 
     def _build(self, entry: NodeEntry) -> Inventory | Failure:
         assert entry.node is not None, "only nodes that are there are asked"
@@ -294,13 +328,16 @@ class Fleet:
 
     def _entry(self, name: str) -> NodeEntry:
         entry = self.nodes.get(name)
-        if entry is None:
-            index = heapq.heappop(self._gaps) if self._gaps else len(self.by_index)
-            entry = self.nodes[name] = NodeEntry(name, index)
-            if index == len(self.by_index):
-                self.by_index.append(entry)
-            else:
-                self.by_index[index] = entry
+        if entry is not None:
+            return entry
+        if self._gaps:
+            entry = NodeEntry(name, heapq.heappop(self._gaps))
+            self.by_index[entry.index] = entry
+            self._loosen([entry.index])
+        else:
+            entry = NodeEntry(name, len(self.by_index))
+            self.by_index.append(entry)
+        self.nodes[name] = entry
         return entry
 
     def _forget_unless_used(self, entry: NodeEntry) -> None:
@@ -309,15 +346,52 @@ class Fleet:
             self.by_index[entry.index] = None
             heapq.heappush(self._gaps, entry.index)
 
-    def _loosen(self, nodes: int) -> None:
-        self.vacant |= nodes
-        self.loosened.add(nodes)
-
-    def _reach(self, pool: PoolId) -> int:
+    def _reach(self, pool: PoolEntry) -> Sequence[int]:
         """The nodes that see the pool or share its counters."""
-        nodes = 0
-        for piece in self._pool(pool).slices.values():
-            if not piece.spec.node_name:
-                return -1
-            nodes |= self.nodes[piece.spec.node_name].bit
-        return nodes
+        names = [piece.spec.node_name for piece in pool.slices.values()]
+        if not all(names):
+            return [EVERY_NODE]
+        return [self.nodes[name].index for name in names if name]
+
+    def _loosen(self, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            self.loosened.add(node)
+            if node == EVERY_NODE:
+                self.roomy = self.present
+            elif not self.roomy >> node & 1:
+                self.roomy |= 1 << node
+
+    def _rebuild(self, pool: PoolEntry) -> None:
+        """Forget the devices of the nodes that see the pool."""
+        nodes = self._reach(pool)
+        for node in nodes:
+            if node == EVERY_NODE:
+                self._drop_inventories()
+            elif (entry := self.by_index[node]) is not None:
+                entry.inventory = None
+        self._loosen(nodes)
+
+    def _start_afresh(self) -> None:
+        self.epoch += 1
+        self.roomy = self.present
+        self._drop_inventories()
+
+    def _drop_inventories(self) -> None:
+        for entry in self._built:
+            entry.inventory = None
+        self._built.clear()
+
+
+def _place(piece: ResourceSlice) -> tuple[str, str, str | None]:
+    return piece.spec.driver, piece.spec.pool.name, piece.spec.node_name
+
+
+def _looks_same(one: Node, other: Node) -> bool:
+    return (
+        one.metadata.labels == other.metadata.labels
+        and one.status.declared_features == other.status.declared_features
+    )
+
+
+def _in_nano(amounts: Mapping[str, str]) -> dict[str, int]:
+    return {name: quantity.parse(text).nano for name, text in amounts.items()}

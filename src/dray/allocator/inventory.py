@@ -61,12 +61,12 @@ class Inventory:
         "on_node",
         "partitions",
         "pools",
-        "problems",
         "sections",
         "shareable",
         "shared",
         "suspects",
         "taken",
+        "version",
     )
 
     def __init__(
@@ -96,8 +96,8 @@ class Inventory:
         """Held by claims for themselves alone."""
         self.shared = 0
         """Of which claims hold shares."""
-        self.problems: dict[Hashable, object] = {}
-        """What `problems` has worked out for this node, by signature."""
+        self.version = 0
+        """Counts what `catch_up` has followed."""
         self._capacities: list[tuple[Mapping[str, DeviceCapacity], int]] | None = None
         self._kinds: dict[Hashable, Kinds] = {}
         self._values: dict[str, list[Value | None]] = {}
@@ -216,6 +216,7 @@ class Inventory:
             if section.seen != version:
                 self._follow(section)
                 section.seen = version
+                self.version += 1
 
     def _follow(self, section: Section) -> None:
         changed = section.holdings.changed_since(section.seen) if section.seen >= 0 else None

@@ -1,4 +1,4 @@
-"""Class and request selectors, answered once per distinct device shape.
+"""Class and request selectors and derived attributes, answered once per distinct device shape.
 
 A compiled expression knows what it reads. Devices that agree on that have one answer, kept here for
 the whole fleet. Answers have three values: yes, no, and the error that evaluation gives.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from dray.allocator import attributes, verdicts
+from dray.allocator import attributes, shapes, verdicts
 from dray.allocator.attributes import Value
 from dray.allocator.candidates import Candidate, Matches
 from dray.allocator.inventory import Inventory
@@ -17,22 +17,29 @@ from dray.cel import device as cel
 from dray.cel.values import CostExceeded, EvaluationError
 
 _SHAPES_LIMIT = 1 << 16
+_EXPRESSIONS_LIMIT = 1 << 14
+_MISSING_KEY_HINT = (
+    ". consider using CEL optional chaining (.? followed by orValue()) "
+    "or guarding the check with has() for optional fields"
+)
 
 
 class Selector:
     """One expression and its answers so far."""
 
-    __slots__ = ("_answers", "_compiled")
+    __slots__ = ("_answers", "_compiled", "_paths", "_read")
 
     def __init__(self, compiled: cel.Selector) -> None:
         self._compiled = compiled
+        self._paths = () if compiled.error else tuple(sorted(compiled.reads))
+        self._read = shapes.reader(self._paths)
         self._answers: dict[Hashable, bool | str] = {}
 
     def matches(self, inventory: Inventory) -> Matches:
         if self._compiled.error is not None:
             return Matches(0, inventory.everything)
         accepted = failing = 0
-        for shape, members in inventory.kinds(self._compiled.reads, self._shape):
+        for shape, members in inventory.kinds(self._paths, self._shape):
             answer = self._answers.get(shape)
             if answer is None:
                 answer = self._evaluate(shape, next(inventory.members(members)))
@@ -44,25 +51,26 @@ class Selector:
 
     def answer(self, candidate: Candidate) -> bool | str:
         """Whether the device matches, or the error that evaluating the expression gives."""
+        if self._compiled.error is not None:
+            return self._compiled.error.detail
         shape = self._shape(candidate)
-        answer = self._answers.get(shape)
-        return self._evaluate(shape, candidate) if answer is None else answer
+        known = self._answers.get(shape)
+        return self._evaluate(shape, candidate) if known is None else known
 
     def failure_on(self, candidate: Candidate) -> str:
-        """What upstream says after naming the selector."""
-        error = self._compiled.error
-        if error is not None:
-            return f": CEL compile error: {error.detail}"
+        """What upstream says after the number of the selector."""
+        if self._compiled.error is not None:
+            return f": CEL compile error: {self._compiled.error.detail}"
         return f" on device {candidate.id}: CEL runtime error: {self.answer(candidate)}"
 
     def _shape(self, candidate: Candidate) -> Hashable:
-        return self._compiled.shape(_view(candidate))
+        return self._read(candidate.published_in.spec.driver, candidate.device)
 
     def _evaluate(self, shape: Hashable, candidate: Candidate) -> bool | str:
         try:
             answer: bool | str = self._compiled.matches(_view(candidate))
         except (EvaluationError, CostExceeded) as error:
-            answer = str(error)
+            answer = _with_hint(str(error))
         if len(self._answers) >= _SHAPES_LIMIT:
             self._answers.clear()
         self._answers[shape] = answer
@@ -72,24 +80,38 @@ class Selector:
 class DerivedAttribute:
     """One expression that gives an attribute, and its values so far."""
 
-    __slots__ = ("_compiled", "_to_value", "_values")
+    __slots__ = ("_compiled", "_read", "_to_value", "_values")
 
     def __init__(self, compiled: cel.DerivedAttribute, compares_lists: bool) -> None:
         self._compiled = compiled
+        self._read = shapes.reader(() if compiled.error else sorted(compiled.reads))
         self._to_value = attributes.set_value if compares_lists else attributes.scalar_value
-        self._values: dict[Hashable, Value | verdicts.Failure] = {}
+        self._values: dict[Hashable, Value | str] = {}
 
     def value(self, candidate: Candidate, name: str) -> Value:
         """The value as constraints compare it; raises Failure in upstream's words."""
         if self._compiled.error is not None:
             detail = self._compiled.error.detail
             raise verdicts.Failure(f"compile derived attribute {name} failed: {detail}")
-        try:
-            return self._to_value(self._compiled.evaluate(_view(candidate)))
-        except (EvaluationError, CostExceeded) as error:
+        shape = self._read(candidate.published_in.spec.driver, candidate.device)
+        value = self._values.get(shape)
+        if value is None:
+            value = self._evaluate(shape, candidate)
+        if isinstance(value, str):
             raise verdicts.Failure(
-                f"evaluate derived attribute {name} on device {candidate.id} failed: {error}"
-            ) from None
+                f"evaluate derived attribute {name} on device {candidate.id} failed: {value}"
+            )
+        return value
+
+    def _evaluate(self, shape: Hashable, candidate: Candidate) -> Value | str:
+        try:
+            value: Value | str = self._to_value(self._compiled.evaluate(_view(candidate)))
+        except (EvaluationError, CostExceeded) as error:
+            value = str(error)
+        if len(self._values) >= _SHAPES_LIMIT:
+            self._values.clear()
+        self._values[shape] = value
+        return value
 
 
 class Selectors:
@@ -103,6 +125,8 @@ class Selectors:
     def selector(self, expression: str) -> Selector:
         known = self._selectors.get(expression)
         if known is None:
+            if len(self._selectors) >= _EXPRESSIONS_LIMIT:
+                self._selectors.clear()
             known = self._selectors[expression] = Selector(
                 cel.compile_selector(
                     expression,
@@ -116,6 +140,8 @@ class Selectors:
     def derived(self, expression: str) -> DerivedAttribute:
         known = self._derived.get(expression)
         if known is None:
+            if len(self._derived) >= _EXPRESSIONS_LIMIT:
+                self._derived.clear()
             compares_lists = self._features.list_type_attributes
             known = self._derived[expression] = DerivedAttribute(
                 cel.compile_derived_attribute(
@@ -130,4 +156,11 @@ class Selectors:
 
 
 def _view(candidate: Candidate) -> cel.DeviceView:
-    return cel.view(candidate.id.driver, candidate.device)
+    return cel.view(candidate.published_in.spec.driver, candidate.device)
+
+
+def _with_hint(error: str) -> str:
+    """Upstream helps with one kind of error (cel/errors.go EnhanceRuntimeError)."""
+    if "no such key:" in error and _MISSING_KEY_HINT not in error:
+        return error + _MISSING_KEY_HINT
+    return error

@@ -180,3 +180,12 @@ def _time_text(value: str, layout: str) -> str | None:
     """The time in UTC; Go's zero time is written as null."""
     time = gotime.parse(value, layout)
     return None if gotime.write(time) == _ZERO_TIME else gotime.write(time, layout)
+
+
+def prune_nulls(value: Any) -> Any:
+    """The value without the members that are null, at any depth; nothing is filled in."""
+    if isinstance(value, dict):
+        return {key: prune_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [prune_nulls(item) for item in value]
+    return value

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import functools
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+import string
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from dray.api import gojson, gotext, gotime, quantity, schema
 from dray.api.schema import Form, Type
@@ -23,10 +23,9 @@ _INT32_LIMIT = 2**31
 _INT64_LIMIT = 2**63
 _MAXIMUM_STRICT_PROBLEMS = 100
 
-_MISTYPED = "mistyped"
-_MALFORMED = "malformed"
-_UNKNOWN = "unknown"
-_REPEATED = "repeated"
+_BASE64_DIGITS = string.ascii_letters + string.digits + "+/"
+
+ProblemKind = Literal["mistyped", "malformed", "unknown", "repeated"]
 
 
 class FieldProblem(NamedTuple):
@@ -36,7 +35,7 @@ class FieldProblem(NamedTuple):
     quantity ...), `unknown` or `repeated`. `path` is `spec.devices.requests[0].name`.
     """
 
-    kind: str
+    kind: ProblemKind
     path: str
     message: str
 
@@ -47,25 +46,23 @@ def check(type_name: str, value: object) -> list[FieldProblem]:
     return [finding.to_problem() for finding in found] if found else []
 
 
-def refusal(problems: Iterable[FieldProblem]) -> str:
+def refusal(problems: Sequence[FieldProblem]) -> str:
     """What the API server answers in strict mode; empty when there is nothing to refuse.
 
     A malformed value stops Go's decoder at once, a mistyped one is remembered until the end, and
     only when there is neither do unknown and repeated fields count.
     """
-    by_kind: dict[str, list[str]] = {}
-    for problem in problems:
-        by_kind.setdefault(problem.kind, []).append(problem.message)
-    for fatal in (_MALFORMED, _MISTYPED):
-        if fatal in by_kind:
-            return by_kind[fatal][0]
+    for fatal in ("malformed", "mistyped"):
+        for problem in problems:
+            if problem.kind == fatal:
+                return problem.message
     strict = strict_messages(problems)
     return f"strict decoding error: {', '.join(strict)}" if strict else ""
 
 
-def strict_messages(problems: Iterable[FieldProblem]) -> list[str]:
+def strict_messages(problems: Sequence[FieldProblem]) -> list[str]:
     """What only strict mode refuses, and what the warnings say otherwise."""
-    messages = (each.message for each in problems if each.kind in (_UNKNOWN, _REPEATED))
+    messages = (each.message for each in problems if each.kind in ("unknown", "repeated"))
     return list(dict.fromkeys(messages))[:_MAXIMUM_STRICT_PROBLEMS]
 
 
@@ -74,7 +71,7 @@ class _Finding:
 
     __slots__ = ("_go_names", "_kind", "_sentence", "_steps", "_struct")
 
-    def __init__(self, kind: str, sentence: Callable[[str], str]) -> None:
+    def __init__(self, kind: ProblemKind, sentence: Callable[[str], str]) -> None:
         self._kind = kind
         self._sentence = sentence
         self._steps: list[str] = []
@@ -97,26 +94,26 @@ class _Finding:
     def to_problem(self) -> FieldProblem:
         path = "".join(reversed(self._steps)).removeprefix(".")
         go_path = ".".join([self._struct, *reversed(self._go_names)]) if self._struct else ""
-        is_about_path = self._kind in (_UNKNOWN, _REPEATED)
+        is_about_path = self._kind in ("unknown", "repeated")
         return FieldProblem(self._kind, path, self._sentence(path if is_about_path else go_path))
 
 
 def _unknown(key: str) -> _Finding:
-    return _at_key(_UNKNOWN, "unknown field", key)
+    return _at_key("unknown", "unknown field", key)
 
 
 def _repeated(key: str) -> _Finding:
-    return _at_key(_REPEATED, "duplicate field", key)
+    return _at_key("repeated", "duplicate field", key)
 
 
-def _at_key(kind: str, words: str, key: str) -> _Finding:
+def _at_key(kind: ProblemKind, words: str, key: str) -> _Finding:
     finding = _Finding(kind, lambda path: f"{words} {gotext.quote(path)}")
     finding.under_key(key)
     return finding
 
 
 def _mistyped(
-    value: object, go_type: str, *, kind: str = _MISTYPED, literal: bool = False
+    value: object, go_type: str, *, kind: ProblemKind = "mistyped", literal: bool = False
 ) -> list[_Finding]:
     """What Go says of a value of the wrong JSON type; numbers are quoted where numbers are due."""
     what = _json_type(value)
@@ -130,7 +127,7 @@ def _mistyped(
     return [_Finding(kind, sentence)]
 
 
-def _malformed(message: str, kind: str = _MALFORMED) -> list[_Finding]:
+def _malformed(message: str, kind: ProblemKind = "malformed") -> list[_Finding]:
     return [_Finding(kind, lambda _: message)]
 
 
@@ -295,7 +292,7 @@ def _check_int_or_string(value: Any) -> list[_Finding] | None:
         return None
     if type(value) is int and -_INT32_LIMIT <= value < _INT32_LIMIT:
         return None
-    return _mistyped(value, "int32", kind=_MALFORMED, literal=True)
+    return _mistyped(value, "int32", kind="malformed", literal=True)
 
 
 def _check_quantity(value: Any) -> list[_Finding] | None:
@@ -315,7 +312,7 @@ def _time_checker(layout: str) -> Checker:
         if value is None:
             return None
         if not isinstance(value, str):
-            return _mistyped(value, "string", kind=_MALFORMED)
+            return _mistyped(value, "string", kind="malformed")
         message = _time_complaint(value, layout)
         return _malformed(message) if message else None
 
@@ -339,14 +336,14 @@ def _check_bytes(value: Any) -> list[_Finding] | None:
     offset = _first_bad_byte(value.replace("\r", "").replace("\n", ""))
     if offset is None:
         return None
-    return _malformed(f"illegal base64 data at input byte {offset}", kind=_MISTYPED)
+    return _malformed(f"illegal base64 data at input byte {offset}", kind="mistyped")
 
 
 def _first_bad_byte(text: str) -> int | None:
     """Where base64 goes wrong, as Go, encoding/base64, decodeQuantum counts; None if nowhere."""
-    digits = len(re.match(r"[A-Za-z0-9+/]*", text)[0])  # type: ignore[index]
+    padding = text.lstrip(_BASE64_DIGITS)
+    digits = len(text) - len(padding)
     in_last_quantum = digits % 4
-    padding = text[digits:]
     if not padding:
         return digits - in_last_quantum if in_last_quantum else None
     if padding[0] != "=" or in_last_quantum < 2:

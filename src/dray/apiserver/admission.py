@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from dray.api import errors
 from dray.api.exchange import User
 from dray.api.kinds import Kind
+from dray.api.names import GroupKind
+from dray.apiserver import storage
 from dray.store.store import Guard, Operation
 
 Object = dict[str, Any]
@@ -21,7 +24,10 @@ CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
 @dataclass(slots=True)
 class Action:
-    """One change on its way to the store. `new` is None for a deletion, `old` for a creation."""
+    """One change on its way to the store.
+
+    `old` is None for a creation; `new` is None where nothing of the object will remain.
+    """
 
     operation: str
     kind: Kind
@@ -33,6 +39,16 @@ class Action:
     subresource: str = ""
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def group_kind(self) -> GroupKind:
+        return GroupKind(self.kind.group, self.kind.kind)
+
+    def forbidden(self, why: str) -> errors.Forbidden:
+        return errors.forbidden(storage.group_resource(self.kind), self.name, why)
+
+    def invalid(self, causes: Iterable[errors.Cause]) -> errors.Invalid:
+        return errors.invalid(self.group_kind, self.name, causes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +62,15 @@ class Also:
 NOTHING_ELSE = Also()
 
 
-class Rule(Protocol):
+class Rule:
+    """A rule that lets everything pass; the others say what they do about it."""
+
     async def mutate(self, action: Action) -> None:
         """Change `action.new` in place, or raise."""
 
     async def validate(self, action: Action) -> Also:
         """Raise to refuse; the object no longer changes."""
+        return NOTHING_ELSE
 
 
 class Chain:

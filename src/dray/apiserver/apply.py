@@ -38,7 +38,7 @@ def apply(
     base: Object = copy.deepcopy(live) if live else {"metadata": {}}
     managers = managedfields.read(base)
     who = Manager(manager, APPLY, gvk.api_version, subresource)
-    configuration = canonical.without_nulls(gvk.schema_type, applied)
+    configuration = canonical.prune_nulls(applied)
     wanted = _wanted(configuration, place, subresource)
     merged: Object = _merge(base, configuration, place)
     before = managers.get(who)
@@ -147,8 +147,9 @@ def _weave(current: list[str], wanted: list[str]) -> Iterator[str]:
 def _prune(
     merged: Object, dropped: FieldSet, managers: Managers, who: Manager, place: Place
 ) -> None:
-    """Remove what the manager no longer applies and nobody else has."""
-    for path in list(fieldsets.paths(dropped)):
+    """Remove what the manager no longer applies and nobody else has; items before their members,
+    because an item without its key can no longer be found."""
+    for path in sorted(fieldsets.paths(dropped), key=len):
         owned = any(
             _contains(entry.fields, path) for other, entry in managers.items() if other != who
         )

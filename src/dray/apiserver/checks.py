@@ -1,3 +1,43 @@
 """Calls the validation rules of a kind and turns what they say into the causes of a 422."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from dray.api import canonical, errors
+from dray.api.features import Features
+from dray.api.kinds import Kind
+from dray.validation import rules
+from dray.validation.fields import FieldError
+
+Object = dict[str, Any]
+
+
+def on_create(kind: Kind, document: Object, features: Features) -> list[errors.Cause]:
+    return _causes(rules.validate_create(kind.kind, _struct(kind, document), features))
+
+
+def on_update(kind: Kind, new: Object, old: Object, features: Features) -> list[errors.Cause]:
+    return _causes(
+        rules.validate_update(kind.kind, _struct(kind, new), _struct(kind, old), features)
+    )
+
+
+def on_status_update(
+    kind: Kind, new: Object, old: Object, features: Features
+) -> list[errors.Cause]:
+    return _causes(
+        rules.validate_status_update(kind.kind, _struct(kind, new), _struct(kind, old), features)
+    )
+
+
+def _struct(kind: Kind, document: Object) -> Any:
+    """The object as validation reads it; Go's nulls are absences."""
+    return msgspec.convert(canonical.prune_nulls(document), rules.struct_of(kind.kind))
+
+
+def _causes(found: Iterable[FieldError]) -> list[errors.Cause]:
+    return [errors.Cause(error.field, str(error.type), error.body) for error in found]

@@ -107,3 +107,53 @@ def _measure(ways: Sequence[Callable[[], int]]) -> list[float]:
             way()
             taken[number].append(time.perf_counter() - started)
     return [statistics.median(times) for times in taken]
+
+
+def _per_shape(selector: device.Selector, views: Sequence[device.DeviceView]) -> Callable[[], int]:
+    """Ask once per shape. The shape of a device is found when it is published, not when asked."""
+    shapes = [selector.shape(view) for view in views]
+    numbers = {shape: number for number, shape in enumerate(dict.fromkeys(shapes))}
+    numbered = [numbers[shape] for shape in shapes]
+
+    def ask() -> int:
+        answers: list[bool | None] = [None] * len(numbers)
+        matched = 0
+        for number, view in zip(numbered, views, strict=True):
+            answer = answers[number]
+            if answer is None:
+                answer = answers[number] = selector.matches(view)
+            matched += answer
+        return matched
+
+    return ask
+
+
+def _oracle(count: int) -> Callable[[], int] | None:
+    """The C++ engine on the same devices, prepared as its interface allows; None if absent."""
+    try:
+        from cel_expr_python import cel
+    except ImportError:
+        return None
+    environment = cel.NewEnv(variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)})
+    expression = environment.compile(ORACLE_SELECTOR)
+    activations = [
+        environment.Activation(data={"device": fields}) for fields in _plain_devices(count)
+    ]
+    return lambda: sum(expression.eval(activation=each).value() for each in activations)
+
+
+def _plain_devices(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "driver": DRIVER,
+            "attributes": {
+                DRIVER: {
+                    "productName": MODELS[number % 4][0],
+                    "uuid": f"GPU-{number:032x}",
+                    "index": number,
+                }
+            },
+            "capacity": {DRIVER: {"memory": MODELS[number % 4][1] * 2**20}},
+        }
+        for number in range(count)
+    ]

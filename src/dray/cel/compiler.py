@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dray.cel import macros, regexes, runtime, values
-from dray.cel.emitter import MAYBE_OPTIONAL, Chain, Emitter, Program, Qualifier
+from dray.cel.emitter import MAYBE_OPTIONAL, Chain, Emitter, Plan, Qualifier
 from dray.cel.syntax import Call, Comprehension, Identifier, ListLiteral, MapLiteral, Node, Select
 from dray.cel.trampoline import Step
 from dray.cel.types import Kind
@@ -51,15 +51,15 @@ _EQUAL_AS_IN_PYTHON = frozenset({Kind.STRING, Kind.INT, Kind.BOOL, Kind.BYTES, K
 _GUARDED_CLASSES = {str: "str", int: "int"}
 
 
-def compile_plain(program: Program) -> Callable[..., Any]:
+def compile_plain(plan: Plan) -> Callable[..., Any]:
     """A function of the environment's variables; raises EvaluationError."""
-    return _PlainEmitter(program, _HELPERS).compile()
+    return _PlainEmitter(plan, _HELPERS).compile()
 
 
 class _PlainEmitter(Emitter):
     def value(self, node: Node) -> Step[str]:
-        if self.program.is_constant(node):
-            return self.writer.constant(self.program.constant(node))
+        if self.plan.is_constant(node):
+            return self.writer.constant(self.plan.constant(node))
         if isinstance(node, Call):
             return (yield from self._call(node))
         if isinstance(node, Select):
@@ -74,7 +74,7 @@ class _PlainEmitter(Emitter):
         return (yield from self._comprehension(node))
 
     def returned(self, node: Node) -> Step[None]:
-        if isinstance(node, Call) and not self.program.is_constant(node):
+        if isinstance(node, Call) and not self.plan.is_constant(node):
             if node.function in ("_&&_", "_||_"):
                 yield from self._return_logical(node)
                 return
@@ -89,25 +89,25 @@ class _PlainEmitter(Emitter):
     # Calls.
 
     def _call(self, node: Call) -> Step[str]:
-        function = self.program.checked.references[node.id].name
+        function = self.plan.checked.references[node.id].name
         if special := self._specials.get(function):
             return (yield from special(self, node))
-        if self.program.qualifier(node):
+        if self.plan.qualifier(node):
             return (yield from self._select(node))
         return (yield from self._function_call(node))
 
     def _function_call(self, node: Call) -> Step[str]:
-        operands = self.program.operands(node)
+        operands = self.plan.operands(node)
         names = yield from self.values(operands)
         return self._apply(self._implementation(node, operands), names)
 
     def _implementation(self, node: Call, operands: Sequence[Node]) -> Callable[..., Any]:
         """The overload where it is certain which one is meant, else what looks at the values."""
-        reference = self.program.checked.references[node.id]
-        function = self.program.environment.functions[reference.name]
+        reference = self.plan.checked.references[node.id]
+        function = self.plan.environment.functions[reference.name]
         if len(reference.overload_ids) != 1:
             return function.dispatch
-        overload = self.program.environment.overload(function.name, reference.overload_ids[0])
+        overload = self.plan.environment.overload(function.name, reference.overload_ids[0])
         for operand, expected in zip(operands, overload.arguments, strict=True):
             sure = self.sure_type(operand)
             if expected.parameters or sure is None or sure.name != expected.name:
@@ -173,10 +173,10 @@ class _PlainEmitter(Emitter):
         return self.writer.assign(f"not {operand}")
 
     def _membership(self, node: Call) -> Step[str]:
-        if node.id not in self.program.folded.memberships:
+        if node.id not in self.plan.folded.memberships:
             return (yield from self._function_call(node))
         value = yield self.value(node.arguments[0])
-        candidates = self.program.constant(node.arguments[1])
+        candidates = self.plan.constant(node.arguments[1])
         if all(candidate.__class__ is str for candidate in candidates):
             known = self.writer.constant(frozenset(candidates))
             return self.writer.assign(f"{value}.__class__ is str and {value} in {known}")
@@ -184,7 +184,7 @@ class _PlainEmitter(Emitter):
 
     def _matches(self, node: Call) -> Step[str]:
         """A constant pattern is compiled with the expression."""
-        operands = self.program.operands(node)
+        operands = self.plan.operands(node)
         names = yield from self.values(operands)
         text, pattern = names
         writer = self.writer
@@ -200,7 +200,7 @@ class _PlainEmitter(Emitter):
         return writer.assign(guarded, may_fail=True)
 
     def _same(self, node: Call) -> Step[str]:
-        return (yield self.value(node.arguments[0]))
+        return (yield from self.value(node.arguments[0]))
 
     # Logic.
 
@@ -211,7 +211,7 @@ class _PlainEmitter(Emitter):
         result = writer.assign(undecided)
         error = writer.assign("None")
         failures = writer.failures
-        for number, term in enumerate(self.program.terms(node)):
+        for number, term in enumerate(self.plan.terms(node)):
             if number:
                 writer.line(f"if {result} is {undecided}:")
                 writer.indent()
@@ -227,7 +227,7 @@ class _PlainEmitter(Emitter):
         undecided, decided = ("True", "False") if node.function == "_&&_" else ("False", "True")
         error = writer.assign("None")
         failures = writer.failures
-        for term in self.program.terms(node):
+        for term in self.plan.terms(node):
             yield from self._term(term, error, f"if {{}} is {decided}: return {decided}")
         if writer.failures > failures:
             writer.line(f"if {error} is not None: raise {error}")
@@ -274,8 +274,8 @@ class _PlainEmitter(Emitter):
     # Selections.
 
     def _select(self, node: Node) -> Step[str]:
-        chain = self.program.chain(node)
-        if self.program.type(chain.root).kind in MAYBE_OPTIONAL:
+        chain = self.plan.chain(node)
+        if self.plan.type(chain.root).kind in MAYBE_OPTIONAL:
             return (yield from self._dynamic_chain(chain))
         if not any(qualifier.is_optional for qualifier in chain.qualifiers):
             return (yield from self._plain_chain(chain))
@@ -285,10 +285,10 @@ class _PlainEmitter(Emitter):
     def _key(self, qualifier: Qualifier) -> Step[str]:
         if isinstance(qualifier.key, str):
             return self.writer.constant(qualifier.key)
-        return (yield self.nested(qualifier.key))
+        return (yield from self.nested(qualifier.key))
 
     def _plain_chain(self, chain: Chain) -> Step[str]:
-        value = yield self.value(chain.root)
+        value: str = yield self.value(chain.root)
         for qualifier in chain.qualifiers:
             key = yield from self._key(qualifier)
             value = self._qualified(value, key, qualifier.is_test)
@@ -356,8 +356,8 @@ class _PlainEmitter(Emitter):
                 return None
             if isinstance(key, str):
                 keys.append(key)
-            elif self.program.is_constant(key):
-                keys.append(self.program.constant(key))
+            elif self.plan.is_constant(key):
+                keys.append(self.plan.constant(key))
             else:
                 return None
         return self.writer.constant(tuple(keys))
@@ -366,16 +366,16 @@ class _PlainEmitter(Emitter):
 
     def _probed(self, node: Node) -> Step[str | None]:
         """The value or MISSING of an optional that need not be made; None if it must be."""
-        if not self.program.qualifier(node):
+        if not self.plan.qualifier(node):
             return None
-        chain = self.program.chain(node)
-        is_static = self.program.type(chain.root).kind not in MAYBE_OPTIONAL
+        chain = self.plan.chain(node)
+        is_static = self.plan.type(chain.root).kind not in MAYBE_OPTIONAL
         if not is_static or not any(qualifier.is_optional for qualifier in chain.qualifiers):
             return None
         return (yield from self._optional_chain(chain))
 
     def _or_value(self, node: Call) -> Step[str]:
-        optional, alternative = self.program.operands(node)
+        optional, alternative = self.plan.operands(node)
         result = yield from self._probed(optional)
         if result is None:
             value = yield from self._optional(optional)
@@ -384,7 +384,7 @@ class _PlainEmitter(Emitter):
         return result
 
     def _or_optional(self, node: Call) -> Step[str]:
-        optional, alternative = self.program.operands(node)
+        optional, alternative = self.plan.operands(node)
         result = self.writer.assign((yield from self._optional(optional)))
         yield from self._replace_if(f"{result} is NONE", result, alternative)
         return result
@@ -402,7 +402,7 @@ class _PlainEmitter(Emitter):
         self.writer.dedent()
 
     def _has_value(self, node: Call) -> Step[str]:
-        found = yield from self._probed(self.program.operands(node)[0])
+        found = yield from self._probed(self.plan.operands(node)[0])
         if found is None:
             return (yield from self._function_call(node))
         return self.writer.assign(f"{found} is not MISSING")
@@ -453,12 +453,16 @@ class _PlainEmitter(Emitter):
         else:
             yield from self._quantifying_loop(node, node.step)
 
+    def _begin_loop(self, node: Comprehension) -> None:
+        items = "entries" if node.second_variable else "elements"
+        self.begin_loop(node, f"{items}(collection)")
+
     def _quantifying_loop(self, node: Comprehension, step: Call) -> Step[None]:
         """all and exists: the first error counts if no element decides."""
         is_all = step.function == "_&&_"
         undecided, decided = ("True", "False") if is_all else ("False", "True")
         error = self.writer.assign("None")
-        self.begin_loop(node)
+        self._begin_loop(node)
         yield from self._term(step.arguments[1], error, f"if {{}} is {decided}: return {decided}")
         self.end_loop(node)
         self.writer.line(f"if {error} is not None: raise {error}")
@@ -467,7 +471,7 @@ class _PlainEmitter(Emitter):
     def _counting_loop(self, node: Comprehension, step: Call) -> Step[None]:
         """exists_one: the last error of the predicate counts."""
         error, count = self.writer.assign("None"), self.writer.assign("0")
-        self.begin_loop(node)
+        self._begin_loop(node)
         yield from self._predicate(step.arguments[0], error, f"{count} += 1")
         self.end_loop(node)
         self.writer.line(f"if {error} is not None: raise {error}")
@@ -497,7 +501,7 @@ class _PlainEmitter(Emitter):
         if step.function == "_?_:_":
             yield from self._filtering_loop(node, step, result, add)
         else:
-            self.begin_loop(node)
+            self._begin_loop(node)
             yield from add(step, result)
             self.end_loop(node)
         self.writer.line(f"return {result}")
@@ -509,7 +513,7 @@ class _PlainEmitter(Emitter):
         predicate, addition, _ = step.arguments
         assert isinstance(addition, Call)
         error, chosen = writer.assign("None"), writer.name("t")
-        self.begin_loop(node)
+        self._begin_loop(node)
         writer.line(f"{chosen} = False")
         yield from self._predicate(predicate, error, f"{chosen} = {error} is None")
         writer.line(f"if {chosen}:")

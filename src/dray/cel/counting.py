@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dray.cel import macros, metering, runtime, values
-from dray.cel.emitter import Chain, Emitter, Program, Qualifier
+from dray.cel.emitter import Chain, Emitter, Plan, Qualifier
 from dray.cel.metering import LIST_CREATION, MAP_CREATION
-from dray.cel.syntax import Call, Comprehension, Identifier, ListLiteral, MapLiteral, Node, Select
+from dray.cel.syntax import Call, Comprehension, Identifier, ListLiteral, MapLiteral, Node
 from dray.cel.trampoline import Step
 from dray.cel.values import MISSING, NONE
 
@@ -44,19 +44,19 @@ _STOPS_EARLY = frozenset({"string_format"})
 _REGEX_FUNCTIONS = frozenset({"matches", "find", "findAll"})
 
 
-def compile_counted(program: Program) -> Callable[..., Any]:
+def compile_counted(plan: Plan) -> Callable[..., Any]:
     """A function of a meter and the environment's variables; gives a value or an error."""
-    return _CountingEmitter(program, _HELPERS, "meter").compile()
+    return _CountingEmitter(plan, _HELPERS, "meter").compile()
 
 
 class _CountingEmitter(Emitter):
     def value(self, node: Node) -> Step[str]:
-        if self.program.is_constant(node):
-            return self.writer.constant(self.program.constant(node))
+        if self.plan.is_constant(node):
+            return self.writer.constant(self.plan.constant(node))
         if isinstance(node, Identifier):
             self._charge(1)
             return self.variable(node)
-        if self.program.qualifier(node):
+        if self.plan.qualifier(node):
             return (yield from self._select(node, cost=1))
         if isinstance(node, Call):
             return (yield from self._call(node))
@@ -72,32 +72,32 @@ class _CountingEmitter(Emitter):
 
     def _unobserved(self, node: Node) -> Step[str]:
         """A branch of `?:` or an index: a variable or selection costs only its steps there."""
-        if isinstance(node, Identifier) and not self.program.is_constant(node):
+        if isinstance(node, Identifier) and not self.plan.is_constant(node):
             return self.variable(node)
-        if self.program.qualifier(node):
+        if self.plan.qualifier(node):
             return (yield from self._select(node, cost=0))
-        return (yield self.nested(node))
+        return (yield from self.nested(node))
 
     # Calls.
 
     def _call(self, node: Call) -> Step[str]:
-        function = self.program.checked.references[node.id].name
+        function = self.plan.checked.references[node.id].name
         if special := self._specials.get(function):
             return (yield from special(self, node))
-        if node.id in self.program.folded.memberships:
+        if node.id in self.plan.folded.memberships:
             return (yield from self._membership(node))
-        operands = self.program.operands(node)
+        operands = self.plan.operands(node)
         if self._stops_early(node, operands):
             return (yield from self._early_stopping_call(node, operands))
         names = yield from self.values(operands)
         return self._charged_call(node, names)
 
     def _charged_call(self, node: Call, names: Sequence[str]) -> str:
-        reference = self.program.checked.references[node.id]
-        function = self.program.environment.functions[reference.name]
+        reference = self.plan.checked.references[node.id]
+        function = self.plan.environment.functions[reference.name]
         cost = function.dispatch_cost
         if len(reference.overload_ids) == 1:
-            overload = self.program.environment.overload(function.name, reference.overload_ids[0])
+            overload = self.plan.environment.overload(function.name, reference.overload_ids[0])
             cost = overload.cost
         constants = map(self.writer.constant, (function.dispatch, cost))
         return self.writer.assign(f"meter.call({', '.join([*constants, *names])})")
@@ -107,10 +107,10 @@ class _CountingEmitter(Emitter):
 
         See cel-go interpreter/planner.go, planCall: calls with a variable number of arguments.
         """
-        name, overload_ids, _ = self.program.checked.references[node.id]
+        name, overload_ids, _ = self.plan.checked.references[node.id]
         if len(operands) != 2:
             return len(operands) > 2
-        if name in _REGEX_FUNCTIONS and self.program.is_constant(operands[1]):
+        if name in _REGEX_FUNCTIONS and self.plan.is_constant(operands[1]):
             return True
         if len(overload_ids) == 1:
             return overload_ids[0] in _STOPS_EARLY
@@ -133,7 +133,7 @@ class _CountingEmitter(Emitter):
 
     def _membership(self, node: Call) -> Step[str]:
         value = yield self.value(node.arguments[0])
-        candidates = self.writer.constant(self.program.constant(node.arguments[1]))
+        candidates = self.writer.constant(self.plan.constant(node.arguments[1]))
         return self.writer.assign(f"contains({candidates}, {value})")
 
     def _not_strictly_false(self, node: Call) -> Step[str]:
@@ -148,7 +148,7 @@ class _CountingEmitter(Emitter):
         undecided, decided = ("True", "False") if node.function == "_&&_" else ("False", "True")
         result = writer.assign(undecided)
         error = writer.assign("None")
-        for number, term in enumerate(self.program.terms(node)):
+        for number, term in enumerate(self.plan.terms(node)):
             if number:
                 writer.line(f"if {result} is {undecided}:")
                 writer.indent()
@@ -181,7 +181,7 @@ class _CountingEmitter(Emitter):
 
     def _select(self, node: Node, cost: int) -> Step[str]:
         """`cost` is what the chain costs besides its steps."""
-        chain = self.program.chain(node)
+        chain = self.plan.chain(node)
         start = yield from self._start(chain)
         resolution = self.writer.assign(f"meter.resolve({start})")
         for qualifier in chain.qualifiers:
@@ -193,9 +193,9 @@ class _CountingEmitter(Emitter):
         return self.writer.assign(f"{resolution}.result({cost})")
 
     def _start(self, chain: Chain) -> Step[str]:
-        if isinstance(chain.root, Identifier) and not self.program.is_constant(chain.root):
+        if isinstance(chain.root, Identifier) and not self.plan.is_constant(chain.root):
             return self.variable(chain.root)
-        return (yield self.value(chain.root))
+        return (yield from self.value(chain.root))
 
     def _qualify(self, resolution: str, qualifier: Qualifier) -> Step[None]:
         writer = self.writer
@@ -219,7 +219,7 @@ class _CountingEmitter(Emitter):
 
     def _alternative(self, node: Call, take: str, nothing: str) -> Step[str]:
         writer = self.writer
-        optional, alternative = self.program.operands(node)
+        optional, alternative = self.plan.operands(node)
         value = yield self.value(optional)
         result = writer.assign(f"or_error({value})")
         writer.line(f"if {result} is None: {result} = {take.format(value)}")
@@ -283,7 +283,7 @@ class _CountingEmitter(Emitter):
         accumulator = writer.name("v")
         writer.line(f"{accumulator} = {self._initial(node.init)}")
         self.declare(node.accumulator, accumulator)
-        self._begin_counted_loop(node)
+        self.begin_loop(node, "collection")
         condition = yield self.value(node.condition)
         writer.line(f"if {condition} is False: break")
         yield from self._step(node.step, accumulator)
@@ -291,21 +291,12 @@ class _CountingEmitter(Emitter):
         writer.line(f"return {(yield self.value(node.result))}")
         self.forget(node.accumulator)
 
-    def _begin_counted_loop(self, node: Comprehension) -> None:
-        writer = self.writer
-        variables = [node.variable, *([node.second_variable] if node.second_variable else ())]
-        names = [writer.name("v") for _ in variables]
-        for variable, name in zip(variables, names, strict=True):
-            self.declare(variable, name)
-        writer.line(f"for {', '.join(names)} in collection:")
-        writer.indent()
-
     def _initial(self, init: Node) -> str:
         if isinstance(init, ListLiteral):
             return "[]"
         if isinstance(init, MapLiteral):
             return "{}"
-        return self.writer.constant(self.program.constant(init))
+        return self.writer.constant(self.plan.constant(init))
 
     def _step(self, step: Node, accumulator: str) -> Step[None]:
         assert isinstance(step, Call)

@@ -39,7 +39,7 @@ class Chain(NamedTuple):
     qualifiers: list[Qualifier]
 
 
-class Program(NamedTuple):
+class Plan(NamedTuple):
     """An expression ready for code to be made of it."""
 
     checked: Checked
@@ -122,18 +122,18 @@ class _Variable(NamedTuple):
 class Emitter(ABC):
     """Writes the functions of one expression. `visible` are the parameters of each of them."""
 
-    def __init__(self, program: Program, helpers: dict[str, Any], *parameters: str) -> None:
-        self.program = program
+    def __init__(self, plan: Plan, helpers: dict[str, Any], *parameters: str) -> None:
+        self.plan = plan
         self.writer = Writer({"__builtins__": {}, "UNSET": UNSET, **helpers})
         self._scopes: dict[str, list[_Variable]] = {}
         self._visible: list[str] = list(parameters)
 
     def compile(self) -> Callable[..., Any]:
         """A function of the parameters and the environment's variables, in their order."""
-        for variable in self.program.environment.variables:
+        for variable in self.plan.environment.variables:
             self.declare(variable, self.writer.name("v"))
         name = self.writer.begin_function(self._visible)
-        trampoline.run(self.returned(self.program.checked.root))
+        trampoline.run(self.returned(self.plan.checked.root))
         self.writer.end_function()
         return self.writer.build(name)
 
@@ -155,7 +155,8 @@ class Emitter(ABC):
     def nested(self, node: Node) -> Step[str]:
         """A node inside a block: in a function of its own where blocks nest deep."""
         if not self.writer.is_deep:
-            return (yield self.value(node))
+            value: str = yield self.value(node)
+            return value
         name = self.begin_function()
         yield self.returned(node)
         self.writer.end_function()
@@ -180,14 +181,14 @@ class Emitter(ABC):
 
     def is_local(self, node: Identifier) -> bool:
         """Whether a name means a variable of the expression itself."""
-        name = self.program.checked.references[node.id].name
+        name = self.plan.checked.references[node.id].name
         if name.startswith("."):
             return False
-        is_declared = name in self.program.environment.variables
+        is_declared = name in self.plan.environment.variables
         return len(self._scopes[name]) > 1 if is_declared else True
 
     def variable(self, node: Identifier) -> str:
-        name = self.program.checked.references[node.id].name
+        name = self.plan.checked.references[node.id].name
         scopes = self._scopes[name.removeprefix(".")]
         variable = scopes[0] if name.startswith(".") else scopes[-1]
         if variable.find is None:
@@ -196,14 +197,13 @@ class Emitter(ABC):
         self.writer.line(f"if {value} is UNSET: {value} = {variable.name}[0] = {variable.find}")
         return value
 
-    def begin_loop(self, node: Comprehension) -> None:
-        """Starts the loop over `collection` and declares its variables."""
+    def begin_loop(self, node: Comprehension, items: str) -> None:
+        """Starts a loop over `items` and declares its variables."""
         variables = [node.variable, *([node.second_variable] if node.second_variable else ())]
         names = [self.writer.name("v") for _ in variables]
         for variable, name in zip(variables, names, strict=True):
             self.declare(variable, name)
-        source = "entries" if node.second_variable else "elements"
-        self.writer.line(f"for {', '.join(names)} in {source}(collection):", may_fail=True)
+        self.writer.line(f"for {', '.join(names)} in {items}:", may_fail=True)
         self.writer.indent()
 
     def end_loop(self, node: Comprehension) -> None:
@@ -219,16 +219,16 @@ class Emitter(ABC):
         through a type parameter. Literals, results of functions and what is declared of the
         environment's variables are certain.
         """
-        if self.program.is_constant(node):
-            return values.type_of(self.program.constant(node))
-        chain = self.program.chain(node)
+        if self.plan.is_constant(node):
+            return values.type_of(self.plan.constant(node))
+        chain = self.plan.chain(node)
         if not chain.qualifiers and isinstance(node, Call):
-            return self.program.result_type(node)
+            return self.plan.result_type(node)
         if chain.qualifiers and chain.qualifiers[-1].is_test:
             return types.BOOL
         if not isinstance(chain.root, Identifier) or self.is_local(chain.root):
             return None
-        static = self.program.type(node)
+        static = self.plan.type(node)
         return None if static.kind in MAYBE_OPTIONAL else static
 
     def is_surely(self, node: Node, kind: Kind) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dray.cel import regexes, runtime, values, visiting
+from dray.cel import regexes, runtime, visiting
 from dray.cel.checker import Checked
 from dray.cel.environment import Environment
 from dray.cel.syntax import Call, Identifier, ListLiteral, Literal, MapLiteral, Node, Select

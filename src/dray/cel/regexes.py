@@ -33,16 +33,46 @@ _GO_WORDS = {
 }
 
 
-@functools.lru_cache(maxsize=1024)
-def compile(pattern: str) -> Any:
-    """The compiled expression, without groups; raises what Go says of a bad one.
+class Pattern:
+    """A compiled expression. Bytes are matched, which is twice as fast as strings."""
 
-    Matching bytes is twice as fast as matching strings.
-    """
+    __slots__ = ("_compiled", "_search")
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+        self._search = compiled.search
+
+    def search(self, text: str) -> Any:
+        """A match, or None; only whether there is one is to be asked of it."""
+        return self._search(text.encode())
+
+    def find(self, text: str) -> str:
+        """The first match; the empty string if there is none."""
+        found = self._search(text.encode())
+        return bytes(found[0]).decode() if found else ""
+
+    def find_all(self, text: str, limit: int = -1) -> list[str]:
+        """The matches, at most `limit` unless that is negative."""
+        found: list[str] = []
+        previous_end = -1
+        for match in self._compiled.finditer(text):
+            if len(found) == limit:
+                break
+            start, end = match.span()
+            # Go drops an empty match that touches the one before.
+            if start < end or start != previous_end:
+                found.append(match[0])
+            previous_end = end
+        return found
+
+
+@functools.lru_cache(maxsize=1024)
+def compile(pattern: str) -> Pattern:
+    """The compiled expression, without groups; raises what Go says of a bad one."""
     if any(escape[1] == "C" for escape in _LITERAL_OR_ESCAPE.finditer(pattern)):
         raise _parse_error("invalid escape sequence", r"\C")
     try:
-        return re2.compile(pattern, _OPTIONS)
+        return Pattern(re2.compile(pattern, _OPTIONS))
     except re2.error as error:
         raise _translated(error) from None
 

@@ -142,7 +142,7 @@ class DefaultingMap(dict[Hashable, Any]):
 
 
 LIST_CLASSES: frozenset[Any] = frozenset({list, tuple, range, Concatenation})
-MAP_CLASSES = frozenset({dict, DefaultingMap})
+MAP_CLASSES: frozenset[Any] = frozenset({dict, DefaultingMap})
 
 CelList: TypeAlias = Sequence[Any]
 CelMap: TypeAlias = dict[Hashable, Any]

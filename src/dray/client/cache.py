@@ -14,7 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from dray.api import errors
+from dray.api import canonical, errors
 from dray.api.kinds import Kind
 from dray.api.meta import ObjectMeta
 from dray.client.verbs import EVERYTHING, Client, Selection
@@ -206,15 +206,7 @@ def decode(raw: bytes, decoder: msgspec.json.Decoder[T], type_: type[T]) -> T:
     try:
         return decoder.decode(raw)
     except msgspec.ValidationError:
-        return msgspec.convert(without_nulls(msgspec.json.decode(raw)), type_)
-
-
-def without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
-    if isinstance(value, list):
-        return [without_nulls(item) for item in value]
-    return value
+        return msgspec.convert(canonical.prune_nulls(msgspec.json.decode(raw)), type_)
 
 
 def _key(value: Any) -> ObjectKey:

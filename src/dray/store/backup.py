@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dray.store import database, store
+from dray.store import database
 
 REVISION_JUMP = 10**12
 """Added by a restore: far beyond any revision given out since the backup was taken, so that
@@ -30,10 +29,8 @@ def restore(backup: Path, path: Path) -> int:
     """Replace the store at `path`, which must not be open, by a backup; its new revision."""
     with database.locked(path), _appearing_as(path) as unfinished:
         shutil.copyfile(backup, unfinished)
-        try:
+        with database.refusing_damage(backup):
             revision = _start_over(unfinished)
-        except sqlite3.Error as error:
-            raise store.Unusable(f"{backup}: {error}") from error
         # A log of the replaced file would be replayed into the new one.
         for companion in ("-wal", "-shm"):
             Path(f"{path}{companion}").unlink(missing_ok=True)
@@ -45,7 +42,7 @@ def _start_over(path: Path) -> int:
     with contextlib.closing(database.connect(path)) as connection:
         database.check_format(connection, path)
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
-        database.check_pages(connection, path)
+        database.check_pages(connection)
         (newest,) = connection.execute(
             "SELECT max(compacted, ifnull((SELECT max(ordinal) FROM log), 0) / ?) FROM meta",
             (database.PLACES,),

@@ -2,7 +2,7 @@
 
 One table is the truth: a log of changes in which each value is written once. The newest row of a
 key is its current entry, `previous` leads from a row to the one it replaced, and compaction removes
-rows that were replaced. There is no index to keep up: keys and holds are indexed in memory.
+rows that were replaced. There is no index to keep up: keys and holds are indexed in state.
 
 Everything here blocks; a database belongs to the one thread that opened it.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import operator
 import os
 import shutil
 import sqlite3
@@ -21,11 +22,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.store import memory, store
+from dray.store import state, store
 
 FORMAT = 1
 APPLICATION_ID = int.from_bytes(b"dray")
 PLACES = 256
+PAGE_BYTES = 8_192
 SWEPT_AT_ONCE = 1_000
 RESERVED_BYTES = 8 * 2**20
 
@@ -92,7 +94,7 @@ def revision_of(row_ordinal: int) -> int:
 class Loaded(NamedTuple):
     """What a database held when it was opened."""
 
-    image: memory.Image
+    image: state.Image
     compacted: int
 
 
@@ -106,26 +108,28 @@ class Database:
             undo.enter_context(locked(path))
             create_private(path)
             self._connection = undo.enter_context(contextlib.closing(connect(path)))
-            try:
+            with refusing_damage(path):
                 prepare(self._connection, path)
-            except sqlite3.Error as error:
-                raise store.Unusable(f"{path}: {error}") from error
             self._undo = undo.pop_all()
 
     def load(self) -> Loaded:
-        newest, compacted = self._connection.execute(
-            "SELECT (SELECT max(ordinal) FROM log), compacted FROM meta"
-        ).fetchone()
-        entries, holds = [], {}
-        for row, key, value, created, tokens in self._connection.execute(_CURRENT).fetchall():
-            entries.append(store.Entry(key, value, revision_of(row), created))
-            if tokens:
-                holds[key] = msgspec.json.decode(tokens, type=tuple[str, ...])
-        entries.sort(key=lambda entry: entry.key)
+        with refusing_damage(self._path):
+            newest, compacted = self._connection.execute(
+                "SELECT (SELECT max(ordinal) FROM log), compacted FROM meta"
+            ).fetchone()
+            rows = self._connection.execute(_CURRENT).fetchall()
+        rows.sort(key=operator.itemgetter(1))
+        entries = [
+            store.Entry(key, value, revision_of(row), created)
+            for row, key, value, created, _ in rows
+        ]
+        holds = {
+            row[1]: msgspec.json.decode(row[4], type=tuple[str, ...]) for row in rows if row[4]
+        }
         revision = max(revision_of(newest or 0), compacted)
-        return Loaded(memory.Image(revision, entries, holds), compacted)
+        return Loaded(state.Image(revision, entries, holds), compacted)
 
-    def append(self, changes: Sequence[memory.Change]) -> None:
+    def append(self, changes: Sequence[state.Change]) -> None:
         """Write changes as one durable transaction.
 
         One statement, because sqlite3 gives up the interpreter lock at every row it steps to: with
@@ -163,6 +167,7 @@ class Database:
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
     """Make a connection ready to write durably to a file that is known to be sound."""
     check_format(connection, path)
+    connection.execute(f"PRAGMA page_size = {PAGE_BYTES}").fetchall()
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
         raise store.Unusable(f"{path}: the file system cannot hold a write-ahead log")
@@ -171,7 +176,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     _create_tables(connection)
     (clean,) = connection.execute("SELECT clean FROM meta").fetchone()
     if not clean:
-        check_pages(connection, path)
+        check_pages(connection)
     connection.execute("UPDATE meta SET clean = 0")
 
 
@@ -186,10 +191,21 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
         raise store.Unusable(f"{path} has format {found}; this version knows up to {FORMAT}")
 
 
-def check_pages(connection: sqlite3.Connection, path: Path) -> None:
+@contextlib.contextmanager
+def refusing_damage(path: Path) -> Iterator[None]:
+    """Whatever SQLite finds wrong means that the file cannot be used."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise store.Unusable(
+            f"{path} cannot be read ({error}); restore it from a backup"
+        ) from error
+
+
+def check_pages(connection: sqlite3.Connection) -> None:
     problems = [problem for (problem,) in connection.execute("PRAGMA quick_check").fetchall()]
     if problems != ["ok"]:
-        raise store.Unusable(f"{path} is damaged ({problems[0]}); restore it from a backup")
+        raise sqlite3.DatabaseError(problems[0])
 
 
 def _create_tables(connection: sqlite3.Connection) -> None:
@@ -207,7 +223,7 @@ def _insertion(rows: int) -> str:
     return "INSERT INTO log VALUES " + ",".join(["(?,?,?,?,?,?)"] * rows)
 
 
-def _row(change: memory.Change) -> tuple[int, str, bytes | None, int, int, str | None]:
+def _row(change: state.Change) -> tuple[int, str, bytes | None, int, int, str | None]:
     event = change.event
     return (
         ordinal(event.revision, change.place),

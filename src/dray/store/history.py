@@ -12,7 +12,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-from dray.store import database, store, watch
+from dray.store import database, state, store, watch
 
 ROWS_AT_ONCE = 500
 
@@ -52,7 +52,7 @@ class History:
         whole = [_event(*row) for row in rows if database.revision_of(row[0]) < cut]
         return watch.Stretch(whole, cut - 1)
 
-    def before(self, revision: int, until: int, span: store.Span) -> dict[str, store.Entry | None]:
+    def before(self, revision: int, until: int, span: store.Span) -> state.Before:
         """What the keys that changed after `revision`, up to `until`, were at `revision`."""
         bounds = (database.ordinal(revision + 1), database.ordinal(until + 1))
         rows = self._connection.execute(_BEFORE, (*bounds, *span)).fetchall()

@@ -1,201 +1,21 @@
-"""State in memory: what is current, who holds which token, and the judgement of transactions.
+"""The store for tests: it forgets everything when it is closed.
 
-`State` and `Draft` are also the heart of the SQLite store, which adds durability and nothing else.
-`MemoryStore` is the store for tests: its history is what the window of recent events keeps.
+Its history is what the window of recent events keeps.
 """
 
 from __future__ import annotations
 
-import bisect
 import contextlib
-import operator
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import AsyncIterator
 
-from dray.store import store, watch
-
-
-class Image(NamedTuple):
-    """A whole state at one revision: entries in key order, and the tokens keys hold."""
-
-    revision: int
-    entries: Sequence[store.Entry]
-    holds: Mapping[str, tuple[str, ...]]
-
-
-EMPTY = Image(revision=0, entries=(), holds={})
-
-
-class Change(NamedTuple):
-    """An event, its place among those of its transaction, and what its key holds from then on."""
-
-    event: store.Event
-    place: int
-    holds: tuple[str, ...]
-
-
-class State:
-    """The current entries and holds. Changed only by applying a draft."""
-
-    def __init__(self, image: Image) -> None:
-        self.revision = image.revision
-        self._entries = {entry.key: entry for entry in image.entries}
-        self._keys = [entry.key for entry in image.entries]
-        self._holds = dict(image.holds)
-        self._owners = {token: key for key, tokens in image.holds.items() for token in tokens}
-
-    def get(self, key: str) -> store.Entry | None:
-        return self._entries.get(key)
-
-    def holds(self, key: str) -> tuple[str, ...]:
-        return self._holds.get(key, ())
-
-    def owner(self, token: str) -> str | None:
-        return self._owners.get(token)
-
-    def page(self, span: store.Span, limit: int) -> store.Page:
-        low = bisect.bisect_right(self._keys, span.low)
-        high = max(low, bisect.bisect_left(self._keys, span.high))
-        end = min(high, low + limit) if limit else high
-        entries = [self._entries[key] for key in self._keys[low:end]]
-        return store.Page(entries, self.revision, high - end)
-
-    def apply(self, draft: Draft) -> None:
-        self.revision = draft.revision
-        for change in draft.changes:
-            self._set_entry(change.event.key, change.event.current)
-        for key, holds in draft.new_holds.items():
-            if holds:
-                self._holds[key] = holds
-            else:
-                self._holds.pop(key, None)
-        for token, owner in draft.new_owners.items():
-            if owner is None:
-                self._owners.pop(token, None)
-            else:
-                self._owners[token] = owner
-
-    def _set_entry(self, key: str, entry: store.Entry | None) -> None:
-        known = key in self._entries
-        if entry is not None:
-            self._entries[key] = entry
-            if not known:
-                bisect.insort(self._keys, key)
-        elif known:
-            del self._entries[key]
-            del self._keys[bisect.bisect_left(self._keys, key)]
-
-
-class Draft:
-    """Transactions judged but not yet done; each one sees those before it.
-
-    A refused transaction leaves no trace. Dropping the draft undoes all of it.
-    """
-
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._entries: dict[str, store.Entry | None] = {}
-        self.revision = state.revision
-        self.changes: list[Change] = []
-        self.new_holds: dict[str, tuple[str, ...]] = {}
-        self.new_owners: dict[str, str | None] = {}
-
-    @property
-    def events(self) -> list[store.Event]:
-        return [change.event for change in self.changes]
-
-    def add(self, transaction: store.Transaction) -> int:
-        """Judge a transaction and take it in; the revision it will have."""
-        self._check_revisions(transaction)
-        claimed = self._check_holds(transaction)
-        self._move_holds(transaction, claimed)
-        events = list(self._events(transaction.operations))
-        if events:
-            self.revision += 1
-        for place, event in enumerate(events):
-            self._entries[event.key] = event.current
-            self.changes.append(Change(event, place, self._holds(event.key)))
-        return self.revision
-
-    def _check_revisions(self, transaction: store.Transaction) -> None:
-        for guard in transaction.requirements():
-            entry = self._get(guard.key)
-            actual = entry.revision if entry else store.ABSENT
-            if actual != guard.revision:
-                raise store.GuardFailed(guard.key, guard.revision, actual)
-
-    def _check_holds(self, transaction: store.Transaction) -> dict[str, str]:
-        claimed = transaction.claimed()
-        releasing = transaction.releasing()
-        for token in claimed:
-            owner = self._owner(token)
-            if owner is not None and owner not in releasing:
-                raise store.HeldElsewhere(token, owner)
-        return claimed
-
-    def _move_holds(self, transaction: store.Transaction, claimed: Mapping[str, str]) -> None:
-        for key in transaction.releasing():
-            self.new_owners.update(dict.fromkeys(self._holds(key)))
-            self.new_holds[key] = ()
-        for token, key in claimed.items():
-            self.new_owners[token] = key
-            self.new_holds[key] += (token,)
-
-    def _events(self, operations: Iterable[store.Operation]) -> Iterable[store.Event]:
-        revision = self.revision + 1
-        for operation in operations:
-            previous = self._get(operation.key)
-            if isinstance(operation, store.Put):
-                created = previous.created if previous else revision
-                entry = store.Entry(operation.key, operation.value, revision, created)
-                yield store.Event(operation.key, revision, entry, previous)
-            elif previous:
-                yield store.Event(operation.key, revision, None, previous)
-
-    def _get(self, key: str) -> store.Entry | None:
-        return self._entries[key] if key in self._entries else self._state.get(key)
-
-    def _holds(self, key: str) -> tuple[str, ...]:
-        holds = self.new_holds.get(key)
-        return self._state.holds(key) if holds is None else holds
-
-    def _owner(self, token: str) -> str | None:
-        if token in self.new_owners:
-            return self.new_owners[token]
-        return self._state.owner(token)
-
-
-def undo(events: Iterable[store.Event], span: store.Span) -> dict[str, store.Entry | None]:
-    """What the keys of a span were before all of these events, for those that changed."""
-    before: dict[str, store.Entry | None] = {}
-    for event in events:
-        if span.covers(event.key):
-            before.setdefault(event.key, event.previous)
-    return before
-
-
-def _rewind(
-    entries: Iterable[store.Entry], before: Mapping[str, store.Entry | None]
-) -> list[store.Entry]:
-    unchanged = [entry for entry in entries if entry.key not in before]
-    changed = [entry for entry in before.values() if entry]
-    return sorted(unchanged + changed, key=operator.attrgetter("key"))
-
-
-def page_before(
-    page: store.Page, before: Mapping[str, store.Entry | None], revision: int, limit: int
-) -> store.Page:
-    """An unlimited page turned back to an earlier revision, then cut to the limit."""
-    entries = _rewind(page.entries, before)
-    end = limit or len(entries)
-    return store.Page(entries[:end], revision, max(0, len(entries) - end))
+from dray.store import state, store, watch
 
 
 class MemoryStore(store.Store):
-    """A store that forgets everything when it is closed."""
+    """A store without a disk. Only `open` makes one."""
 
     def __init__(self, fanout: watch.Fanout) -> None:
-        self._state = State(EMPTY)
+        self._state = state.State(state.EMPTY)
         self._fanout = fanout
         self._closed = False
 
@@ -212,13 +32,13 @@ class MemoryStore(store.Store):
         if revision is None:
             return self._state.page(span, limit)
         self._check_reachable(revision)
-        events = self._fanout.window.after(revision)
-        return page_before(self._state.page(span, 0), undo(events, span), revision, limit)
+        before = state.undo(self._fanout.window.after(revision), span)
+        return self._state.page_at(span, limit, revision, before)
 
     async def commit(self, transaction: store.Transaction) -> int:
         if self._closed:
             raise store.Closed
-        draft = Draft(self._state)
+        draft = state.Draft(self._state)
         revision = draft.add(transaction)
         self._state.apply(draft)
         self._fanout.publish(revision, draft.events)

@@ -22,7 +22,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from dray.store import backup, database, history, memory, store, watch
+from dray.store import backup, database, history, state, store, watch
 from dray.store.watch import Stretch
 
 CHANGES_IN_GROUP = 128
@@ -44,7 +44,7 @@ class _Waiting(NamedTuple):
 class _Group(NamedTuple):
     """Transactions written together: what they change, and what each will be told."""
 
-    draft: memory.Draft
+    draft: state.Draft
     answers: list[tuple[asyncio.Future[int], int | store.Refused]]
 
 
@@ -73,9 +73,9 @@ class SqliteStore(store.Store):
         limits: watch.Limits,
     ) -> None:
         self._file, self._past, self._threads = file, past, threads
-        self._state = memory.State(loaded.image)
+        self._state = state.State(loaded.image)
         self._compacted = loaded.compacted
-        self._fanout = watch.Fanout(loaded.image.revision, limits)
+        self._fanout = watch.Fanout(self._state.revision, limits)
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Waiting] = deque()
         self._idle = asyncio.Event()
@@ -95,14 +95,20 @@ class SqliteStore(store.Store):
         span = store.Span.under(prefix, after_key)
         if revision is None:
             return self._state.page(span, limit)
+        before = await self._before(span, revision)
+        return self._state.page_at(span, limit, revision, before)
+
+    async def _before(self, span: store.Span, revision: int) -> state.Before:
+        """What the keys of a span were at a revision, for those that changed since."""
         self._check_reachable(revision)
-        page = self._state.page(span, 0)
-        if revision >= self._fanout.window.start:
-            before = memory.undo(self._fanout.window.after(revision), span)
-        else:
-            before = await self._read(self._past.before, revision, page.revision, span)
+        before: state.Before = {}
+        reached = revision
+        while reached < self._fanout.window.start:
+            until = self._state.revision
+            before = await self._read(self._past.before, reached, until, span) | before
             self._check_reachable(revision)
-        return memory.page_before(page, before, revision, limit)
+            reached = until
+        return state.undo(self._fanout.window.after(reached), span) | before
 
     async def watch(self, prefix: str, after_revision: int) -> store.Watch:
         self._check_reachable(after_revision)
@@ -157,7 +163,7 @@ class SqliteStore(store.Store):
         writing.add_done_callback(functools.partial(self._group_written, group))
 
     def _take_group(self) -> _Group:
-        group = _Group(memory.Draft(self._state), [])
+        group = _Group(state.Draft(self._state), [])
         while self._queue and len(group.draft.changes) < CHANGES_IN_GROUP:
             transaction, outcome = self._queue.popleft()
             if outcome.cancelled():
@@ -272,8 +278,8 @@ async def open(
         file = await run(threads.writer, database.Database, path, connect)
         past = history.History(path, connect)
         try:
-            loaded = await run(threads.writer, file.load)
-            opened = SqliteStore(file, loaded, past, threads, limits)
+            # No name for what is loaded: it would keep every replaced value alive.
+            opened = SqliteStore(file, await run(threads.writer, file.load), past, threads, limits)
             try:
                 yield opened
             finally:

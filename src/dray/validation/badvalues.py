@@ -96,19 +96,11 @@ _TAGGED = (
     meta.OwnerReference,
 )
 
-_INITIALISMS = {
-    "api": "API",
-    "cel": "CEL",
-    "id": "ID",
-    "ip": "IP",
-    "ips": "IPs",
-    "os": "OS",
-    "pid": "PID",
-    "tcp": "TCP",
-    "ttl": "TTL",
-    "tty": "TTY",
-    "uid": "UID",
-}
+_INITIALISM_WORDS = (
+    "api cel cidr dns fqdn fs grpc http id ip ipc os pid qos se tcp ttl tty uid uuid"
+)
+_INITIALISMS = {word: word.upper() for word in _INITIALISM_WORDS.split()}
+_INITIALISMS |= {"cidrs": "CIDRs", "ips": "IPs"}
 
 
 def _go_name(attribute: str) -> str:

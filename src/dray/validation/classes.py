@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api import classes, names
+from dray.api import classes, names, usage
 from dray.api.features import Features
 from dray.cel import device
 from dray.validation import fields, identifiers, lists, metadata
@@ -64,7 +64,7 @@ def _spec(
         size_covered=True,
     )
     name = spec.extended_resource_name
-    if name is not None and not identifiers.is_extended_resource_name(name):
+    if name is not None and not usage.is_extended_resource(name):
         yield fields.invalid(
             path.child("extendedResourceName"),
             name,
@@ -118,8 +118,6 @@ def too_complex(path: fields.Path) -> fields.FieldError:
 def compile_error(
     error: device.CompileError, expression: str, path: fields.Path
 ) -> fields.FieldError:
-    if error.kind == "Required":
-        return fields.required(path, error.detail)
     if error.kind == "Invalid":
         return fields.invalid(path, expression, error.detail)
     return fields.internal_error(path, error.detail)

@@ -92,9 +92,9 @@ def secret(value: core.Secret) -> fields.Errors:
     if value.type == "kubernetes.io/basic-auth" and not {"username", "password"} & set(value.data):
         yield fields.required(path.key("username"))
         yield fields.required(path.key("password"))
-    if value.type == "kubernetes.io/service-account-token":
-        if not value.metadata.annotations.get(_ACCOUNT_NAME):
-            yield fields.required(fields.METADATA.child("annotations").key(_ACCOUNT_NAME))
+    is_token = value.type == "kubernetes.io/service-account-token"
+    if is_token and not value.metadata.annotations.get(_ACCOUNT_NAME):
+        yield fields.required(fields.METADATA.child("annotations").key(_ACCOUNT_NAME))
 
 
 def secret_update(new: core.Secret, old: core.Secret) -> fields.Errors:

@@ -16,13 +16,8 @@ from dray.validation.declarative import (
     each,
     each_key,
     each_value,
-    extended_resource_name,
     field,
-    fully_qualified_name,
     immutable,
-    label_key,
-    long_name,
-    long_name_caseless,
     max_bytes,
     max_characters,
     max_items,
@@ -34,15 +29,22 @@ from dray.validation.declarative import (
     one_of,
     optional,
     optional_pointer,
-    pool_name,
     required,
     required_pointer,
-    short_name,
     union,
     unique,
-    uuid,
 )
 from dray.validation.devices import ATTRIBUTE_FORMS
+from dray.validation.formats import (
+    extended_resource_name,
+    fully_qualified_name,
+    label_key,
+    long_name,
+    long_name_caseless,
+    pool_name,
+    short_name,
+    uuid,
+)
 
 _taint_effect = one_of("NoExecute", "NoSchedule", "None")
 _taint = Struct(required("effect", _taint_effect))

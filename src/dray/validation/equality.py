@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api import claims, meta, quantity, slices
+from dray.api import claims, containers, meta, pods, quantity, slices
 
 _QUANTITY_FIELDS: dict[type[meta.Wire], frozenset[str]] = {
     claims.CapacityRequirements: frozenset(("requests",)),
     claims.DeviceRequestAllocationResult: frozenset(("consumed_capacity",)),
+    containers.ResourceRequirements: frozenset(("limits", "requests")),
+    pods.PodSpec: frozenset(("overhead",)),
     slices.CapacityRequestPolicy: frozenset(("default", "valid_values")),
     slices.CapacityRequestPolicyRange: frozenset(("min", "max", "step")),
     slices.Counter: frozenset(("value",)),

@@ -26,7 +26,7 @@ class Path:
         self._parent = parent
 
     def child(self, name: str) -> Path:
-        return Path(f".{name}", self)
+        return Path(f".{name}", self) if self is not ROOT else Path(name)
 
     def index(self, index: int) -> Path:
         return Path(f"[{index}]", self)
@@ -38,6 +38,7 @@ class Path:
         return self._step if self._parent is None else f"{self._parent}{self._step}"
 
 
+ROOT: Final = Path("")
 METADATA: Final = Path("metadata")
 SPEC: Final = Path("spec")
 STATUS: Final = Path("status")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dray.api import gotext, names
+from dray.api import gotext, names, usage
 from dray.validation import fields
 
 SHORT_NAME: Final = "format=k8s-short-name"
@@ -121,17 +121,9 @@ def fully_qualified_name(value: str, path: fields.Path) -> fields.Errors:
         )
 
 
-def is_extended_resource_name(name: str) -> bool:
-    """Whether the resource is outside of Kubernetes' domain and can have a quota."""
-    is_native = "/" not in name or "kubernetes.io/" in name
-    if is_native or name.startswith("requests."):
-        return False
-    return not names.qualified_name_errors(f"requests.{name}")
-
-
 def is_node_allocatable(name: str) -> bool:
     """Whether devices may stand for this resource of a node."""
-    return name in ("cpu", "memory") or name.startswith("hugepages-")
+    return name in ("cpu", "memory") or usage.is_huge_page_resource(name)
 
 
 def c_identifier(value: str, path: fields.Path) -> fields.Errors:

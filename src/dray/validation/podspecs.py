@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api import meta, names, pods, quantity
+from dray.api import meta, names, pods, quantity, usage
+from dray.api.containers import ResourceRequirements
 from dray.api.volumes import Volume
 from dray.validation import (
     addresses,
@@ -162,14 +163,36 @@ def _pod_resources(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     yield from resources.requirements(
         spec.resources, claim_names, path, resources.pod_resource_name
     )
+    yield from _containers_within_pod(spec, spec.resources, path)
+
+
+def _containers_within_pod(
+    spec: pods.PodSpec, asked: ResourceRequirements, path: fields.Path
+) -> fields.Errors:
+    """All containers together request no more than the pod; none has a higher limit."""
+    pod = pods.Pod(spec=spec)
+    requests, limits = usage.parse_amounts(asked.requests), usage.parse_amounts(asked.limits)
+    for name, amount in usage.container_requests(pod).items():
+        if name in requests and amount > requests[name]:
+            yield fields.invalid(
+                path.child("requests").key(name),
+                str(requests[name]),
+                f"must be greater than or equal to aggregate container requests of {amount}",
+            )
+    for name, amount in usage.container_limits(pod).items():
+        if usage.is_huge_page_resource(name) and name in limits and amount > limits[name]:
+            yield fields.invalid(
+                path.child("limits").key(name),
+                str(limits[name]),
+                f"must be greater than or equal to aggregate container limits of {amount}",
+            )
     for index, container in enumerate(spec.containers):
-        for name, text in container.resources.limits.items():
-            pod_limit = spec.resources.limits.get(name)
-            if pod_limit and quantity.parse(text) > quantity.parse(pod_limit):
+        for name, amount in usage.parse_amounts(container.resources.limits).items():
+            if name in limits and amount > limits[name]:
                 yield fields.invalid(
                     path.child("containers").index(index).key(name).child("limits"),
-                    str(quantity.parse(text)),
-                    f"must be less than or equal to pod limits of {quantity.parse(pod_limit)}",
+                    str(amount),
+                    f"must be less than or equal to pod limits of {limits[name]}",
                 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api import core, quantity
+from dray.api import core, quantity, usage
 from dray.validation import badvalues, fields, metadata, resources
 
 SCOPES: Final = frozenset(
@@ -69,7 +69,9 @@ def _amounts(values: dict[str, str], path: fields.Path) -> fields.Errors:
 
 
 def _is_standard(name: str) -> bool:
-    return name in _STANDARD or resources.is_huge_pages(name.removeprefix("requests."))
+    return name in _STANDARD or usage.is_huge_page_resource(
+        name.removeprefix(usage.REQUESTS_PREFIX)
+    )
 
 
 def _applies(scope: str, resource: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from dray.api import containers, names, quantity
+from dray.api import containers, names, quantity, usage
 from dray.api.quantity import Quantity
 from dray.validation import fields, identifiers, lists
 
@@ -31,24 +31,11 @@ _POD_LEVEL = ("cpu", "hugepages-", "memory")
 _HUGE_PAGES = "hugepages-"
 
 
-def is_huge_pages(name: str) -> bool:
-    return name.startswith(_HUGE_PAGES)
-
-
-def is_native(name: str) -> bool:
-    """Whether Kubernetes itself knows the resource; a name without domain is its own."""
-    return "/" not in name or "kubernetes.io/" in name
-
-
-def _is_overcommittable(name: str) -> bool:
-    return is_native(name) and not is_huge_pages(name)
-
-
 def resource_name(name: str, path: fields.Path) -> fields.Errors:
     details = names.qualified_name_errors(name)
     for detail in details:
         yield fields.invalid(path, name, detail)
-    is_standard = name in _STANDARD or is_huge_pages(name.removeprefix("requests."))
+    is_standard = name in _STANDARD or usage.is_huge_page_resource(name.removeprefix("requests."))
     if not details and "/" not in name and not is_standard:
         yield fields.invalid(path, name, "must be a standard resource type or fully qualified")
 
@@ -56,9 +43,9 @@ def resource_name(name: str, path: fields.Path) -> fields.Errors:
 def container_resource_name(name: str, path: fields.Path) -> fields.Errors:
     yield from resource_name(name, path)
     if "/" not in name:
-        if name not in COMPUTE and not is_huge_pages(name):
+        if name not in COMPUTE and not usage.is_huge_page_resource(name):
             yield fields.invalid(path, name, "must be a standard resource for containers")
-    elif not is_native(name) and not identifiers.is_extended_resource_name(name):
+    elif not usage.is_native_resource(name) and not usage.is_extended_resource(name):
         yield fields.invalid(path, name, "doesn't follow extended resource name standard")
 
 
@@ -66,7 +53,7 @@ def pod_resource_name(name: str, path: fields.Path) -> fields.Errors:
     """What a pod as a whole may ask for."""
     errors = list(resource_name(name, path))
     yield from errors
-    if not errors and name not in _POD_LEVEL and not is_huge_pages(name):
+    if not errors and not usage.is_pod_level_resource(name):
         yield fields.not_supported(path, name, _POD_LEVEL)
 
 
@@ -74,7 +61,7 @@ def amount(name: str, value: Quantity, path: fields.Path) -> fields.Errors:
     """Not negative, and whole where the resource is counted."""
     if value.sign() < 0:
         yield fields.invalid(path, str(value), "must be greater than or equal to 0")
-    is_counted = name in COUNTED or identifiers.is_extended_resource_name(name)
+    is_counted = name in COUNTED or usage.is_extended_resource(name)
     if is_counted and value.milli_value() % 1000:
         yield fields.invalid(path, str(value), "must be an integer")
 
@@ -85,15 +72,14 @@ def requirements(
     path: fields.Path,
     name_rule: lists.Rule[str] = container_resource_name,
 ) -> fields.Errors:
-    limits = {name: quantity.parse(text) for name, text in value.limits.items()}
-    requests = {name: quantity.parse(text) for name, text in value.requests.items()}
+    limits, requests = usage.parse_amounts(value.limits), usage.parse_amounts(value.requests)
     for name, limit in limits.items():
         yield from _resource(name, limit, path.child("limits").key(name), name_rule)
     for name, request in requests.items():
         yield from _resource(name, request, path.child("requests").key(name), name_rule)
         yield from _request_within_limit(name, request, limits.get(name), path)
     used = limits.keys() | requests.keys()
-    if any(map(is_huge_pages, used)) and not used & {"cpu", "memory"}:
+    if any(map(usage.is_huge_page_resource, used)) and not used & {"cpu", "memory"}:
         yield fields.forbidden(path, "HugePages require cpu or memory")
     yield from _claims(value.claims, claim_names, path.child("claims"))
 
@@ -103,7 +89,7 @@ def _resource(
 ) -> fields.Errors:
     yield from name_rule(name, path)
     yield from amount(name, value, path)
-    if is_huge_pages(name) and not _is_divisible(name, value):
+    if usage.is_huge_page_resource(name) and not _is_divisible(name, value):
         yield fields.invalid(
             path, str(value), f"{value} is not positive integer multiple of {name}"
         )
@@ -121,11 +107,11 @@ def _request_within_limit(
     name: str, request: Quantity, limit: Quantity | None, path: fields.Path
 ) -> fields.Errors:
     if limit is None:
-        if not _is_overcommittable(name):
+        if not usage.is_overcommittable_resource(name):
             yield fields.required(
                 path.child("limits"), "Limit must be set for non overcommitable resources"
             )
-    elif request != limit and not _is_overcommittable(name):
+    elif request != limit and not usage.is_overcommittable_resource(name):
         yield fields.invalid(
             path.child("requests"), str(request), f"must be equal to {name} limit of {limit}"
         )

@@ -89,9 +89,9 @@ def index_of(elements: values.CelList, value: Any) -> int:
 
 
 def last_index_of(elements: values.CelList, value: Any) -> int:
-    count = len(values.bounded(elements))
-    for position in range(count - 1, -1, -1):
-        if values.is_equal(elements[position], value):
+    candidates = list(values.bounded(elements))
+    for position in range(len(candidates) - 1, -1, -1):
+        if values.is_equal(candidates[position], value):
             return position
     return -1
 

@@ -93,7 +93,7 @@ def _traversal(value: Any, effort: Effort) -> int:
         return int(length * STRING_FACTOR)
     if value.__class__ is bytes:
         return int(len(value) * STRING_FACTOR)
-    if value.__class__ is dict:
+    if value.__class__ in values.MAP_CLASSES:
         parts = [part for entry in value.items() for part in entry]
         return sum(_traversal(values.key_value(part), effort) for part in parts)
     if value.__class__ in values.LIST_CLASSES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dray.cel import values
@@ -60,20 +60,6 @@ def function(name: str, *overloads: Overload, dispatch_cost: Cost | None = None)
 def operator(name: str, call: Call, *overloads: Overload, cost: Cost | None = None) -> Function:
     """A function with one implementation, which looks at the values itself."""
     return Function(name, overloads, call, cost, binds_once=True)
-
-
-def merged(functions: Iterable[Function]) -> dict[str, Function]:
-    """Functions by name; those of one name become one with the overloads of all."""
-    by_name: dict[str, Function] = {}
-    for each in functions:
-        known = by_name.get(each.name)
-        by_name[each.name] = _merge(known, each) if known else each
-    return by_name
-
-
-def _merge(one: Function, other: Function) -> Function:
-    cost = one.dispatch_cost or other.dispatch_cost
-    return function(one.name, *one.overloads, *other.overloads, dispatch_cost=cost)
 
 
 def dispatcher(name: str, overloads: Sequence[Overload]) -> Call:

@@ -147,7 +147,7 @@ _VERBS: dict[str, Callable[[Any, templates.Clause], str]] = {
 def _string(value: Any, effort: Effort) -> str:
     if value.__class__ in values.LIST_CLASSES:
         return _list(value, effort)
-    if value.__class__ is dict:
+    if value.__class__ in values.MAP_CLASSES:
         return _map(value, effort)
     if value is None:
         return "null"

@@ -98,8 +98,9 @@ def sort_by_keys(elements: Any, keys: Any) -> values.CelList:
     if not elements:
         return elements  # type: ignore[no-any-return]
     _check_sortable(keys)
-    order = sorted(range(len(keys)), key=functools.cmp_to_key(_compare_at(keys)))
-    return [elements[position] for position in order]
+    by_key = functools.cmp_to_key(_compare_pairs)
+    pairs = sorted(zip(keys, elements, strict=True), key=by_key)
+    return [element for _, element in pairs]
 
 
 def _check_sortable(keys: values.CelList) -> None:
@@ -111,15 +112,12 @@ def _check_sortable(keys: values.CelList) -> None:
         raise EvaluationError("list elements must have the same type")
 
 
-def _compare_at(keys: values.CelList) -> Callable[[int, int], int]:
-    def compare(one: int, other: int) -> int:
-        try:
-            return values.compare(keys[one], keys[other])
-        except EvaluationError:
-            # NaN: cel-go takes "not less" for an answer.
-            return 0
-
-    return compare
+def _compare_pairs(one: tuple[Any, Any], other: tuple[Any, Any]) -> int:
+    try:
+        return values.compare(one[0], other[0])
+    except EvaluationError:
+        # NaN: cel-go takes "not less" for an answer.
+        return 0
 
 
 def _check_quadratic_effort(count: int) -> None:
@@ -186,17 +184,16 @@ def _output_cost(arguments: Sequence[Any], result: Any) -> int:
 
 def _flatten_cost(arguments: Sequence[Any], result: Any) -> int:
     depth = arguments[1] if len(arguments) > 1 else 1
-    factor = float(depth) if depth >= 0 else 1.0
+    factor = float(depth) if depth.__class__ is int and depth >= 0 else 1.0
     return costs.list_creation(factor, costs.size(arguments[0]))
 
 
 def _quadratic_cost(keys: int) -> costs.Cost:
     def cost(arguments: Sequence[Any], result: Any) -> int:
-        compared = arguments[keys]
-        count = costs.size(compared)
-        is_textual = count and compared[0].__class__ in (str, bytes)
+        compared = arguments[keys] if arguments[keys].__class__ in values.LIST_CLASSES else ()
+        is_textual = compared and compared[0].__class__ in (str, bytes)
         factor = 2.0 + costs.STRING_FACTOR if is_textual else 2.0
-        return costs.list_creation(factor, count * count)
+        return costs.list_creation(factor, len(compared) * len(compared))
 
     return cost
 

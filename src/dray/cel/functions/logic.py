@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from dray.cel import texts, types, values
+from dray.cel import runtime, types, values
 from dray.cel.functions import costs, dispatching, estimates
 from dray.cel.functions.overloads import Function, Library, Overload
-from dray.cel.values import EvaluationError, Optional, UInt
 
 _A = types.parameter("A")
 _B = types.parameter("B")
@@ -23,7 +22,7 @@ _LIST_V = types.list_of(_V)
 _MAP_KV = types.map_of(_K, _V)
 _OPTIONAL_V = types.optional_of(_V)
 
-_SIZED: frozenset[Any] = values.LIST_CLASSES | {str, bytes, dict}
+_SIZED: frozenset[Any] = values.LIST_CLASSES | values.MAP_CLASSES | {str, bytes}
 
 
 def _special_form(*operands: Any) -> NoReturn:
@@ -42,7 +41,7 @@ def not_strictly_false(operand: Any) -> bool:
 
 def is_member(value: Any, container: Any) -> bool:
     """`value in container`."""
-    if container.__class__ is dict:
+    if container.__class__ in values.MAP_CLASSES:
         return values.find(container, value, values.MISSING) is not values.MISSING
     if container.__class__ not in values.LIST_CLASSES:
         raise values.no_such_overload()
@@ -56,47 +55,14 @@ def size(value: Any) -> int:
 
 
 def index(container: Any, key: Any) -> Any:
-    """`container[key]`, also through an optional (cel-go attributes.go, refQualify)."""
-    if container.__class__ is Optional:
-        return optional_index(container, key)
-    found = _qualify(container, key)
-    if found is not values.MISSING:
-        return found
-    kind = "index out of bounds" if container.__class__ in values.LIST_CLASSES else "no such key"
-    raise EvaluationError(f"{kind}: {texts.printed(key)}")
+    """`container[key]`, also through an optional."""
+    return runtime.qualify_all(container, (key,))
 
 
-def optional_index(container: Any, key: Any) -> Optional:
-    """`container[?key]`."""
-    if container.__class__ is Optional:
-        if not container.has_value:
-            return values.NONE
-        container = container.value
-    found = _qualify(container, key)
-    return values.NONE if found is values.MISSING else Optional(found)
-
-
-def _qualify(container: Any, key: Any) -> Any:
-    """The entry for `key`, MISSING if there is none or `container` can have none."""
-    if container.__class__ is dict:
-        return values.find(container, key, values.MISSING)
-    if container.__class__ not in values.LIST_CLASSES:
-        return values.MISSING
-    position = list_index(key)
-    return container[position] if 0 <= position < len(container) else values.MISSING
-
-
-def list_index(key: Any) -> int:
-    """The position in a list that a number stands for."""
-    if key.__class__ is int:
-        return int(key)
-    if key.__class__ is UInt or (key.__class__ is float and key.is_integer()):
-        position = int(key)
-        if values.MINIMUM_INT < position <= values.MAXIMUM_INT:
-            return position
-    if key.__class__ in (UInt, float):
-        raise EvaluationError(f"unsupported index value {texts.printed(key)} in list")
-    raise EvaluationError(f"unsupported index type '{values.type_of(key)}' in list")
+def optional_index(container: Any, key: Any) -> Any:
+    """`container[?key]` and `container.?key`."""
+    found = runtime.unwrap(container)
+    return values.NONE if found is values.MISSING else runtime.wrap(runtime.probe(found, key))
 
 
 def _membership(name: str) -> Function:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.cel import texts, types, values
+from dray.cel import runtime, types, values
 from dray.cel.functions import dispatching
 from dray.cel.functions.overloads import Library, Overload
-from dray.cel.values import EvaluationError
 
 _K, _V = types.parameter("K"), types.parameter("V")
 _MAP = types.map_of(_K, _V)
@@ -16,22 +15,14 @@ _MAP = types.map_of(_K, _V)
 def insert(entries: values.CelMap, key: Any, entry: Any) -> values.CelMap:
     """A copy of the map with one more entry."""
     copy = dict(entries)
-    insert_into(copy, key, entry)
+    runtime.insert(copy, key, entry)
     return copy
 
 
 def insert_all(entries: values.CelMap, others: values.CelMap) -> values.CelMap:
     copy = dict(entries)
-    for key, entry in others.items():
-        insert_into(copy, values.key_value(key), entry)
+    runtime.insert_all(copy, others)
     return copy
-
-
-def insert_into(entries: values.CelMap, key: Any, entry: Any) -> None:
-    """Adds an entry to a map that nobody else holds."""
-    if values.find(entries, key, values.MISSING) is not values.MISSING:
-        raise EvaluationError(f"insert failed: key {texts.printed(key)} already exists")
-    entries[values.map_key(key)] = entry
 
 
 LIBRARY = Library(

@@ -17,16 +17,11 @@ _LIST = types.list_of(_V)
 _OPTIONAL = types.optional_of(_V)
 _OPTIONALS = types.list_of(_OPTIONAL)
 
-_FALSE_WHEN_ZERO: frozenset[Any] = values.LIST_CLASSES | {
-    type(None),
-    bool,
-    int,
-    values.UInt,
-    float,
-    str,
-    bytes,
-    dict,
-}
+_FALSE_WHEN_ZERO: frozenset[Any] = (
+    values.LIST_CLASSES
+    | values.MAP_CLASSES
+    | {type(None), bool, int, values.UInt, float, str, bytes}
+)
 
 
 def none() -> Optional:

@@ -19,31 +19,18 @@ def matches(text: Any, pattern: Any) -> bool:
         raise dispatching.missing_operation("matches", text)
     if pattern.__class__ is not str:
         raise values.no_such_overload()
-    return regexes.compile(pattern).search(text.encode()) is not None
+    return regexes.compile(pattern).search(text) is not None
 
 
 def find(text: str, pattern: str) -> str:
-    """The first match, whole; the empty string if there is none."""
-    found = _compile(pattern).search(text.encode())
-    return bytes(found[0]).decode() if found else ""
+    return _compile(pattern).find(text)
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    """The matches, at most `limit` unless that is negative."""
-    found: list[str] = []
-    previous_end = -1
-    for match in _compile(pattern).finditer(text):
-        if len(found) == limit:
-            break
-        start, end = match.span()
-        # Go drops an empty match that touches the one before.
-        if start < end or start != previous_end:
-            found.append(match[0])
-        previous_end = end
-    return found
+    return _compile(pattern).find_all(text, limit)
 
 
-def _compile(pattern: str) -> Any:
+def _compile(pattern: str) -> regexes.Pattern:
     try:
         return regexes.compile(pattern)
     except EvaluationError as error:

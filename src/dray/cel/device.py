@@ -1,0 +1,418 @@
+"""The `device` variable: selectors and derived attributes on devices of a ResourceSlice.
+
+Behaviour and texts are those of dynamic-resource-allocation/cel/compile.go. This is what the rest
+of dray uses of CEL, and the only module of it that knows what a device is.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Literal, NamedTuple
+
+from dray.api import quantity, semver, slices
+from dray.cel import environment, program, types, values
+from dray.cel.checker import Checked
+from dray.cel.environment import Environment
+from dray.cel.folding import InstantiationFailed
+from dray.cel.issues import CompilationFailed
+from dray.cel.program import Program
+from dray.cel.reads import Path
+from dray.cel.types import Type
+from dray.cel.values import DefaultingMap, EvaluationError
+
+UNKNOWN_COST = 2**64 - 1
+_REMEMBERED = 4096
+
+_VARIABLE = "device"
+_DRIVER = (_VARIABLE, "driver")
+_ALLOW_MULTIPLE = (_VARIABLE, "allowMultipleAllocations")
+_ATTRIBUTES = (_VARIABLE, "attributes")
+_CAPACITY = (_VARIABLE, "capacity")
+_NOTHING = (_VARIABLE, "")
+
+
+class CompileError(NamedTuple):
+    """Why an expression cannot be used, as apiserver's cel.Error says it."""
+
+    kind: Literal["Invalid", "InternalError"]
+    detail: str
+
+
+class _Tokens(dict[Path, Hashable]):
+    """What distinguishes devices: a hashable value for every path into `device`."""
+
+    def __missing__(self, path: Path) -> Hashable:
+        depth = len(path)
+        below = [entry for entry in self.items() if entry[0][:depth] == path != entry[0]]
+        self[path] = token = frozenset(below) if below else None
+        return token
+
+
+class _BrokenTokens(dict[Path, Hashable]):
+    """Of a device that no expression can be evaluated on: it is like no other."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__()
+        self._problem = problem
+
+    def __missing__(self, path: Path) -> Hashable:
+        return (_BrokenTokens, self._problem)
+
+
+class DeviceView:
+    """A device as expressions see it. Made in no time; converted when it is first looked at."""
+
+    def __init__(self, driver: str, device: slices.Device) -> None:
+        self._driver = driver
+        self._device = device
+
+    @functools.cached_property
+    def fields(self) -> dict[str, Any]:
+        """The value of the variable; raises EvaluationError for an attribute without a value."""
+        return {
+            "driver": self._driver,
+            "allowMultipleAllocations": bool(self._device.allow_multiple_allocations),
+            "attributes": self._by_domain(self._attribute_values()),
+            "capacity": self._by_domain(self._capacity_values()),
+        }
+
+    @functools.cached_property
+    def tokens(self) -> dict[Path, Hashable]:
+        try:
+            self._check_attributes()
+        except EvaluationError as problem:
+            return _BrokenTokens(str(problem))
+        tokens = _Tokens({_DRIVER: self._driver})
+        tokens[_ALLOW_MULTIPLE] = bool(self._device.allow_multiple_allocations)
+        for name, attribute in self._device.attributes.items():
+            tokens[(*_ATTRIBUTES, *self._qualified(name))] = _attribute_token(attribute)
+        for name, capacity in self._device.capacity.items():
+            tokens[(*_CAPACITY, *self._qualified(name))] = capacity.value
+        return tokens
+
+    def _check_attributes(self) -> None:
+        for _ in self._attribute_values():
+            pass
+
+    def _attribute_values(self) -> Iterator[tuple[str, Any]]:
+        for name, attribute in self._device.attributes.items():
+            try:
+                yield name, _attribute_value(attribute)
+            except ValueError as problem:
+                raise EvaluationError(f"attribute {name}: {problem}") from None
+
+    def _capacity_values(self) -> Iterator[tuple[str, Any]]:
+        for name, capacity in self._device.capacity.items():
+            yield name, quantity.parse(capacity.value)
+
+    def _by_domain(self, named: Iterable[tuple[str, Any]]) -> DefaultingMap:
+        domains = DefaultingMap()
+        for name, value in named:
+            domain, id = self._qualified(name)
+            domains.setdefault(domain, {})[id] = value
+        return domains
+
+    def _qualified(self, name: str) -> tuple[str, str]:
+        domain, slash, id = name.partition("/")
+        return (domain, id) if slash else (self._driver, name)
+
+
+def view(driver: str, device: slices.Device) -> DeviceView:
+    return DeviceView(driver, device)
+
+
+def _attribute_value(attribute: slices.DeviceAttribute) -> Any:
+    """The one value of an attribute; raises ValueError with upstream's text."""
+    scalars = (attribute.int_value, attribute.bool_value, attribute.string_value)
+    lists = (attribute.int_values, attribute.bool_values, attribute.string_values)
+    if found := next((each for each in lists if each), None):
+        return found
+    if attribute.version_values:
+        return tuple(map(_version, attribute.version_values))
+    for value in scalars:
+        if value is not None:
+            return value
+    if attribute.version_value is not None:
+        return _version(attribute.version_value)
+    raise ValueError("unsupported attribute value")
+
+
+def _version(text: str) -> semver.Version:
+    try:
+        return semver.parse(text)
+    except semver.VersionError as problem:
+        raise ValueError(f"parse semantic version: {problem}") from None
+
+
+def _attribute_token(attribute: slices.DeviceAttribute) -> Hashable:
+    """What makes the value of an attribute differ from others, also from those Python equates."""
+    if attribute.string_value is not None:
+        return attribute.string_value
+    if attribute.int_value is not None:
+        return attribute.int_value
+    return attribute.bool_value, attribute
+
+
+class _Compiled:
+    """What selectors and derived attributes share: a program, or with `error` why there is none."""
+
+    def __init__(
+        self, expression: str, compiled: Program | None, error: CompileError | None = None
+    ) -> None:
+        self.expression = expression
+        self.error = error
+        self._program = compiled
+
+    @property
+    def program(self) -> Program:
+        assert self._program is not None, self.error
+        return self._program
+
+    @property
+    def estimated_cost(self) -> int:
+        return self._program.estimated_cost if self._program else UNKNOWN_COST
+
+    @functools.cached_property
+    def _evaluate(self) -> Callable[[dict[str, Any]], Any]:
+        return self.program.evaluate
+
+    def _evaluate_counted(self, device: DeviceView) -> tuple[Any, int]:
+        try:
+            return self.program.evaluate_counted(device.fields)
+        except RecursionError:
+            raise _too_deep() from None
+
+
+class Selector(_Compiled):
+    """A compiled selector."""
+
+    @property
+    def code_form(self) -> str:
+        return self.program.code_form
+
+    @property
+    def reads(self) -> frozenset[Path]:
+        """Paths such as (device, attributes, DOMAIN, ID); a shorter one means all below it."""
+        return frozenset(map(_significant, self.program.reads))
+
+    @functools.cached_property
+    def shape(self) -> Callable[[DeviceView], Hashable]:
+        """The values that the selector reads: devices of equal shape have equal answers."""
+        get = operator.itemgetter(*(self.reads or {_NOTHING}))
+        return lambda device: get(device.tokens)
+
+    def matches(self, device: DeviceView) -> bool:
+        """Whether the device is selected; raises EvaluationError or CostExceeded."""
+        try:
+            result = self._evaluate(device.fields)
+        except RecursionError:
+            raise _too_deep() from None
+        return result if result is True or result is False else _as_bool(result)
+
+    def matches_counted(self, device: DeviceView) -> tuple[bool, int]:
+        """As `matches`, with the run-time cost."""
+        result, cost = self._evaluate_counted(device)
+        return _as_bool(result), cost
+
+
+def _significant(path: Path) -> Path:
+    """A path without what is inside an attribute."""
+    return path[:4] if path[:2] in (_ATTRIBUTES, _CAPACITY) else path[:2]
+
+
+def _too_deep() -> EvaluationError:
+    return EvaluationError("values nest too deep")
+
+
+# The texts of cel-go's ConvertToNative(bool), which differ from type to type.
+_CONVERSION_PROBLEMS = {
+    "int": "unsupported type conversion from 'int' to bool",
+    "uint": "unsupported type conversion from 'uint' to bool",
+    "string": "unsupported native conversion from string to 'bool'",
+    "bytes": "type conversion error from Bytes to 'bool'",
+    "double": "type conversion error from Double to 'bool'",
+    "list": "type conversion error from list to 'bool'",
+    "map": "unsupported type conversion: bool to map",
+    "null_type": "type conversion error from 'null_type' to 'bool'",
+    "type": "type conversion not supported for 'type'",
+    "optional_type": "optional.none() dereference",
+}
+
+
+def _as_bool(result: Any) -> bool:
+    unwrapped = result
+    while isinstance(unwrapped, values.Optional) and unwrapped.has_value:
+        unwrapped = unwrapped.value
+    if isinstance(unwrapped, bool):
+        return unwrapped
+    name = values.type_name(unwrapped)
+    short_name = name.rpartition(".")[2]
+    default = f"type conversion error from '{short_name}' to 'bool'"
+    problem = _CONVERSION_PROBLEMS.get(name, default)
+    raise EvaluationError(
+        f"CEL result of type {values.type_name(result)} could not be converted to bool: {problem}"
+    )
+
+
+class DerivedAttribute(_Compiled):
+    """A compiled expression for the value of an attribute."""
+
+    def evaluate(self, device: DeviceView) -> slices.DeviceAttribute:
+        """The attribute's value on a device; raises EvaluationError or CostExceeded."""
+        try:
+            return _as_attribute(self._evaluate(device.fields))
+        except RecursionError:
+            raise _too_deep() from None
+
+    def evaluate_counted(self, device: DeviceView) -> tuple[slices.DeviceAttribute, int]:
+        """As `evaluate`, with the run-time cost."""
+        result, cost = self._evaluate_counted(device)
+        return _as_attribute(result), cost
+
+
+_SCALAR_FIELDS: dict[type, tuple[str, str]] = {
+    bool: ("bool_value", "bool"),
+    int: ("int_value", "int"),
+    str: ("string_value", "string"),
+    semver.Version: ("version_value", "semver"),
+}
+
+
+def _as_attribute(result: Any) -> slices.DeviceAttribute:
+    """See compile.go, valToDeviceAttribute."""
+    if found := _SCALAR_FIELDS.get(result.__class__):
+        return slices.DeviceAttribute(**{found[0]: _on_the_wire(result)})
+    if result.__class__ not in values.LIST_CLASSES:
+        raise EvaluationError(f"unsupported CEL return type: {_go_native_name(result)}")
+    if not result:
+        return slices.DeviceAttribute()
+    return _as_list_attribute(result)
+
+
+def _as_list_attribute(result: Iterable[Any]) -> slices.DeviceAttribute:
+    elements = list(result)
+    kind = elements[0].__class__
+    if kind not in _SCALAR_FIELDS:
+        name = _go_native_name(elements[0])
+        raise EvaluationError(f"unsupported list element type: {name}")
+    field, type_name = _SCALAR_FIELDS[kind]
+    for index, element in enumerate(elements):
+        if element.__class__ is not kind:
+            found = _go_native_name(element)
+            message = f"expected list element at index {index} to be {type_name}, got {found}"
+            raise EvaluationError(message)
+    attribute: dict[str, Any] = {f"{field}s": tuple(map(_on_the_wire, elements))}
+    return slices.DeviceAttribute(**attribute)
+
+
+def _on_the_wire(value: Any) -> Any:
+    return str(value) if isinstance(value, semver.Version) else value
+
+
+_GO_NATIVE_NAMES: dict[type, str] = {
+    type(None): "structpb.NullValue",
+    bool: "bool",
+    int: "int64",
+    values.UInt: "uint64",
+    float: "float64",
+    str: "string",
+    bytes: "[]uint8",
+    dict: "map[ref.Val]ref.Val",
+    semver.Version: "semver.Version",
+    quantity.Quantity: "*resource.Quantity",
+    values.Duration: "time.Duration",
+    values.Timestamp: "time.Time",
+}
+
+
+def _go_native_name(value: Any) -> str:
+    """The Go type of a value outside CEL, as upstream's messages show it."""
+    return _GO_NATIVE_NAMES.get(value.__class__, values.type_name(value))
+
+
+def compile_selector(
+    expression: str,
+    *,
+    stored: bool,
+    consumable_capacity: bool = True,
+    list_type_attributes: bool = False,
+) -> Selector:
+    """The selector for an expression: new as it is validated, or stored."""
+    return _compile_selector(expression, stored, consumable_capacity, list_type_attributes)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _compile_selector(expression: str, *features: bool) -> Selector:
+    in_environment = _environment(*features)
+    try:
+        checked = program.check(expression, in_environment)
+        if problem := _selector_type_problem(checked, in_environment):
+            return Selector(expression, None, CompileError("Invalid", problem))
+        return Selector(expression, Program(checked, in_environment))
+    except (CompilationFailed, InstantiationFailed) as failure:
+        return Selector(expression, None, _compile_error(failure))
+
+
+def compile_derived_attribute(
+    expression: str,
+    *,
+    stored: bool,
+    consumable_capacity: bool = True,
+    list_type_attributes: bool = False,
+) -> DerivedAttribute:
+    """The derived attribute for an expression: new as it is validated, or stored."""
+    return _compile_derived(expression, stored, consumable_capacity, list_type_attributes)
+
+
+@functools.lru_cache(maxsize=_REMEMBERED)
+def _compile_derived(expression: str, *features: bool) -> DerivedAttribute:
+    in_environment = _environment(*features)
+    stored, _, list_type_attributes = features
+    try:
+        checked = program.check(expression, in_environment)
+        allows_lists = stored or list_type_attributes
+        if problem := _derived_type_problem(checked.result_type, allows_lists=allows_lists):
+            return DerivedAttribute(expression, None, CompileError("Invalid", problem))
+        return DerivedAttribute(expression, Program(checked, in_environment))
+    except (CompilationFailed, InstantiationFailed) as failure:
+        return DerivedAttribute(expression, None, _compile_error(failure))
+
+
+def _environment(
+    stored: bool, consumable_capacity: bool, list_type_attributes: bool
+) -> Environment:
+    return environment.device_environment(
+        stored=stored,
+        consumable_capacity=consumable_capacity,
+        list_type_attributes=list_type_attributes,
+    )
+
+
+def _compile_error(failure: CompilationFailed | InstantiationFailed) -> CompileError:
+    if isinstance(failure, CompilationFailed):
+        return CompileError("Invalid", f"compilation failed: {failure}")
+    return CompileError("InternalError", f"program instantiation failed: {failure}")
+
+
+def _selector_type_problem(checked: Checked, in_environment: Environment) -> str | None:
+    result = checked.result_type
+    _, by_name = in_environment.objects[environment.DEVICE.name]["attributes"].parameters
+    if result in (types.BOOL, by_name.parameters[1]):
+        return None
+    return f"must evaluate to bool or the unknown type, not {result}"
+
+
+_ATTRIBUTE_TYPES = (types.BOOL, types.INT, types.STRING, types.ANY, types.DYN, types.SEMVER)
+
+
+def _derived_type_problem(result: Type, *, allows_lists: bool) -> str | None:
+    if result in _ATTRIBUTE_TYPES:
+        return None
+    is_list = allows_lists and result.kind is types.Kind.LIST
+    if is_list and result.parameters[0] in _ATTRIBUTE_TYPES:
+        return None
+    scalars = "must evaluate to a primitive scalar (string, integer, boolean, semver)"
+    lists = " or a list of these scalars" if allows_lists else ""
+    return f"{scalars}{lists}, not {result}"

@@ -1,0 +1,90 @@
+"""A compiled expression: compile once, run many times.
+
+There are two forms of code. The plain one counts no cost; it is used where the estimate proves
+that the limit cannot be passed. The counted one is made when it is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dray.cel import checker, cost, folding, parser, values
+from dray.cel.checker import Checked
+from dray.cel.compiler import compile_plain
+from dray.cel.counting import compile_counted
+from dray.cel.emitter import Plan
+from dray.cel.environment import Environment
+from dray.cel.metering import Meter
+from dray.cel.reads import Path, find_reads
+from dray.cel.values import CostExceeded, EvaluationError
+
+PLAIN = "plain"
+COUNTED = "counted"
+
+
+class Measurement(NamedTuple):
+    """What one evaluation gave and cost; with `error`, there is no value."""
+
+    value: Any
+    error: EvaluationError | CostExceeded | None
+    cost: int
+
+
+def check(text: str, environment: Environment) -> Checked:
+    """A valid expression; raises CompilationFailed."""
+    return checker.check(text, parser.parse(text), environment)
+
+
+class Program:
+    """An expression that can be run; making one raises InstantiationFailed.
+
+    It is called with the values of the environment's variables, in their order. An object is the
+    dict of its fields.
+    """
+
+    def __init__(
+        self, checked: Checked, environment: Environment, limit: int = values.COST_LIMIT
+    ) -> None:
+        self._plan = Plan(checked, environment, folding.fold(checked, environment))
+        self._limit = limit
+        self.estimated_cost = cost.estimate(checked, environment).high
+        self.code_form = PLAIN if self.estimated_cost <= limit else COUNTED
+
+    @functools.cached_property
+    def reads(self) -> frozenset[Path]:
+        """What the answer depends on: programs give equal answers for equal values there."""
+        return find_reads(self._plan)
+
+    @functools.cached_property
+    def evaluate(self) -> Callable[..., Any]:
+        """The value of the expression; raises EvaluationError or CostExceeded."""
+        if self.code_form == PLAIN:
+            return compile_plain(self._plan)
+        return self._evaluate_counted
+
+    def _evaluate_counted(self, *variables: Any) -> Any:
+        return self.evaluate_counted(*variables)[0]
+
+    def evaluate_counted(self, *variables: Any) -> tuple[Any, int]:
+        """As `evaluate`, with what it cost."""
+        value, error, spent = self.measure(*variables)
+        if error is not None:
+            raise error
+        return value, spent
+
+    def measure(self, *variables: Any) -> Measurement:
+        """As `evaluate`, with the cost also where it fails."""
+        meter = Meter(self._limit)
+        try:
+            value = self._counted(meter, *variables)
+        except CostExceeded as exceeded:
+            return Measurement(None, exceeded, meter.cost)
+        if isinstance(value, EvaluationError):
+            return Measurement(None, value, meter.cost)
+        return Measurement(value, None, meter.cost)
+
+    @functools.cached_property
+    def _counted(self) -> Callable[..., Any]:
+        return compile_counted(self._plan)

@@ -1,0 +1,330 @@
+"""The registry of rules by kind: what the API server asks before it stores an object.
+
+Upstream, an object is looked at twice: by code written by hand and by declarative rules. Where both
+complain about the same thing, only the declarative words are shown. Follows apiserver,
+registry/rest/{create,update,validate}.go, and the strategies of pkg/registry.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dray.api import core as core_api
+from dray.api import kinds, meta
+from dray.api.claims import ResourceClaim, ResourceClaimTemplate
+from dray.api.classes import DeviceClass
+from dray.api.features import Features
+from dray.api.nodes import Node
+from dray.api.pods import Pod
+from dray.api.poolstatus import ResourcePoolStatusRequest
+from dray.api.slices import ResourceSlice
+from dray.api.taints import DeviceTaintRule
+from dray.api.workloads import DaemonSet, Deployment, Job, PodGroup, ReplicaSet, StatefulSet
+from dray.validation import (
+    claims,
+    claimstatus,
+    classes,
+    core,
+    daemonsets,
+    declarations,
+    declarative,
+    fields,
+    jobs,
+    metadata,
+    nodes,
+    pods,
+    podstatus,
+    poolstatus,
+    quotas,
+    slices,
+    statefulsets,
+    taints,
+    workloads,
+)
+
+Creation = Callable[[Any, Features], fields.Errors]
+Change = Callable[[Any, Any, Features], fields.Errors]
+
+
+class Bare(meta.Wire, frozen=True):
+    """An object of a kind of which only the metadata is looked at."""
+
+    metadata: meta.ObjectMeta = meta.ObjectMeta()
+
+
+class Rules(NamedTuple):
+    """All rules for one kind.
+
+    Without rules of its own a status may be anything. `replaces`: declarative errors take the
+    place of covered ones.
+    """
+
+    struct: type[meta.Wire]
+    created: Creation
+    updated: Change
+    status_updated: Change
+    declared: declarative.Rule | None = None
+    replaces: bool = True
+
+
+def struct_of(kind: str) -> type[meta.Wire]:
+    """What the functions below want objects of this kind to be."""
+    rules = _RULES.get(kind)
+    return rules.struct if rules else Bare
+
+
+def validate_create(kind: str, value: Any, features: Features) -> list[fields.FieldError]:
+    """What is wrong with a new object, after defaults; nothing if it may be stored."""
+    rules = _rules_for(kind)
+    return _merged(rules, list(rules.created(value, features)), value, None, features)
+
+
+def validate_update(kind: str, new: Any, old: Any, features: Features) -> list[fields.FieldError]:
+    """What is wrong with an update of the object itself; its status is as before."""
+    rules = _rules_for(kind)
+    errors = _common(kind, new, old)
+    errors += rules.updated(new, old, features)
+    return _merged(rules, errors, new, old, features)
+
+
+def validate_status_update(
+    kind: str, new: Any, old: Any, features: Features
+) -> list[fields.FieldError]:
+    """What is wrong with an update of the status; the rest is as before."""
+    rules = _rules_for(kind)
+    errors = _common(kind, new, old)
+    errors += rules.status_updated(new, old, features)
+    return _merged(rules, errors, new, old, features)
+
+
+def _common(kind: str, new: Any, old: Any) -> list[fields.FieldError]:
+    """What holds for updates of all kinds."""
+    namespaced = _is_namespaced(kind)
+    errors = list(metadata.any_created(new.metadata, namespaced=namespaced))
+    errors += metadata.any_updated(new.metadata, old.metadata)
+    return errors
+
+
+def _merged(
+    rules: Rules, errors: list[fields.FieldError], new: Any, old: Any, features: Features
+) -> list[fields.FieldError]:
+    if rules.declared is None:
+        return errors
+    operation = declarative.Operation(is_update=old is not None, features=features)
+    declared = list(rules.declared(new, old, fields.ROOT, operation))
+    if declared and rules.replaces:
+        found = {_subject(error) for error in declared if _has_subject(error)}
+        errors = [
+            error
+            for error in errors
+            if not (error.covered and _has_subject(error) and _subject(error) in found)
+        ]
+    return errors + declared
+
+
+def _subject(error: fields.FieldError) -> tuple[fields.ErrorType, str, str]:
+    """What two errors about the same thing have in common."""
+    return error.type, error.field, error.origin
+
+
+def _has_subject(error: fields.FieldError) -> bool:
+    """ "Invalid" alone says too little: it takes an origin to know what is meant."""
+    return error.type is not fields.ErrorType.INVALID or bool(error.origin)
+
+
+def _new(rule: Callable[[Any], fields.Errors]) -> Creation:
+    """A rule that does not depend on features."""
+    return lambda value, _features: rule(value)
+
+
+def _change(*rules: Callable[[Any, Any], fields.Errors]) -> Change:
+    def apply(new: Any, old: Any, _features: Features) -> fields.Errors:
+        for rule in rules:
+            yield from rule(new, old)
+
+    return apply
+
+
+def _metadata_updated(new: Any, old: Any) -> fields.Errors:
+    return metadata.updated(new.metadata, old.metadata)
+
+
+_metadata_only = _change(_metadata_updated)
+
+
+def _again(rule: Callable[[Any], fields.Errors]) -> Callable[[Any, Any], fields.Errors]:
+    """A rule for new objects that also holds for changed ones."""
+    return lambda new, _old: rule(new)
+
+
+def _template_updated(new: Any, old: Any, features: Features) -> fields.Errors:
+    yield from claims.claim_template(new, features)
+    yield from claims.claim_template_update(new, old)
+
+
+_RULES: dict[str, Rules] = {
+    "ResourceClaim": Rules(
+        ResourceClaim,
+        claims.resource_claim,
+        _change(claims.resource_claim_update),
+        _change(claimstatus.status_update),
+        declarations.RESOURCE_CLAIM,
+    ),
+    "ResourceClaimTemplate": Rules(
+        ResourceClaimTemplate,
+        claims.claim_template,
+        _template_updated,
+        _metadata_only,
+        declarations.RESOURCE_CLAIM_TEMPLATE,
+    ),
+    "ResourceSlice": Rules(
+        ResourceSlice,
+        slices.resource_slice,
+        slices.resource_slice_update,
+        _metadata_only,
+        declarations.RESOURCE_SLICE,
+    ),
+    "DeviceClass": Rules(
+        DeviceClass,
+        classes.device_class,
+        classes.device_class_update,
+        _metadata_only,
+        declarations.DEVICE_CLASS,
+    ),
+    "DeviceTaintRule": Rules(
+        DeviceTaintRule,
+        _new(taints.taint_rule),
+        _change(taints.taint_rule_update),
+        _change(taints.taint_rule_status_update),
+        declarations.DEVICE_TAINT_RULE,
+    ),
+    "ResourcePoolStatusRequest": Rules(
+        ResourcePoolStatusRequest,
+        _new(poolstatus.pool_status_request),
+        _change(poolstatus.pool_status_request_update),
+        _change(poolstatus.pool_status_request_status_update),
+        declarations.RESOURCE_POOL_STATUS_REQUEST,
+        replaces=False,
+    ),
+    "Pod": Rules(
+        Pod,
+        _new(pods.pod),
+        _change(pods.pod_update),
+        _change(podstatus.pod_status_update),
+        declarations.POD,
+        replaces=False,
+    ),
+    "PodGroup": Rules(
+        PodGroup,
+        _new(core.pod_group),
+        _metadata_only,
+        _change(core.pod_group_status_update),
+        declarations.POD_GROUP,
+        replaces=False,
+    ),
+    "Deployment": Rules(
+        Deployment,
+        _new(workloads.deployment),
+        _change(workloads.deployment_update),
+        _change(workloads.deployment_status_update),
+    ),
+    "ReplicaSet": Rules(
+        ReplicaSet,
+        _new(workloads.replica_set),
+        _change(workloads.replica_set_update),
+        _change(workloads.replica_set_status_update),
+    ),
+    "StatefulSet": Rules(
+        StatefulSet,
+        _new(statefulsets.stateful_set),
+        _change(statefulsets.stateful_set_update),
+        _change(statefulsets.stateful_set_status_update),
+    ),
+    "DaemonSet": Rules(
+        DaemonSet,
+        _new(daemonsets.daemon_set),
+        _change(daemonsets.daemon_set_update),
+        _change(daemonsets.daemon_set_status_update),
+    ),
+    "Job": Rules(
+        Job,
+        _new(jobs.job),
+        _change(jobs.job_update),
+        _change(jobs.job_status_update),
+    ),
+    "Node": Rules(
+        Node,
+        _new(nodes.node),
+        _change(_again(nodes.node), nodes.node_update),
+        _change(nodes.node_update),
+    ),
+    "Namespace": Rules(
+        core_api.Namespace,
+        _new(core.namespace),
+        _change(_again(core.namespace), _metadata_updated),
+        _metadata_only,
+    ),
+    "ResourceQuota": Rules(
+        core_api.ResourceQuota,
+        _new(quotas.resource_quota),
+        _change(quotas.resource_quota_update),
+        _change(quotas.resource_quota_status_update),
+    ),
+    "ConfigMap": Rules(
+        core_api.ConfigMap,
+        _new(core.config_map),
+        _change(core.config_map_update),
+        _metadata_only,
+    ),
+    "Secret": Rules(
+        core_api.Secret,
+        _new(core.secret),
+        _change(core.secret_update),
+        _metadata_only,
+    ),
+    "Binding": Rules(core_api.Binding, _new(core.binding), _metadata_only, _metadata_only),
+    "Lease": Rules(core_api.Lease, _new(core.lease), _change(core.lease_update), _metadata_only),
+    "PriorityClass": Rules(
+        core_api.PriorityClass,
+        _new(core.priority_class),
+        _change(core.priority_class_update),
+        _metadata_only,
+    ),
+    "PodDisruptionBudget": Rules(
+        core_api.PodDisruptionBudget,
+        _new(core.disruption_budget),
+        _change(core.disruption_budget_update),
+        _change(core.disruption_budget_status_update),
+    ),
+}
+
+_NAME_RULES: dict[str, metadata.NameRule] = {
+    "ClusterRole": metadata.any_name,
+    "ClusterRoleBinding": metadata.any_name,
+    "Role": metadata.any_name,
+    "RoleBinding": metadata.any_name,
+    "Service": metadata.label_name,
+}
+_NAMESPACED = {kind.kind: kind.namespaced for kind in kinds.KINDS}
+
+
+def _is_namespaced(kind: str) -> bool:
+    return _NAMESPACED[kind]
+
+
+def _rules_for(kind: str) -> Rules:
+    return _RULES.get(kind) or _bare_rules(kind)
+
+
+@functools.cache
+def _bare_rules(kind: str) -> Rules:
+    """Rules for a kind whose metadata is all that is looked at."""
+    namespaced = _is_namespaced(kind)
+    name_rule = _NAME_RULES.get(kind, metadata.subdomain_name)
+
+    def created(value: Any, _features: Features) -> fields.Errors:
+        return metadata.created(value.metadata, namespaced=namespaced, name_rule=name_rule)
+
+    return Rules(Bare, created, _metadata_only, _metadata_only)

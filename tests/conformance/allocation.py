@@ -1,0 +1,106 @@
+"""Recorded allocation problems as dray's objects, and results as the recorded ones are written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dray.allocator import placement
+from dray.allocator.fleet import AllocatedState, Fleet
+from dray.allocator.verdicts import Failure
+from dray.api import features
+from dray.api.claims import AllocationResult, ResourceClaim
+from dray.api.classes import DeviceClass
+from dray.api.names import DeviceId, SharedDeviceId
+from dray.api.nodes import Node
+from dray.api.slices import ResourceSlice
+
+SHARE_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+
+
+class Outcome(NamedTuple):
+    """What came out: results, or an error; neither means that the claims do not fit."""
+
+    results: list[dict[str, Any]] | None
+    error: str | None = None
+    is_node_local: bool = False
+
+
+def run(case: dict[str, Any]) -> Outcome:
+    fleet = _fleet(case)
+    claims = [msgspec.convert(each, ResourceClaim) for each in case["claimsToAllocate"] or ()]
+    asked = placement.Placement(fleet, new_share_id=lambda: SHARE_ID)
+    try:
+        answer = asked.ask(claims, case["node"]["metadata"]["name"])
+    except Failure as failure:
+        return Outcome(None, failure.text(claims))
+    if isinstance(answer, placement.Fit):
+        return Outcome([as_recorded(each) for each in answer.allocations])
+    if answer.failure is not None:
+        return Outcome(None, answer.failure.text(claims), is_node_local=True)
+    return Outcome(None)
+
+
+def as_recorded(result: AllocationResult) -> dict[str, Any]:
+    built: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(result))
+    built.setdefault("devices", {})
+    return built
+
+
+def gates(case: dict[str, Any]) -> features.Features:
+    on = case["features"]
+    return msgspec.structs.replace(
+        features.DEFAULT,
+        admin_access=on["AdminAccess"],
+        consumable_capacity=on["ConsumableCapacity"],
+        derived_attributes=on["DerivedAttributes"],
+        device_binding_conditions=on["DeviceBindingAndStatus"],
+        device_compatibility_groups=on["CompatibilityGroups"],
+        device_taints=on["DeviceTaints"],
+        fractional_capacity_range=on["FractionalCapacityRange"],
+        list_type_attributes=on["ListTypeAttributes"],
+        optional_node_operations=on["OptionalNodeOperations"],
+        partitionable_devices=on["PartitionableDevices"],
+        prioritized_list=on["PrioritizedList"],
+        resource_claim_device_status=on["DeviceBindingAndStatus"],
+    )
+
+
+def _fleet(case: dict[str, Any]) -> Fleet:
+    fleet = Fleet(gates(case))
+    fleet.put_node(msgspec.convert(case["node"], Node))
+    for device_class in case["classes"] or ():
+        fleet.put_class(msgspec.convert(device_class, DeviceClass))
+    for piece in _uniquely_named(case["slices"] or ()):
+        fleet.put_slice(msgspec.convert(piece, ResourceSlice))
+    state = case["allocatedState"]
+    fleet.hold_state(
+        AllocatedState(
+            [_device_id(each) for each in state["allocatedDevices"]],
+            [
+                SharedDeviceId(*_device_id(each), each["shareID"])
+                for each in state["allocatedSharedDeviceIDs"]
+            ],
+            {_device_id(each): each["capacity"] for each in state["aggregatedCapacity"]},
+        )
+    )
+    return fleet
+
+
+def _device_id(each: dict[str, str]) -> DeviceId:
+    return DeviceId(each["driver"], each["pool"], each["device"])
+
+
+def _uniquely_named(slices: Any) -> list[dict[str, Any]]:
+    """Some tables name two slices alike, which an API server would not accept."""
+    seen: Counter[str] = Counter()
+    found = []
+    for piece in slices:
+        name = piece["metadata"]["name"]
+        seen[name] += 1
+        if seen[name] > 1:
+            piece = {**piece, "metadata": {**piece["metadata"], "name": f"{name}#{seen[name]}"}}
+        found.append(piece)
+    return found

@@ -1,0 +1,119 @@
+"""Refusals recorded from a Kubernetes 1.37 API server: the same causes, in the same words."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from dray.api import canonical, defaults, errors, features, kinds, names, versions
+from dray.api.features import Features
+from dray.validation import fields, rules
+
+GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
+NOW = "2026-01-01T00:00:00Z"
+
+# Refused by the admission of admin access, which looks at the namespace.
+OTHER_LAYERS = {
+    "e10-adminaccess-unlabelled-namespace",
+    "e10b-adminaccess-template-unlabelled-namespace",
+}
+
+# Keys of maps come in any order.
+UNORDERED = {"e46-slice-bad-attributes", "e65-template-metadata-name"}
+
+
+def recorded() -> Iterator[Any]:
+    found = sorted(GOLDEN.glob("e*/status.json"))
+    if not found:
+        yield pytest.param(None, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))
+    for path in found:
+        name = path.parent.name
+        answers = [each for each in json.loads(path.read_text("utf-8")) if each["code"] == 422]
+        if answers and name not in OTHER_LAYERS:
+            yield pytest.param(path.parent, id=name)
+
+
+def accepted() -> Iterator[Any]:
+    """Manifests of the recorded scenarios, all of which the server took."""
+    found = sorted(GOLDEN.glob("[0-9]*/manifest.yaml"))
+    if not found:
+        yield pytest.param(None, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))
+    for path in found:
+        yield pytest.param(path, id=path.parent.name)
+
+
+def all_alpha() -> Features:
+    """The recording server had every alpha gate of DRA on."""
+    alpha = {name: True for name in features.GATES if name.startswith("DRA") and _is_alpha(name)}
+    return features.with_gates(features.DEFAULT, {**alpha, "GenericWorkload": True})
+
+
+def _is_alpha(gate: str) -> bool:
+    return not features.is_enabled(features.DEFAULT, gate)
+
+
+def refused(case: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each object that was sent and refused, with the Status that came back."""
+    documents = list(yaml.safe_load_all((case / "manifest.yaml").read_text("utf-8")))
+    for answer in json.loads((case / "status.json").read_text("utf-8")):
+        if answer["code"] == 422:
+            details = answer["body"]["details"]
+            yield (
+                next(
+                    document
+                    for document in documents
+                    if document["kind"] == details["kind"]
+                    and document["metadata"].get("name") == details.get("name")
+                ),
+                answer["body"],
+            )
+
+
+def validate(manifest: dict[str, Any], gates: Features) -> list[fields.FieldError]:
+    """As the API server does: to the stored version, with defaults, then the rules."""
+    kind = manifest["kind"]
+    stored = versions.to_storage(manifest)
+    row = next(row for row in kinds.KINDS if row.kind == kind)
+    if row.namespaced:
+        stored["metadata"].setdefault("namespace", "default")
+    defaults.fill(stored, NOW)
+    _, version = kinds.parse_api_version(stored["apiVersion"])
+    plain = canonical.without_nulls(row.in_version(version).schema_type, stored)
+    return rules.validate_create(kind, msgspec.convert(plain, rules.struct_of(kind)), gates)
+
+
+def causes(found: list[fields.FieldError]) -> list[errors.Cause]:
+    return [errors.Cause(error.field, str(error.type), error.body) for error in found]
+
+
+@pytest.mark.parametrize("case", list(recorded()))
+def test_refusal_is_that_of_kubernetes(case: Path) -> None:
+    for manifest, status in refused(case):
+        found = causes(validate(manifest, all_alpha()))
+        expected = [
+            errors.Cause(cause["field"], cause["reason"], cause["message"])
+            for cause in status["details"]["causes"]
+        ]
+        if case.name in UNORDERED:
+            assert sorted(found) == sorted(expected)
+            continue
+        assert found == expected
+        group = status["details"].get("group", "")
+        kind = names.GroupKind(group, manifest["kind"])
+        refusal = errors.invalid(kind, manifest["metadata"].get("name", ""), found)
+        assert refusal.message == status["message"]
+
+
+@pytest.mark.parametrize("manifest", list(accepted()))
+def test_what_kubernetes_accepted_is_valid(manifest: Path) -> None:
+    gates = all_alpha()
+    for document in yaml.safe_load_all(manifest.read_text("utf-8")):
+        if document:
+            assert [error.message for error in validate(document, gates)] == []

@@ -1,0 +1,81 @@
+"""Strategic merge patch: keyed lists, directives and orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dray.apiserver import strategicmerge
+from dray.apiserver.jsonpatch import PatchMalformed
+
+
+def pod(**spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "p"}, "spec": spec}
+
+
+def merged(document: dict[str, Any], **spec: Any) -> Any:
+    return strategicmerge.merge(document, {"spec": spec}, "core.v1.Pod")["spec"]
+
+
+CONTAINERS = [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]
+
+
+def test_items_with_the_same_key_merge_and_others_are_appended() -> None:
+    result = merged(
+        pod(containers=CONTAINERS),
+        containers=[{"name": "b", "image": "3"}, {"name": "c", "image": "4"}],
+    )
+    assert result["containers"] == [
+        {"name": "a", "image": "1"},
+        {"name": "b", "image": "3"},
+        {"name": "c", "image": "4"},
+    ]
+
+
+def test_delete_directive_removes_the_item() -> None:
+    result = merged(pod(containers=CONTAINERS), containers=[{"name": "a", "$patch": "delete"}])
+    assert result["containers"] == [{"name": "b", "image": "2"}]
+
+
+def test_replace_directive_replaces_the_list() -> None:
+    patch = [{"$patch": "replace"}, {"name": "z", "image": "9"}]
+    assert merged(pod(containers=CONTAINERS), containers=patch)["containers"] == [patch[1]]
+
+
+def test_item_without_its_key_is_refused() -> None:
+    with pytest.raises(PatchMalformed, match="does not contain declared merge key: name"):
+        merged(pod(containers=CONTAINERS), containers=[{"image": "1"}])
+
+
+def test_atomic_lists_are_replaced() -> None:
+    document = pod(containers=[{"name": "a", "command": ["x", "y"]}])
+    result = merged(document, containers=[{"name": "a", "command": ["z"]}])
+    assert result["containers"][0]["command"] == ["z"]
+
+
+def test_sets_merge_and_lose_what_is_deleted() -> None:
+    document = {"metadata": {"finalizers": ["a", "b"]}}
+    patch = {"metadata": {"finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"]}}
+    result = strategicmerge.merge(document, patch, "core.v1.Pod")
+    assert result["metadata"]["finalizers"] == ["b", "c"]
+
+
+def test_order_is_obeyed() -> None:
+    patch = {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}
+    result = strategicmerge.merge(pod(containers=CONTAINERS), {"spec": patch}, "core.v1.Pod")
+    assert [each["name"] for each in result["spec"]["containers"]] == ["b", "a"]
+
+
+def test_retain_keys_clears_the_rest() -> None:
+    document = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
+    patch = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
+    result = strategicmerge.merge(document, patch, "apps.v1.Deployment")
+    assert result["spec"]["strategy"] == {"type": "Recreate"}
+
+
+def test_maps_merge_and_null_removes() -> None:
+    document = {"metadata": {"labels": {"a": "1", "b": "2"}}}
+    patch = {"metadata": {"labels": {"a": None, "c": "3"}}}
+    result = strategicmerge.merge(document, patch, "core.v1.Pod")
+    assert result["metadata"]["labels"] == {"b": "2", "c": "3"}
