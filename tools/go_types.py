@@ -76,7 +76,9 @@ FIELDS: dict[str, str] = {
         "expirationSeconds=*int64,always"
     ),
     "authentication.v1.TokenRequestStatus": "expirationTimestamp=Time,always token=,always",
+    "authentication.v1.TokenReviewStatus": "authenticated=bool user=UserInfo",
     "authentication.v1.UserInfo": "extra=map[string]ExtraValue",
+    "authorization.v1.SubjectAccessReviewSpec": "extra=map[string]ExtraValue",
     "authorization.v1.SubjectAccessReviewStatus": "denied=bool",
     "autoscaling.v1.ScaleSpec": "replicas=int32",
     "batch.v1.JobCondition": (
@@ -548,6 +550,7 @@ Names without a package are of the type's own package; one that is no structure 
 NAMED: dict[str, str] = {
     "authentication.v1.AttestationValue": "[]string",
     "authentication.v1.ExtraValue": "[]string",
+    "authorization.v1.ExtraValue": "[]string",
     "core.v1.ResourceList": "map[core.v1.ResourceName]Quantity",
 }
 """Named types that are neither structures nor strings."""

@@ -10,7 +10,7 @@ import msgspec
 from dray.allocator import placement
 from dray.allocator.fleet import AllocatedState, Fleet
 from dray.allocator.verdicts import Failure
-from dray.api import features
+from dray.api import features, quantity
 from dray.api.claims import AllocationResult, ResourceClaim
 from dray.api.classes import DeviceClass
 from dray.api.names import DeviceId, SharedDeviceId
@@ -103,4 +103,56 @@ def _uniquely_named(slices: Any) -> list[dict[str, Any]]:
         if seen[name] > 1:
             piece = {**piece, "metadata": {**piece["metadata"], "name": f"{name}#{seen[name]}"}}
         found.append(piece)
+    return found
+
+
+def is_like(outcome: Outcome, run: dict[str, Any]) -> bool:
+    """Whether an upstream allocator has given this: same devices in the same order, same error."""
+    if run.get("error"):
+        return outcome.error == run["error"]
+    if outcome.error is not None:
+        return False
+    return _comparable(outcome.results or []) == _comparable(run["results"] or [])
+
+
+def assert_consists_of(
+    results: list[dict[str, Any]], expected: list[dict[str, Any]], ordered: list[bool]
+) -> None:
+    """The results are the expected ones in any order; where `ordered` is false, so is the inside."""
+    remaining = [_comparable(each) for each in results]
+    for wanted, is_ordered in zip(expected, ordered, strict=True):
+        wanted = _comparable(wanted)
+        match = next((each for each in remaining if _agrees(each, wanted, is_ordered)), None)
+        assert match is not None, f"{wanted} is not in {remaining}"
+        remaining.remove(match)
+    assert not remaining
+
+
+def _agrees(result: Any, wanted: Any, is_ordered: bool) -> bool:
+    if is_ordered:
+        return bool(result == wanted)
+    has_config = "config" in result["devices"]
+    return not has_config and _without_order(result) == _without_order(wanted)
+
+
+def _without_order(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_order(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return sorted((_without_order(each) for each in value), key=repr)
+    return value
+
+
+def _comparable(value: Any) -> Any:
+    """Absent and empty are the same, and quantities are compared by value."""
+    if isinstance(value, list):
+        return [_comparable(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {}
+    for key, each in value.items():
+        if key == "consumedCapacity":
+            found[key] = {name: quantity.parse(text).nano for name, text in each.items()}
+        elif each not in ({}, [], None) or key == "devices":
+            found[key] = _comparable(each)
     return found

@@ -83,10 +83,24 @@ def validate(manifest: dict[str, Any], gates: Features) -> list[fields.FieldErro
     row = next(row for row in kinds.KINDS if row.kind == kind)
     if row.namespaced:
         stored["metadata"].setdefault("namespace", "default")
+    if kind == "Job":
+        _generate_selector(stored)
     defaults.fill(stored, NOW)
     _, version = kinds.parse_api_version(stored["apiVersion"])
     plain = canonical.without_nulls(row.in_version(version).schema_type, stored)
     return rules.validate_create(kind, msgspec.convert(plain, rules.struct_of(kind)), gates)
+
+
+def _generate_selector(job: dict[str, Any]) -> None:
+    """What the server writes into a Job before it looks at it."""
+    metadata = job["metadata"]
+    metadata["uid"] = "00000000-0000-0000-0000-000000000000"
+    labels = job["spec"]["template"].setdefault("metadata", {}).setdefault("labels", {})
+    for prefix in ("", "batch.kubernetes.io/"):
+        labels[f"{prefix}controller-uid"] = metadata["uid"]
+        labels[f"{prefix}job-name"] = metadata["name"]
+    selected = {"batch.kubernetes.io/controller-uid": metadata["uid"]}
+    job["spec"]["selector"] = {"matchLabels": selected}
 
 
 def causes(found: list[fields.FieldError]) -> list[errors.Cause]:

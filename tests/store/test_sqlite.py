@@ -116,6 +116,12 @@ async def test_database_of_another_program_is_refused(path: Path) -> None:
             pass
 
 
+async def test_directory_must_exist(path: Path) -> None:
+    with pytest.raises(store.Unusable, match="No such file"):
+        async with sqlite.open(path / "store.db"):
+            pass
+
+
 async def test_file_that_is_no_database_is_refused(path: Path) -> None:
     path.write_text("not a database, but long enough to be mistaken for one" * 100)
     with pytest.raises(store.Unusable):

@@ -84,7 +84,7 @@ class DerivedAttribute:
 
     def __init__(self, compiled: cel.DerivedAttribute, compares_lists: bool) -> None:
         self._compiled = compiled
-        self._read = shapes.reader(() if compiled.error else sorted(compiled.reads))
+        self._read = shapes.reader([shapes.WHOLE_DEVICE])
         self._to_value = attributes.set_value if compares_lists else attributes.scalar_value
         self._values: dict[Hashable, Value | str] = {}
 

@@ -14,6 +14,8 @@ from dray.api.slices import Device, DeviceAttribute
 Path = tuple[str, ...]
 """(device, attributes, DOMAIN, ID) and the like; a shorter path means all below it."""
 
+WHOLE_DEVICE: Path = ("device",)
+
 Reader = Callable[[str, Device], Hashable]
 """A driver's device to its shape."""
 

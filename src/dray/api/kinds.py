@@ -290,6 +290,20 @@ KINDS: tuple[Kind, ...] = (
         verbs=_CREATE_ONLY,
     ),
     Kind(
+        "authentication.k8s.io",
+        "TokenReview",
+        "tokenreviews",
+        namespaced=False,
+        verbs=_CREATE_ONLY,
+    ),
+    Kind(
+        "authorization.k8s.io",
+        "LocalSubjectAccessReview",
+        "localsubjectaccessreviews",
+        namespaced=True,
+        verbs=_CREATE_ONLY,
+    ),
+    Kind(
         "authorization.k8s.io",
         "SelfSubjectAccessReview",
         "selfsubjectaccessreviews",
@@ -300,6 +314,13 @@ KINDS: tuple[Kind, ...] = (
         "authorization.k8s.io",
         "SelfSubjectRulesReview",
         "selfsubjectrulesreviews",
+        namespaced=False,
+        verbs=_CREATE_ONLY,
+    ),
+    Kind(
+        "authorization.k8s.io",
+        "SubjectAccessReview",
+        "subjectaccessreviews",
         namespaced=False,
         verbs=_CREATE_ONLY,
     ),
@@ -463,6 +484,11 @@ def by_resource(group: str, version: str, plural: str) -> Kind | None:
 
 def by_kind(group: str, kind: str) -> Kind | None:
     return _BY_KIND.get((group, kind))
+
+
+def served(group: str, kind: str) -> Kind:
+    """The row of a kind that is known to be in the table."""
+    return _BY_KIND[group, kind]
 
 
 def by_name(name: str) -> Kind | None:

@@ -12,6 +12,8 @@ import datetime
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from dray.api import canonical, decoding, errors, gotime, lists
 from dray.api.kinds import GroupVersionKind
 from dray.api.schema import Form
@@ -20,6 +22,9 @@ from dray.apiserver.fieldsets import FieldSet, Place
 from dray.apiserver.managedfields import APPLY, Entry, Manager, Managers
 
 Object = dict[str, Any]
+
+KUBECTL = "kubectl"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def apply(
@@ -45,7 +50,9 @@ def apply(
     if before is not None:
         _prune(merged, fieldsets.difference(before.fields, wanted), managers, who, place)
     difference = _difference(base, merged, gvk)
-    _settle_conflicts(managers, who, difference.changed, force)
+    if not force:
+        _refuse_conflicts(_conflicts(managers, who, difference.changed), base, who, place)
+    _take_over(managers, _conflicts(managers, who, difference.changed))
     _drop_removed(managers, who, difference.removed)
     is_same = before is not None and before.fields == wanted and not difference.changed
     time = before.time if before is not None and is_same else gotime.write(now)
@@ -193,16 +200,47 @@ def _has_members(place: Place) -> bool:
     return place.type.form in (Form.MAP, Form.STRUCT) or place.list_type != lists.ATOMIC
 
 
-def _settle_conflicts(managers: Managers, who: Manager, changed: FieldSet, force: bool) -> None:
-    conflicts = {
+def _conflicts(managers: Managers, who: Manager, changed: FieldSet) -> dict[Manager, FieldSet]:
+    """What others own of what the configuration changes."""
+    return {
         other: common
         for other, entry in managers.items()
         if other != who
         and other.subresource == who.subresource
         and (common := fieldsets.intersection(entry.fields, changed))
     }
-    if conflicts and not force:
+
+
+def _refuse_conflicts(
+    conflicts: dict[Manager, FieldSet], live: Object, who: Manager, place: Place
+) -> None:
+    """Raise, unless `kubectl` takes over what it applied from the client's side before.
+
+    As apimachinery, util/managedfields, lastAppliedManager.
+    """
+    if who.name == KUBECTL:
+        allowed = _last_applied(live, place)
+        conflicts = {
+            other: left
+            for other, common in conflicts.items()
+            if (left := fieldsets.difference(common, allowed))
+        }
+    if conflicts:
         raise _conflict(conflicts)
+
+
+def _last_applied(live: Object, place: Place) -> FieldSet:
+    annotations = live.get("metadata", {}).get("annotations") or {}
+    try:
+        configuration = msgspec.json.decode(annotations.get(LAST_APPLIED, "{}"))
+    except msgspec.DecodeError:
+        return {}
+    if not isinstance(configuration, dict):
+        return {}
+    return fieldsets.of(managedfields.stripped(canonical.prune_nulls(configuration)), place)
+
+
+def _take_over(managers: Managers, conflicts: dict[Manager, FieldSet]) -> None:
     for other, common in conflicts.items():
         left = fieldsets.difference(managers[other].fields, common)
         if left:

@@ -16,15 +16,24 @@ from dray.cel import types
 from dray.cel.functions import (
     aggregates,
     arithmetic,
+    authorizers,
     comparisons,
     conversions,
     dispatching,
+    formats,
     formatting,
     lists,
     logic,
+    maps,
+    networks,
+    optionals,
+    quantities,
     regexes,
+    semvers,
     sets,
     strings,
+    timestamps,
+    urls,
 )
 from dray.cel.functions.overloads import Function, Library, Overload, Range
 from dray.cel.types import Type
@@ -112,12 +121,22 @@ _STANDARD = (
     comparisons.LIBRARY,
     arithmetic.LIBRARY,
     conversions.LIBRARY,
+    timestamps.LIBRARY,
+    urls.LIBRARY,
     regexes.LIBRARY,
 )
 _EXTENSIONS = (
+    authorizers.LIBRARY,
+    optionals.LIBRARY,
+    quantities.LIBRARY,
     strings.LIBRARY,
     formatting.LIBRARY,
     sets.LIBRARY,
+    networks.IP_LIBRARY,
+    networks.CIDR_LIBRARY,
+    formats.LIBRARY,
+    maps.LIBRARY,
+    semvers.LIBRARY,
     lists.LIBRARY,
 )
 

@@ -29,7 +29,7 @@ def restore(backup: Path, path: Path) -> int:
     """Replace the store at `path`, which must not be open, by a backup; its new revision."""
     with database.locked(path), _appearing_as(path) as unfinished:
         shutil.copyfile(backup, unfinished)
-        with database.refusing_damage(backup):
+        with database.refusing(backup):
             revision = _start_over(unfinished)
         # A log of the replaced file would be replayed into the new one.
         for companion in ("-wal", "-shm"):

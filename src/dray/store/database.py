@@ -104,16 +104,15 @@ class Database:
     def __init__(self, path: Path, connect: Connect = connect) -> None:
         """Open or create; raises `Unusable` for what cannot be trusted."""
         self._path = path
-        with contextlib.ExitStack() as undo:
+        with refusing(path), contextlib.ExitStack() as undo:
             undo.enter_context(locked(path))
             create_private(path)
             self._connection = undo.enter_context(contextlib.closing(connect(path)))
-            with refusing_damage(path):
-                prepare(self._connection, path)
+            prepare(self._connection, path)
             self._undo = undo.pop_all()
 
     def load(self) -> Loaded:
-        with refusing_damage(self._path):
+        with refusing(self._path):
             newest, compacted = self._connection.execute(
                 "SELECT (SELECT max(ordinal) FROM log), compacted FROM meta"
             ).fetchone()
@@ -192,14 +191,14 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def refusing_damage(path: Path) -> Iterator[None]:
-    """Whatever SQLite finds wrong means that the file cannot be used."""
+def refusing(path: Path) -> Iterator[None]:
+    """Whatever goes wrong with the file means that it cannot be used."""
     try:
         yield
-    except sqlite3.Error as error:
-        raise store.Unusable(
-            f"{path} cannot be read ({error}); restore it from a backup"
-        ) from error
+    except (OSError, sqlite3.OperationalError) as error:
+        raise store.Unusable(f"{path} cannot be opened: {error}") from error
+    except sqlite3.DatabaseError as error:
+        raise store.Unusable(f"{path} is damaged ({error}); restore it from a backup") from error
 
 
 def check_pages(connection: sqlite3.Connection) -> None:

@@ -112,3 +112,11 @@ def test_items_of_a_keyed_list_belong_to_their_managers() -> None:
 def test_unknown_field_is_refused_as_the_real_server_does() -> None:
     with pytest.raises(errors.InternalError, match=r"\.spec\.nope: field not declared in schema"):
         applied(None, device_class(nope=1), "one")
+
+
+def test_kubectl_takes_over_what_it_applied_from_the_clients_side() -> None:
+    document = applied(None, device_class({"team": "a"}), "kubectl-client-side-apply")
+    annotations = {apply.LAST_APPLIED: '{"metadata":{"labels":{"team":"a"}}}'}
+    document["metadata"]["annotations"] = annotations
+    document = applied(document, device_class({"team": "b"}), "kubectl")
+    assert document["metadata"]["labels"] == {"team": "b"}

@@ -1,0 +1,86 @@
+"""Keeps a copy in step with the store: everything under a prefix, then every change to it.
+
+`load` reads what is there, `run` follows from then on. Whoever asks the copy never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Protocol
+
+import msgspec
+
+from dray.store import store
+from dray.store.store import Entry, Store
+
+log = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.5
+
+
+class Copy(Protocol):
+    """What is kept in step; it is told of every entry, in order."""
+
+    def put(self, entry: Entry) -> None:
+        """Take in an entry that is new or has changed; `msgspec.ValidationError` leaves it out."""
+
+    def remove(self, key: str) -> None:
+        """Forget a key, which may be unknown."""
+
+
+class Follower:
+    """One prefix and the copy that follows it."""
+
+    def __init__(self, store: Store, prefix: str, copy: Copy) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._copy = copy
+        self._keys: set[str] = set()
+        self._revision: int | None = None
+
+    async def load(self) -> None:
+        page = await self._store.list(self._prefix)
+        for key in self._keys - {entry.key for entry in page.entries}:
+            self._remove(key)
+        for entry in page.entries:
+            self._put(entry)
+        self._revision = page.revision
+
+    async def run(self) -> None:
+        """Follow until the store is closed."""
+        with contextlib.suppress(store.Closed):
+            while True:
+                try:
+                    await self._follow()
+                except (store.Expired, store.SlowWatcher):
+                    self._revision = None
+                except store.Unavailable as error:
+                    log.warning("cannot follow %s: %s", self._prefix, error)
+                    await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow(self) -> None:
+        if self._revision is None:
+            await self.load()
+        assert self._revision is not None
+        with await self._store.watch(self._prefix, self._revision) as watch:
+            while events := await watch.read():
+                for event in events:
+                    if event.current is None:
+                        self._remove(event.key)
+                    else:
+                        self._put(event.current)
+                self._revision = watch.revision
+
+    def _put(self, entry: Entry) -> None:
+        self._keys.add(entry.key)
+        try:
+            self._copy.put(entry)
+        except msgspec.ValidationError as error:
+            log.error("%s cannot be read: %s", entry.key, error)
+            self._copy.remove(entry.key)
+
+    def _remove(self, key: str) -> None:
+        self._keys.discard(key)
+        self._copy.remove(key)

@@ -1,0 +1,71 @@
+"""Stored objects as frozen structs, for those parts of the server that decide on fields."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from dray.api import canonical
+from dray.api.kinds import Kind
+from dray.apiserver import storage
+from dray.store.store import Entry, Store
+
+T = TypeVar("T")
+
+MAX_REMEMBERED = 4096
+
+
+class Reader(Generic[T]):
+    """Turns the objects of one kind into structs."""
+
+    def __init__(self, kind: Kind, type_: type[T]) -> None:
+        self._schema_type = storage.storage_gvk(kind).schema_type
+        self._type = type_
+        self._decoder = msgspec.json.Decoder(type_)
+
+    def read(self, entry: Entry) -> T:
+        try:
+            return self._decoder.decode(entry.value)
+        except msgspec.ValidationError:
+            # Some fields are written as null where Go writes them so; no struct takes that.
+            return self.convert(msgspec.json.decode(entry.value))
+
+    def convert(self, document: dict[str, Any]) -> T:
+        return msgspec.convert(canonical.without_nulls(self._schema_type, document), self._type)
+
+
+class Found(NamedTuple, Generic[T]):
+    """An object, and the entry it was read from."""
+
+    entry: Entry
+    value: T
+
+
+class Lookup(Generic[T]):
+    """The newest objects of one kind, straight from the store, decoded once per revision."""
+
+    def __init__(self, store: Store, kind: Kind, type_: type[T]) -> None:
+        self._store = store
+        self._kind = kind
+        self._reader = Reader(kind, type_)
+        self._remembered: dict[str, Found[T]] = {}
+
+    async def get(self, name: str, namespace: str = "") -> T | None:
+        with storage.translated():
+            entry = await self._store.get(storage.key(self._kind, name, namespace))
+        return None if entry is None else self._found(entry).value
+
+    async def all(self, namespace: str = "") -> list[Found[T]]:
+        with storage.translated():
+            page = await self._store.list(storage.prefix(self._kind, namespace))
+        return [self._found(entry) for entry in page.entries]
+
+    def _found(self, entry: Entry) -> Found[T]:
+        known = self._remembered.get(entry.key)
+        if known is None or known.entry.revision != entry.revision:
+            known = Found(entry, self._reader.read(entry))
+            if len(self._remembered) >= MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[entry.key] = known
+        return known

@@ -1,0 +1,70 @@
+"""Scenario files: nodes, slices, classes and claims to place, decoded for the allocator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from dray.allocator.interning import Interner
+from dray.api import features
+from dray.api.claims import ResourceClaim
+from dray.api.classes import DeviceClass
+from dray.api.features import Features
+from dray.api.nodes import Node
+from dray.api.slices import ResourceSlice
+from dray.api.taints import DeviceTaintRule
+
+_ALLOCATOR_GATES = (
+    "DRAAdminAccess",
+    "DRAConsumableCapacity",
+    "DRADerivedAttributes",
+    "DRADeviceBindingConditions",
+    "DRADeviceCompatibilityGroups",
+    "DRADeviceTaints",
+    "DRAFractionalCapacityRange",
+    "DRAListTypeAttributes",
+    "DRAOptionalNodeOperations",
+    "DRAPartitionableDevices",
+    "DRAPrioritizedList",
+    "DRAResourceClaimDeviceStatus",
+)
+
+
+class Scenario(msgspec.Struct, rename="camel", kw_only=True):
+    """What a scenario file says. Equal parts of slices are kept once."""
+
+    name: str = ""
+    nodes: list[Node] = []
+    slices: list[ResourceSlice] = []
+    classes: list[DeviceClass] = []
+    claims: list[ResourceClaim] = []
+    device_taint_rules: list[DeviceTaintRule] = []
+    feature_set: str = "default"
+
+    def __post_init__(self) -> None:
+        interner = Interner()
+        for piece in self.slices:
+            interner.share(piece)
+
+    def features(self) -> Features:
+        """The gates: the defaults, all that the allocator knows, or exactly those named."""
+        if self.feature_set in ("", "default"):
+            return features.DEFAULT
+        named = set(self.feature_set.replace("+", ",").split(","))
+        chosen = {
+            features.GATES[gate].field: self.feature_set == "all" or gate in named
+            for gate in _ALLOCATOR_GATES
+        }
+        return msgspec.structs.replace(features.DEFAULT, **chosen)
+
+
+def read(data: bytes) -> Scenario:
+    """A scenario file's content; nothing of the text is kept."""
+    return msgspec.json.decode(data, type=Scenario)
+
+
+def convert(scenario: Mapping[str, Any]) -> Scenario:
+    """A scenario that is decoded to plain dicts already."""
+    return msgspec.convert(scenario, Scenario)

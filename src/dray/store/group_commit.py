@@ -1,0 +1,177 @@
+"""The one writer of the SQLite store: it writes transactions in groups, each synced once.
+
+Transactions that arrive while a group is being synced form the next group. Each is judged in order
+against those before it, and a refused one does not disturb the others. State, watchers and callers
+learn of a group only after it is durable, so nothing that was read or watched can be lost.
+
+When the disk is full, writes are refused with the reason until there is room. After any other
+failure nothing is written until the file is reopened: a failed sync leaves unknown what is on disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import sqlite3
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import NamedTuple, TypeVar
+
+from dray.store import database, state, store, watch
+
+CHANGES_IN_GROUP = 128
+
+_LACK_OF_ROOM = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+}
+
+Answer = TypeVar("Answer")
+
+
+class _Waiting(NamedTuple):
+    transaction: store.Transaction
+    outcome: asyncio.Future[int]
+
+
+class _Group(NamedTuple):
+    """Transactions written together: what they change, and what each will be told."""
+
+    draft: state.Draft
+    answers: list[tuple[asyncio.Future[int], int | store.Refused]]
+
+
+class _Stop(NamedTuple):
+    """Why writing has stopped, and whether it may go on once there is room."""
+
+    reason: str
+    ends_with_room: bool
+
+    @classmethod
+    def because(cls, error: BaseException) -> _Stop:
+        if getattr(error, "sqlite_errorcode", None) in _LACK_OF_ROOM:
+            return cls(f"no room to write: {error}", ends_with_room=True)
+        return cls(f"writing failed: {error}; the store must be reopened", ends_with_room=False)
+
+
+class GroupCommit:
+    """Owns the database for writing, and with it the right to change state and to publish."""
+
+    def __init__(
+        self,
+        file: database.Database,
+        current: state.State,
+        fanout: watch.Fanout,
+        thread: Executor,
+    ) -> None:
+        self._file, self._state, self._fanout, self._thread = file, current, fanout, thread
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[_Waiting] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._stop: _Stop | None = None
+        self._closed = False
+
+    def health(self) -> store.Health:
+        if self._closed:
+            return store.Health(writable=False, reason="the store is closed")
+        if not self._stop or (self._stop.ends_with_room and self._file.has_room()):
+            return store.Health(writable=True)
+        return store.Health(writable=False, reason=self._stop.reason)
+
+    async def commit(self, transaction: store.Transaction) -> int:
+        self._check_writable()
+        waiting = _Waiting(transaction, self._loop.create_future())
+        self._queue.append(waiting)
+        if self._idle.is_set():
+            self._idle.clear()
+            # Not at once: whoever else commits in this turn of the loop joins the group.
+            self._loop.call_soon(self._write_group)
+        return await waiting.outcome
+
+    async def run(self, function: Callable[..., Answer], *arguments: object) -> Answer:
+        """Let the writing thread do something else between two groups."""
+        self._check_writable()
+        try:
+            return await self._loop.run_in_executor(self._thread, function, *arguments)
+        except sqlite3.Error as error:
+            self._stop = _Stop.because(error)
+            raise store.ReadOnly(self._stop.reason) from error
+
+    async def close(self) -> None:
+        """Take no more writes, and finish those that wait."""
+        self._closed = True
+        await self._idle.wait()
+
+    def _check_writable(self) -> None:
+        if self._closed:
+            raise store.Closed
+        health = self.health()
+        if not health.writable:
+            raise store.ReadOnly(health.reason)
+
+    def _write_group(self) -> None:
+        if self._stop and not self.health().writable:
+            self._refuse_waiting(self._stop.reason)
+        group = self._take_group()
+        if not group.draft.changes:
+            self._finish(group)
+            return
+        writing = self._loop.run_in_executor(self._thread, self._file.append, group.draft.changes)
+        writing.add_done_callback(functools.partial(self._group_written, group))
+
+    def _refuse_waiting(self, reason: str) -> None:
+        while self._queue:
+            _settle(self._queue.popleft().outcome, store.ReadOnly(reason))
+
+    def _take_group(self) -> _Group:
+        group = _Group(state.Draft(self._state), [])
+        while self._queue and len(group.draft.changes) < CHANGES_IN_GROUP:
+            transaction, outcome = self._queue.popleft()
+            if outcome.cancelled():
+                continue
+            try:
+                group.answers.append((outcome, group.draft.add(transaction)))
+            except store.Refused as refusal:
+                # Told only with the rest: it may rest on a change that fails to become durable.
+                group.answers.append((outcome, refusal))
+        return group
+
+    def _group_written(self, group: _Group, writing: asyncio.Future[None]) -> None:
+        error = writing.exception()
+        if error:
+            self._stop = _Stop.because(error)
+            self._abandon(group, self._stop)
+            return
+        self._stop = None
+        self._state.apply(group.draft)
+        self._fanout.publish(group.draft.revision, group.draft.events)
+        self._finish(group)
+
+    def _finish(self, group: _Group) -> None:
+        for outcome, answer in group.answers:
+            _settle(outcome, answer)
+        self._go_on()
+
+    def _abandon(self, group: _Group, stop: _Stop) -> None:
+        kind = store.ReadOnly if stop.ends_with_room else store.Unavailable
+        for outcome, _ in group.answers:
+            _settle(outcome, kind(stop.reason))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._queue:
+            self._write_group()
+        else:
+            self._idle.set()
+
+
+def _settle(outcome: asyncio.Future[int], answer: int | store.StoreError) -> None:
+    if outcome.done():
+        return
+    if isinstance(answer, int):
+        outcome.set_result(answer)
+    else:
+        outcome.set_exception(answer)

@@ -1,0 +1,77 @@
+"""Selector expressions on a fixed device: answers, texts and both costs, in three environments."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from dray.api import slices
+from dray.cel import device
+from dray.cel.device import DeviceView, Selector
+from dray.cel.values import CostExceeded, EvaluationError
+from tests.conformance import cases
+
+
+def device_view(recorded: dict[str, Any]) -> DeviceView:
+    fields = {key: value for key, value in recorded.items() if value is not None}
+    driver = fields.pop("driver", "")
+    return device.view(driver, msgspec.convert(fields, slices.Device))
+
+
+def features(run: dict[str, Any]) -> dict[str, bool]:
+    return {
+        "stored": run.get("envType", "StoredExpressions") == "StoredExpressions",
+        "consumable_capacity": run["features"]["EnableConsumableCapacity"],
+        "list_type_attributes": run["features"]["EnableListTypeAttributes"],
+    }
+
+
+def without_sentences(text: str | None) -> str | None:
+    """A compile error without what ANTLR says about syntax; where it says it stays."""
+    return text and re.sub(r"(Syntax error:).*", r"\1", text)
+
+
+def observe(selector: Selector, view: DeviceView) -> dict[str, Any]:
+    """What a selector does with a device, in the words of the recorded runs."""
+    if selector.error:
+        return {"compileError": without_sentences(selector.error.detail)}
+    observed: dict[str, Any] = {"maxCost": selector.estimated_cost}
+    try:
+        observed["match"] = selector.matches(view)
+        observed["actualCost"] = selector.matches_counted(view)[1]
+    except (EvaluationError, CostExceeded) as error:
+        observed["match"] = False
+        observed["matchError"] = str(error)
+        observed["actualCost"] = selector.program.measure(view.fields).cost
+    return observed
+
+
+@pytest.mark.parametrize("case", cases.parameters("cel_probes", lambda case: case["expression"]))
+def test_selector_does_what_kubernetes_does(case: dict[str, Any]) -> None:
+    view = device_view(case["device"])
+    for run in case["runs"]:
+        selector = device.compile_selector(case["expression"], **features(run))
+        observed = observe(selector, view)
+        expected = {key: run[key] for key in observed.keys() & run.keys()}
+        if "compileError" in run:
+            expected = {"compileError": without_sentences(run["compileError"])}
+        if not case["deterministic"]:
+            observed.pop("actualCost", None)
+            expected.pop("actualCost", None)
+        assert observed == expected, run
+
+
+@pytest.mark.parametrize("case", cases.parameters("cel_probes", lambda case: case["expression"]))
+def test_both_forms_of_code_agree(case: dict[str, Any]) -> None:
+    view = device_view(case["device"])
+    selector = device.compile_selector(case["expression"], stored=True)
+    if selector.error:
+        return
+    value, error, _ = selector.program.measure(view.fields)
+    try:
+        assert selector.program.evaluate(view.fields) == value
+    except (EvaluationError, CostExceeded) as raised:
+        assert str(raised) == str(error)

@@ -1,0 +1,234 @@
+"""The CEL specification's tests, with what Kubernetes' environment really makes of them.
+
+Some of them know more than a selector may: variables, a container that names are relative to, and
+programs that were never checked. What that takes is made here.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import json
+import math
+from typing import Any
+
+import pytest
+
+from dray.cel import checker, environment, parser, types, values, visiting
+from dray.cel.checker import Checked, Reference
+from dray.cel.compiler import compile_plain
+from dray.cel.counting import compile_counted
+from dray.cel.emitter import Plan
+from dray.cel.environment import Environment
+from dray.cel.folding import InstantiationFailed, fold
+from dray.cel.functions.overloads import Function
+from dray.cel.issues import CompilationFailed
+from dray.cel.metering import Meter
+from dray.cel.program import Program
+from dray.cel.runtime import put
+from dray.cel.syntax import Call, Comprehension, Identifier, Node, Select
+from dray.cel.values import CostExceeded, EvaluationError, UInt
+from tests.conformance import cases
+
+SIMPLE_TYPES = {
+    "bool": types.BOOL,
+    "bytes": types.BYTES,
+    "double": types.DOUBLE,
+    "duration": types.DURATION,
+    "int": types.INT,
+    "list(int)": types.list_of(types.INT),
+    "list(string)": types.list_of(types.STRING),
+    "map(string, int)": types.map_of(types.STRING, types.INT),
+    "map(string, string)": types.map_of(types.STRING, types.STRING),
+    "null_type": types.NULL,
+    "string": types.STRING,
+    "uint": types.UINT,
+}
+
+
+@functools.cache
+def specification() -> list[dict[str, Any]]:
+    text = (cases.CASES / "cel_spec.jsonl").read_text("utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def decoded(recorded: dict[str, Any]) -> Any:
+    """A recorded value as dray has it; types are named."""
+    kind = recorded["type"]
+    if kind == "list":
+        return [decoded(element) for element in recorded["value"]]
+    if kind == "map":
+        entries: dict[Any, Any] = {}
+        for entry in recorded["entries"]:
+            put(entries, decoded(entry["key"]), decoded(entry["value"]))
+        return entries
+    if kind == "bytes":
+        return base64.b64decode(recorded["value"])
+    if kind == "duration":
+        return values.Duration(int(recorded["seconds"]) * 10**9 + recorded["nanos"])
+    numbers = {"int": int, "uint": UInt, "double": float}
+    convert = numbers.get(kind)
+    return convert(recorded["value"]) if convert else recorded["value"]
+
+
+def is_same(found: Any, recorded: dict[str, Any]) -> bool:
+    if recorded["type"] == "type":
+        return isinstance(found, types.Type) and found.name == recorded["value"]
+    expected = decoded(recorded)
+    if isinstance(expected, float) and isinstance(found, float) and math.isnan(expected):
+        return math.isnan(found)
+    if recorded["type"] not in ("list", "map") and type(found) is not type(expected):
+        return False
+    return values.is_equal(found, expected)
+
+
+def environment_of(test: dict[str, Any]) -> Environment:
+    base = environment.device_environment(
+        stored=True, consumable_capacity=True, list_type_attributes=True
+    )
+    declared = {each["name"]: SIMPLE_TYPES[each["type"]] for each in test["type_env"]}
+    bound = dict.fromkeys(test["bindings"], types.DYN)
+    return dataclasses.replace(base, variables=bound | declared)
+
+
+def all_nodes(root: Node) -> list[Node]:
+    found = [root]
+    for node in found:
+        found += visiting.children(node)
+    return found
+
+
+def resolve_container(root: Node, container: str, declared: Environment) -> None:
+    """Names are tried inside the container first, unless a loop or binding declares them."""
+    nodes = all_nodes(root)
+    loops = [node for node in nodes if isinstance(node, Comprehension)]
+    local = {name for loop in loops for name in (loop.variable, loop.accumulator)}
+    for node in nodes:
+        if isinstance(node, Identifier) and node.name not in local:
+            qualified = f"{container}.{node.name}"
+            if any(f"{name}.".startswith(f"{qualified}.") for name in declared.variables):
+                node.name = qualified
+
+
+def unchecked(text: str, root: Node, declared: Environment) -> tuple[Checked, Environment]:
+    """An expression as if everything in it were dyn; unknown names fail when they are used."""
+    functions = dict(declared.functions)
+    references: dict[int, Reference] = {}
+    nodes = all_nodes(root)
+    loops = [node for node in nodes if isinstance(node, Comprehension)]
+    local = {name for loop in loops for name in (loop.variable, loop.accumulator)}
+    node_types = {node.id: types.DYN for node in nodes}
+    for node in nodes:
+        if isinstance(node, Call):
+            references[node.id] = call_reference(node, functions)
+        elif isinstance(node, Identifier) and node.name in declared.type_names:
+            named = declared.type_names[node.name]
+            references[node.id] = Reference(node.name, constant=named.value)
+            node_types[node.id] = types.type_of(named.type)
+        elif isinstance(node, Identifier):
+            is_known = node.name in local or node.name in declared.variables
+            references[node.id] = Reference(node.name if is_known else "@unbound")
+    variables = {**declared.variables, "@unbound": types.DYN}
+    extended = dataclasses.replace(declared, functions=functions, variables=variables)
+    return Checked(text, root, node_types, references), extended
+
+
+def call_reference(node: Call, functions: dict[str, Function]) -> Reference:
+    target = node.target
+    is_name = isinstance(target, Identifier | Select) and node.target is not None
+    qualified = f"{target.name}.{node.function}" if isinstance(target, Identifier) else ""
+    if is_name and qualified in functions:
+        return Reference(qualified, ())
+    if node.function not in functions:
+        functions[node.function] = Function(node.function, (), fail)
+    return Reference(node.function, ())
+
+
+def fail(*arguments: Any) -> Any:
+    raise EvaluationError("no such overload")
+
+
+class Unbound(dict[str, Any]):
+    """The value of a variable that nobody gave one."""
+
+
+def evaluate_unchecked(text: str, root: Node, test: dict[str, Any]) -> Any:
+    checked, extended = unchecked(text, root, environment_of(test))
+    plan = Plan(checked, extended, fold(checked, extended))
+    bindings = {name: decoded(value) for name, value in test["bindings"].items()}
+    arguments = [bindings.get(name) for name in extended.variables]
+    found = compile_counted(plan)(Meter(values.COST_LIMIT), *arguments)
+    try:
+        plain = compile_plain(plan)(*arguments)
+    except EvaluationError as error:
+        assert str(found) == str(error)
+        raise
+    assert values.is_equal(plain, found)
+    return plain
+
+
+def evaluate(text: str, test: dict[str, Any]) -> Any:
+    root = parser.parse(text)
+    if test["disable_check"]:
+        return evaluate_unchecked(text, root, test)
+    declared = environment_of(test)
+    if test["container"]:
+        resolve_container(root, test["container"], declared)
+    compiled = Program(checker.check(text, root, declared), declared)
+    bindings = {name: decoded(value) for name, value in test["bindings"].items()}
+    return compiled.evaluate(*[bindings.get(name) for name in declared.variables])
+
+
+FAILURES = (CompilationFailed, InstantiationFailed, EvaluationError, CostExceeded)
+
+
+def recorded_cases() -> list[Any]:
+    return [
+        parameter
+        for parameter in cases.parameters("cel_spec_kubernetes", lambda case: case["name"])
+        if parameter.values[0] is None or "skipped" not in parameter.values[0]
+    ]
+
+
+@pytest.mark.parametrize("case", recorded_cases())
+def test_same_value_or_an_error(case: dict[str, Any]) -> None:
+    test = specification()[case["line"] - 1]
+    fails = any(key in case for key in ("compileError", "programError", "evalError"))
+    if fails:
+        with pytest.raises(FAILURES):
+            evaluate(case["expr"], test)
+    elif "value" in case:
+        assert is_same(evaluate(case["expr"], test), case["value"])
+    else:
+        evaluate(case["expr"], test)
+
+
+def checked_cases() -> list[Any]:
+    return [
+        parameter
+        for parameter in recorded_cases()
+        if parameter.values[0] is None or "type" in parameter.values[0]
+    ]
+
+
+@pytest.mark.parametrize("case", checked_cases())
+def test_same_type_and_costs(case: dict[str, Any]) -> None:
+    test = specification()[case["line"] - 1]
+    declared = environment_of(test)
+    root = parser.parse(case["expr"])
+    if test["container"]:
+        resolve_container(root, test["container"], declared)
+    checked = checker.check(case["expr"], root, declared)
+    assert str(checked.result_type) == case["type"]
+    if "programError" in case:
+        with pytest.raises(InstantiationFailed, match=""):
+            Program(checked, declared)
+        return
+    compiled = Program(checked, declared)
+    assert compiled.estimated_cost == case["maxCost"]
+    if "actualCost" in case and case["deterministic"] and not test["check_only"]:
+        bindings = {name: decoded(value) for name, value in test["bindings"].items()}
+        measured = compiled.measure(*[bindings.get(name) for name in declared.variables])
+        assert measured.cost == case["actualCost"]
+        assert (str(measured.error) if measured.error else None) == case.get("evalError")
