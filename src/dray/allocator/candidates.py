@@ -1,6 +1,7 @@
 """What the search puts together: a device of a node, numbered, and the slot it may fill.
 
-Every concept of the allocator is a `Check` on such pairs; `search` runs the checks and knows no more.
+Every concept of the allocator is a `Check` on such pairs; `search` runs the checks, and that is all
+it knows.
 """
 
 from __future__ import annotations

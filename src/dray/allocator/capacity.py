@@ -133,7 +133,8 @@ def _rounded_into_range(
     rounded = _next_step(requested.value(), least.value(), step.value())
     if rounded > _MAXIMUM_INT64:
         raise CapacityError(
-            f"{_NOT_REPRESENTABLE}: rounding request {requested} up to the next step passes MaxInt64"
+            f"{_NOT_REPRESENTABLE}: rounding request {requested} up to the next step "
+            "passes MaxInt64"
         )
     return quantity.of(rounded, step.format)
 

@@ -1,7 +1,7 @@
 """The checks of a search, in upstream's order: one line for each DRA concept.
 
-Only the concepts that can matter for the problem at hand take part. The funnel of the explain engine
-asks the same checks.
+Only the concepts that can matter for the problem at hand take part. The explain engine asks the same
+checks.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Checks:
         self._problem = problem
         self._usage = Usage(inventory.taken, len(problem.questions), inventory.holders_of)
         self._capacity: list[Check] = []
-        if shares := inventory.shareable | inventory.shared:
-            if inventory.features.consumable_capacity:
-                self._capacity.append(
-                    Capacity(inventory.devices, shares, inventory.holding_of, problem.demand)
-                )
+        shares = inventory.shareable | inventory.shared
+        if shares and inventory.features.consumable_capacity:
+            self._capacity.append(
+                Capacity(inventory.devices, shares, inventory.holding_of, problem.demand)
+            )
         self._groups: list[Check] = []
         self._counters: list[Check] = []
         if inventory.partitions and inventory.features.partitionable_devices:
@@ -84,7 +84,9 @@ class Checks:
         applying: list[Check] = [self._usage]
         if plan.failing:
             applying.append(Failing(self._problem, plan))
-        constrained = [self._problem.constraints] if plan.is_constrained else []
+        constrained: list[Check] = []
+        if plan.is_constrained and self._problem.constraints is not None:
+            constrained.append(self._problem.constraints)
         if plan.wanted is None:
             return [*applying, *self._capacity, *self._groups, *self._counters, *constrained]
         # Upstream looks at the capacity of "all" devices last (allocateDevice).

@@ -43,11 +43,11 @@ class Interner:
         if device.attributes:
             _force(device, "attributes", self._shared_attributes(device.attributes))
         if device.capacity:
-            key = tuple(device.capacity.items())
+            key: Hashable = tuple(device.capacity.items())
             _force(device, "capacity", self._capacities.setdefault(key, device.capacity))
         if device.consumes_counters:
             consumed = device.consumes_counters
-            key = tuple(_consumption_key(each) for each in consumed)
+            key = tuple([_consumption_key(each) for each in consumed])
             _force(device, "consumes_counters", self._consumptions.setdefault(key, consumed))
 
     def _shared_attributes(

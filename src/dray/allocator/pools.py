@@ -1,4 +1,4 @@
-"""Slices to pools for one node: generation, completeness, validity, and which nodes a device is for.
+"""Slices to pools for one node: generation, completeness, validity, which nodes a device is for.
 
 Follows structured/internal/incubating/pools_incubating.go GatherPools: the order of pools, slices
 and devices found here is the order in which the search visits devices.

@@ -105,7 +105,11 @@ class Problem:
         seen = [(plan.selected & device.bit, plan.accepted & device.bit) for plan in self.plans()]
         looks: list[Hashable] = [tuple((bool(one), bool(other)) for one, other in seen)]
         if self.constraints is not None:
-            looks += [self.constraints.profile(plan.option, device) for plan in self.plans()]
+            looks += [
+                self.constraints.profile(plan.option, device)
+                for plan in self.plans()
+                if plan.accepted & device.bit
+            ]
         if device.is_shareable:
             looks.append(
                 next(

@@ -1,8 +1,8 @@
 """The checks that look at a device alone, asked of a whole node at once or of one device.
 
-In upstream's order (isSelectable, then allocateDevice): binding conditions, class selectors, request
-selectors, per-device node selection, the part of capacity that other claims cannot change; all these
-may fail. Then those that only refuse: node operations, partitions without their gate, taints.
+In upstream's order (isSelectable, then allocateDevice): binding conditions, class selectors,
+request selectors, per-device node selection, the part of capacity that other claims cannot change;
+these may fail. Then those that only refuse: node operations, partitions without their gate, taints.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Expression(NamedTuple):
     """A selector and where it stands; without a class it is the request's."""
 
     text: str
-    index: int
+    number: int
     device_class: str | None = None
 
 
@@ -86,7 +86,7 @@ class Screening:
         for expression in _expressions(option, device_class):
             selector = self._selectors.selector(expression.text)
             if selector.matches(self._inventory).failing & device.bit:
-                detail = f"selector #{expression.index}{selector.failure_on(device)}"
+                detail = f"selector #{expression.number}{selector.failure_on(device)}"
                 if expression.device_class is None:
                     return verdicts.Failure(detail, claim=claim)
                 return verdicts.Failure(f"class {expression.device_class}: {detail}")
@@ -115,7 +115,7 @@ class Screening:
         for expression in _expressions(option, device_class):
             if self._selectors.selector(expression.text).answer(device) is False:
                 yield verdicts.SelectorRefused(
-                    device.id, expression.index, expression.text, expression.device_class
+                    device.id, expression.number, expression.text, expression.device_class
                 )
         if not self._inventory.on_node.accepted & device.bit:
             yield verdicts.NodeMismatch(device.id, self._inventory.node.metadata.name)

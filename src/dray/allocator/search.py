@@ -34,7 +34,7 @@ class Position(NamedTuple):
 
 
 class _Frame:
-    """A position on the stack: its alternatives, and the lower frames that its dead ends are due to."""
+    """A position on the stack, its alternatives, and which lower frames its dead ends are due to."""
 
     __slots__ = ("alternatives", "conflicts", "depth", "mark", "pick")
 
@@ -82,7 +82,7 @@ class Search:
 
     def _run(self) -> Solution | None:
         frames = self._frames
-        position = self._enter(0)
+        position: Position | None = self._enter(0)
         while position is not None:
             if position.step == len(self._steps):
                 picks = [frame.pick for frame in frames if frame.pick]

@@ -250,7 +250,8 @@ class Failure(Exception):
     """The claims cannot be allocated by anybody, or not on this node if `on_node_only`.
 
     A remembered failure serves every claim of one signature, so it holds the claim's position and
-    `text` needs the claims. `request` names a request, a subrequest or a constraint as upstream does.
+    `text` needs the claims. `request` names a request, a subrequest or a constraint as upstream
+    does.
     """
 
     def __init__(

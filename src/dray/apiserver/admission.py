@@ -1,7 +1,8 @@
 """What stands between a well-formed request and the store: the seam of every admission rule.
 
-A rule may change the object (`mutate`), refuse it (`validate`), and ask that more be written or
-guarded in the very transaction that stores it, so that what it checked still holds then.
+A rule may change the object (`mutate`), find fault with its fields beside validation
+(`complaints`), refuse it (`validate`), and ask that more be written or guarded in the very
+transaction that stores it, so that what it checked still holds then.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 from dray.api import errors
 from dray.api.exchange import User
 from dray.api.kinds import Kind
-from dray.api.names import GroupKind
 from dray.apiserver import storage
 from dray.store.store import Guard, Operation
 
@@ -39,16 +39,14 @@ class Action:
     subresource: str = ""
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
-
-    @property
-    def group_kind(self) -> GroupKind:
-        return GroupKind(self.kind.group, self.kind.kind)
+    verb: str = ""
+    """The verb of the request, where the operation alone does not tell (update or patch)."""
 
     def forbidden(self, why: str) -> errors.Forbidden:
         return errors.forbidden(storage.group_resource(self.kind), self.name, why)
 
-    def invalid(self, causes: Iterable[errors.Cause]) -> errors.Invalid:
-        return errors.invalid(self.group_kind, self.name, causes)
+    def is_about(self, group: str, kind: str, subresource: str = "") -> bool:
+        return (self.kind.group, self.kind.kind, self.subresource) == (group, kind, subresource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +66,17 @@ class Rule:
     async def mutate(self, action: Action) -> None:
         """Change `action.new` in place, or raise."""
 
+    async def complaints(self, action: Action) -> Sequence[errors.Cause]:
+        """What is wrong with fields; told together with what validation finds, before it."""
+        return ()
+
     async def validate(self, action: Action) -> Also:
         """Raise to refuse; the object no longer changes."""
         return NOTHING_ELSE
 
 
 class Chain:
-    """The rules, in order: first all that change, then all that refuse."""
+    """The rules, in order: first all that change, then all that complain, then all that refuse."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules: Sequence[Rule] = tuple(rules)
@@ -82,6 +84,9 @@ class Chain:
     async def mutate(self, action: Action) -> None:
         for rule in self._rules:
             await rule.mutate(action)
+
+    async def complaints(self, action: Action) -> list[errors.Cause]:
+        return [cause for rule in self._rules for cause in await rule.complaints(action)]
 
     async def validate(self, action: Action) -> Also:
         operations: list[Operation] = []

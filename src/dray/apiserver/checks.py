@@ -36,7 +36,11 @@ def on_status_update(
 
 def _struct(kind: Kind, document: Object) -> Any:
     """The object as validation reads it; Go's nulls are absences."""
-    return msgspec.convert(canonical.prune_nulls(document), rules.struct_of(kind.kind))
+    struct = rules.struct_of(kind.kind)
+    try:
+        return msgspec.convert(document, struct)
+    except msgspec.ValidationError:
+        return msgspec.convert(canonical.prune_nulls(document), struct)
 
 
 def _causes(found: Iterable[FieldError]) -> list[errors.Cause]:

@@ -57,5 +57,11 @@ def type_prefix(gvk: GroupVersionKind) -> bytes:
     return b'{"kind":"%b","apiVersion":"%b",' % (gvk.kind.encode(), gvk.api_version.encode())
 
 
+def copied(document: Object) -> Object:
+    """A deep copy of plain JSON: several times faster than `copy.deepcopy`."""
+    duplicate: Object = _decode(_encode(document))
+    return duplicate
+
+
 def encode(document: Any) -> bytes:
     return _encode(document)

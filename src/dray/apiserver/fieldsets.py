@@ -7,9 +7,12 @@ those of structured-merge-diff: what is atomic has one owner, empty things are o
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+import msgspec
 
 from dray.api import lists, schema
 from dray.api.schema import Form, Type
@@ -34,6 +37,10 @@ class Place(NamedTuple):
     is_atomic: bool = False
 
 
+UNKNOWN = Place(None)
+
+
+@functools.cache
 def root(type_name: str) -> Place:
     return Place(schema.type_named(type_name))
 
@@ -42,17 +49,28 @@ def member(place: Place, name: str) -> Place:
     """The place of a structure's field or of a map's value."""
     type_ = place.type
     if type_ is None:
-        return Place(None)
+        return UNKNOWN
     if type_.form is Form.MAP:
-        return Place(type_.element)
-    field = schema.fields(type_.name).get(name) if type_.form is Form.STRUCT else None
+        return _plain(type_.element)
+    return _field(type_.name, name) if type_.form is Form.STRUCT else UNKNOWN
+
+
+@functools.cache
+def _plain(type_: Type | None) -> Place:
+    return Place(type_)
+
+
+@functools.lru_cache(maxsize=65536)
+def _field(type_name: str, name: str) -> Place:
+    field = schema.fields(type_name).get(name)
     if field is None:
-        return Place(None)
-    rule = lists.rule(type_.name, name)
-    atomic = lists.is_atomic(type_.name, name)
+        return UNKNOWN
+    rule = lists.rule(type_name, name)
+    atomic = lists.is_atomic(type_name, name)
     return Place(field.type, rule.list_type, rule.keys, atomic)
 
 
+@functools.cache
 def item(place: Place) -> Place:
     element = place.type.element if place.type else None
     is_atomic = element is not None and element.name in lists.ATOMIC_STRUCTS
@@ -69,7 +87,7 @@ def members(value: Any, place: Place) -> dict[str, tuple[Any, Place]] | None:
         if place.list_type == lists.MAP:
             return {_key_element(each, place): (each, item(place)) for each in value}
         if place.list_type == lists.SET:
-            return {f"v:{_json(each)}": (each, Place(None)) for each in value}
+            return {f"v:{_json(each)}": (each, UNKNOWN) for each in value}
     return None
 
 
@@ -85,8 +103,11 @@ def _key_element(value: Any, place: Place) -> str:
     return f"k:{_json(key)}"
 
 
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
 def _json(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return _encode(value).decode()
 
 
 def of(value: Any, place: Place) -> FieldSet:
@@ -100,6 +121,29 @@ def of(value: Any, place: Place) -> FieldSet:
         if element.startswith("k:"):
             below = {SELF: {}, **below}
         result[element] = below
+    return result
+
+
+def created(value: Any, zero: Any, place: Place) -> FieldSet:
+    """What `compare` finds added and modified in a new object; `zero` is what there was before.
+
+    The same rules in one walk, because every create pays for it.
+    """
+    parts = members(value, place)
+    if not parts:
+        return {}
+    before = members(zero, place) or {}
+    result: FieldSet = {}
+    for element in sorted(parts):
+        each, inner = parts[element]
+        was = before.get(element)
+        if was is None:
+            below = created(each, None, inner)
+            result[element] = {SELF: {}, **below} if below else below
+            continue
+        below = created(each, was[0], inner)
+        if below or _is_modified(was[0], each, None, members(each, inner)):
+            result[element] = below
     return result
 
 

@@ -7,6 +7,7 @@ Server-side apply is in `apiserver.apply`.
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any, NamedTuple
 
 from dray.api import canonical, gotime, versions
@@ -51,13 +52,15 @@ Managers = dict[Manager, Entry]
 
 
 def track(call: Call, old: Object | None, new: Object, chosen: WriteOptions) -> None:
-    """Note in `new` (in the storage version) what this request changed."""
+    """Note in `new` what this request changed; both are canonical, in the storage version."""
     manager = Manager(chosen.field_manager, UPDATE, call.gvk.api_version, call.info.subresource)
-    before = old if old is not None else {"metadata": {}}
-    managers = read(before)
+    if old is None:
+        _track_creation(call, new, manager)
+        return
+    managers = read(old)
     update(
         managers,
-        shown(before, call.gvk),
+        shown(old, call.gvk),
         shown(new, call.gvk),
         manager,
         gvk=call.gvk,
@@ -66,8 +69,25 @@ def track(call: Call, old: Object | None, new: Object, chosen: WriteOptions) -> 
     write(new, managers)
 
 
+def _track_creation(call: Call, new: Object, manager: Manager) -> None:
+    type_name = call.gvk.schema_type
+    fields = fieldsets.created(shown(new, call.gvk), _nothing(type_name), fieldsets.root(type_name))
+    managers = read(new)
+    entry = Entry(without_reset(fields, manager.subresource), gotime.write(call.now))
+    _replace(managers, manager, entry)
+    write(new, managers)
+
+
+@functools.cache
+def _nothing(type_name: str) -> Object:
+    """What Go writes for an object before anything is set: some fields are there, and null."""
+    return stripped(canonical.write(type_name, {"metadata": {}}))
+
+
 def shown(document: Object, gvk: GroupVersionKind) -> Object:
-    """The object as the client sees it and as Go writes it, without what nobody manages."""
+    """The object as the client sees it, without what nobody manages."""
+    if versions.has_storage_fields(gvk.api_version, gvk.kind):
+        return stripped(document)
     stored = {
         **document,
         "kind": gvk.kind,
@@ -159,7 +179,7 @@ def _wire(manager: Manager, entry: Entry) -> Object:
         "apiVersion": manager.api_version,
         "time": entry.time,
         "fieldsType": "FieldsV1",
-        "fieldsV1": _sorted(fieldsets.tidy(entry.fields)),
+        "fieldsV1": _sorted(entry.fields),
     }
     if manager.subresource:
         written["subresource"] = manager.subresource

@@ -6,7 +6,8 @@ Answers are remembered until a role or a binding changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from dray.api import selectors
 from dray.api.exchange import User
@@ -19,7 +20,10 @@ MAX_REMEMBERED = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What a request wants to do. `path` is set for requests that are about no resource."""
+    """What a request wants to do. `path` is set for requests that are about no resource.
+
+    `fields` are the values that a field selector demands; no role looks at them.
+    """
 
     verb: str
     group: str = ""
@@ -28,10 +32,21 @@ class Attributes:
     namespace: str = ""
     name: str = ""
     path: str = ""
+    fields: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def full_resource(self) -> str:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+
+
+class Decision(NamedTuple):
+    """Whether a request is allowed; a reason where something special can be said about it."""
+
+    allowed: bool
+    reason: str = ""
+
+
+ALLOWED = Decision(True)
 
 
 class Policy:
@@ -67,6 +82,8 @@ class Policy:
     def allows(self, user: User, attributes: Attributes) -> bool:
         if MASTERS in user.groups:
             return True
+        if attributes.fields:
+            attributes = replace(attributes, fields=frozenset())
         question = (user, attributes)
         answer = self._answers.get(question)
         if answer is None:

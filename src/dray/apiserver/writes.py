@@ -6,7 +6,6 @@ client named no resourceVersion it is tried again when somebody else was faster.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -75,7 +74,7 @@ class Writer:
             )
         generate = not metadata.get("name") and metadata.get("generateName", "")
         for attempt in range(NAME_ATTEMPTS):
-            candidate = copy.deepcopy(document)
+            candidate = codec.copied(document) if generate else document
             if generate:
                 prefix = generate[:MAX_GENERATED_PREFIX]
                 candidate["metadata"]["name"] = prefix + self.new_suffix()
@@ -111,8 +110,8 @@ class Writer:
         )
         await self.chain.mutate(action)
         strategies.prepare_create(call.kind, document, self.features)
-        managedfields.track(call, None, document, chosen)
         document = self.canonical(call, document)
+        managedfields.track(call, None, document, chosen)
         self._raise(call, name, checks.on_create(call.kind, document, self.features))
         action.new = document
         also = await self.chain.validate(action)
@@ -154,7 +153,7 @@ class Writer:
         warnings = list(body.warnings)
 
         async def replace(_old: Object) -> Object:
-            return copy.deepcopy(wanted)
+            return codec.copied(wanted)
 
         try:
             document = await self.update_document(call, replace, chosen, warnings)
@@ -180,7 +179,7 @@ class Writer:
 
         async def apply(old: Object) -> Object:
             shown = versions.from_storage(old, call.gvk.api_version)
-            return self.to_storage(call, patch(copy.deepcopy(shown)))
+            return self.to_storage(call, patch(codec.copied(shown)))
 
         try:
             document = await self.update_document(call, apply, chosen, warnings, patch.owns_fields)
@@ -209,7 +208,7 @@ class Writer:
             if entry is None:
                 raise call.not_found()
             old = codec.from_stored(entry, storage.storage_gvk(call.kind))
-            new = await change(copy.deepcopy(old))
+            new = await change(codec.copied(old))
             is_guarded = _check_preconditions(call, new, old)
             try:
                 return await self._update_from(call, entry, old, new, chosen, warnings, owns_fields)
@@ -247,9 +246,9 @@ class Writer:
             else strategies.prepare_update
         )
         prepare(call.kind, new, old, self.features, call.now)
+        new = self.canonical(call, new)
         if not owns_fields:
             managedfields.track(call, old, new, chosen)
-        new = self.canonical(call, new)
         self._raise(call, call.info.name, self._complaints(call, new, old))
         action.new = new
         also = await self.chain.validate(action)

@@ -77,3 +77,116 @@ def run(
     if answers is not None:
         report.difference = compare(report.answers, answers)
     return report
+
+
+def compare(answers: Mapping[str, Any], recorded: Mapping[str, Any]) -> Difference | None:
+    """The first recorded claim, in order, whose answer is another one."""
+    for claim, expected in recorded.items():
+        got = answers.get(claim)
+        if got != expected:
+            return Difference(claim, expected, got)
+    return None
+
+
+class _Run:
+    """One pass over a scenario."""
+
+    def __init__(self, scenario: Scenario, *, rotates: bool, policy: str | None) -> None:
+        self._scenario = scenario
+        self._waiting = [each for each in scenario.claims if each.status.allocation is None]
+        self._rotates = rotates
+        self._order = policies.BY_NAME[policy] if policy else None
+        self._start = 0
+        self._latencies: list[float] = []
+        self._answers: dict[str, Any] = {}
+        self._refusals: dict[str, Verdict] = {}
+
+    def place_all(self, progress: Progress | None) -> Report:
+        began = time.perf_counter()
+        fleet = _fleet(self._scenario)
+        asked = placement.Placement(fleet, new_share_id=_share_id, order=self._order)
+        first_claim = 0.0
+        total = len(self._waiting)
+        before = time.perf_counter()
+        for number, claim in enumerate(self._waiting, start=1):
+            self._place(claim, fleet, asked)
+            after = time.perf_counter()
+            self._latencies.append(after - before)
+            before = after
+            if number == 1:
+                first_claim = after - began
+            if progress is not None:
+                progress(number, total)
+        return self._report(before - began, first_claim)
+
+    def _place(self, claim: ResourceClaim, fleet: Fleet, asked: placement.Placement) -> None:
+        name = claim.metadata.name
+        try:
+            answer = asked.first_fit((claim,), self._start)
+        except Failure as failure:
+            self._answers[name] = {"error": failure.text((claim,))}
+            return
+        if isinstance(answer, placement.Fit):
+            (allocation,) = answer.allocations
+            fleet.hold(ClaimKey(claim.metadata.namespace, name), allocation)
+            self._answers[name] = (answer.node, allocation)
+            if self._rotates:
+                self._start = fleet.nodes[answer.node].index + 1
+            return
+        self._answers[name] = None
+        if answer is not None:
+            self._refusals[name] = answer.reason
+
+    def _report(self, seconds: float, first_claim: float) -> Report:
+        milliseconds = sorted(1000 * each for each in self._latencies) or [0.0]
+        placed = [each for each in self._answers.values() if isinstance(each, tuple)]
+        answers = {
+            name: _written(*each) if isinstance(each, tuple) else each
+            for name, each in self._answers.items()
+        }
+        return Report(
+            name=self._scenario.name,
+            claims=len(self._waiting),
+            allocated=len(placed),
+            claims_per_s=len(self._waiting) / seconds if seconds else 0.0,
+            p50_ms=milliseconds[len(milliseconds) // 2],
+            p99_ms=milliseconds[len(milliseconds) * 99 // 100],
+            max_ms=milliseconds[-1],
+            memory_bytes=0,
+            first_claim_s=first_claim,
+            answers=answers,
+            refusals=self._refusals,
+        )
+
+
+def _fleet(scenario: Scenario) -> Fleet:
+    fleet = Fleet(scenario.features())
+    for node in scenario.nodes:
+        fleet.put_node(node)
+    for device_class in scenario.classes:
+        fleet.put_class(device_class)
+    for rule in scenario.device_taint_rules:
+        fleet.put_taint_rule(rule)
+    for piece in scenario.slices:
+        fleet.put_slice(piece)
+    for claim in scenario.claims:
+        if claim.status.allocation is not None:
+            fleet.put_claim(claim)
+    return fleet
+
+
+def _share_id() -> str:
+    return str(uuid.uuid4())
+
+
+def _written(node: str, allocation: AllocationResult) -> dict[str, Any]:
+    """An answer as it is recorded."""
+    return {"node": node, "devices": [_device(each) for each in allocation.devices.results]}
+
+
+def _device(result: DeviceRequestAllocationResult) -> str:
+    text = f"{result.request}={result.driver}/{result.pool}/{result.device}"
+    if not result.consumed_capacity:
+        return text
+    consumed = msgspec.json.encode(dict(sorted(result.consumed_capacity.items())))
+    return f"{text}@{consumed.decode()}"

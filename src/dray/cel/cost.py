@@ -14,6 +14,7 @@ from typing import NamedTuple
 from dray.cel import visiting
 from dray.cel.checker import Checked
 from dray.cel.environment import Environment
+from dray.cel.functions import costs
 from dray.cel.functions.overloads import UNBOUNDED, UNKNOWN, CallEstimate, Operand, Range
 from dray.cel.syntax import (
     Call,
@@ -30,8 +31,8 @@ from dray.cel.visiting import Visit, Visitors
 
 ZERO = Range(0, 0)
 ONE = Range(1, 1)
-LIST_CREATION = Range(10, 10)
-MAP_CREATION = Range(30, 30)
+LIST_CREATION = Range.exactly(costs.LIST_CREATION)
+MAP_CREATION = Range.exactly(costs.MAP_CREATION)
 _NOTHING_YET = Range(UNBOUNDED, 0)
 
 _SCALARS = frozenset({Kind.BOOL, Kind.DOUBLE, Kind.DURATION, Kind.INT, Kind.TIMESTAMP, Kind.UINT})
@@ -193,25 +194,23 @@ class _Estimator:
         self, node: Call, overload_id: str, operands: Sequence[Operand]
     ) -> CallEstimate:
         """One overload's estimate, the costs of the operands included."""
-        costs = [self.costs[operand.node.id] for operand in operands]
+        paid = [self.costs[operand.node.id] for operand in operands]
         if overload_id in ("logical_and", "logical_or"):
-            return CallEstimate(Range(costs[0].low, costs[0].add(costs[1]).high))
+            return CallEstimate(Range(paid[0].low, paid[0].add(paid[1]).high))
         if overload_id == "conditional":
-            return self._conditional_estimate(node, operands, costs)
+            return self._conditional_estimate(node, operands)
         if overload_id in _ADDITIONS:
             self._join_entry_sizes(node, *node.arguments)
         function = self._checked.references[node.id].name
         declared = self._environment.overload(function, overload_id).estimate
         found = declared(operands) if declared else CallEstimate(ONE)
-        return found._replace(cost=functools.reduce(Range.add, costs, found.cost))
+        return found._replace(cost=functools.reduce(Range.add, paid, found.cost))
 
-    def _conditional_estimate(
-        self, node: Call, operands: Sequence[Operand], costs: Sequence[Range]
-    ) -> CallEstimate:
-        _, when_true, when_false = operands
-        self._join_entry_sizes(node, when_true.node, when_false.node)
-        size = when_true.size_or_unknown.union(when_false.size_or_unknown)
-        return CallEstimate(costs[0].add(costs[1].union(costs[2])), size)
+    def _conditional_estimate(self, node: Call, operands: Sequence[Operand]) -> CallEstimate:
+        condition, when_true, when_false = (self.costs[each.node.id] for each in operands)
+        self._join_entry_sizes(node, operands[1].node, operands[2].node)
+        size = operands[1].size_or_unknown.union(operands[2].size_or_unknown)
+        return CallEstimate(condition.add(when_true.union(when_false)), size)
 
     def _join_entry_sizes(self, node: Node, first: Node, second: Node) -> None:
         first_entries, second_entries = self._entry_sizes(first), self._entry_sizes(second)
@@ -224,23 +223,24 @@ class _Estimator:
         self._declare(node.accumulator, self._same_as(node.init))
         if _is_binding(node):
             yield node.result
-            self._locals[node.accumulator].pop()
+            self._forget(node.accumulator)
             self._copy_sizes(node, node.result)
             self.costs[node.id] = self._sum(node.range, node.init, node.result)
-            return
+        else:
+            yield from self._loop(node)
+
+    def _loop(self, node: Comprehension) -> Visit:
         self._declare_iteration(node)
         yield node.condition
         yield node.step
-        self._locals[node.variable].pop()
+        self._forget(node.variable)
         if node.second_variable is not None:
-            self._locals[node.second_variable].pop()
+            self._forget(node.second_variable)
         yield node.result
-        self._locals[node.accumulator].pop()
+        self._forget(node.accumulator)
         rounds = self._size_or_unknown(node.range)
-        loop = self._sum(node.condition, node.step)
-        self.costs[node.id] = self._sum(node.range, node.init, node.result).add(
-            rounds.multiply(loop)
-        )
+        looping = rounds.multiply(self._sum(node.condition, node.step))
+        self.costs[node.id] = self._sum(node.range, node.init, node.result).add(looping)
         self._note_result_size(node, rounds)
 
     def _note_result_size(self, node: Comprehension, rounds: Range) -> None:
@@ -268,6 +268,9 @@ class _Estimator:
 
     def _declare(self, name: str, variable: LocalVariable) -> None:
         self._locals.setdefault(name, []).append(variable)
+
+    def _forget(self, name: str) -> None:
+        self._locals[name].pop()
 
     def _local(self, name: str) -> LocalVariable | None:
         scopes = self._locals.get(name)

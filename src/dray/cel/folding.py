@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from dray.cel import regexes, runtime, visiting
+from dray.cel import regexes, runtime, trees
 from dray.cel.checker import Checked
 from dray.cel.environment import Environment
 from dray.cel.syntax import Call, Identifier, ListLiteral, Literal, MapLiteral, Node, Select
@@ -88,7 +88,7 @@ class _Folding:
             )
 
     def _map(self, node: MapLiteral) -> None:
-        if not self._are_constant(visiting.children(node)):
+        if not self._are_constant(trees.children(node)):
             return
         if any(entry.optional for entry in node.entries):
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from dray.cel import macros, visiting
+from dray.cel import macros, trees, visiting
 from dray.cel.emitter import Plan
 from dray.cel.syntax import (
     Call,
@@ -62,7 +62,7 @@ class _Reader:
         elif qualifiers:
             yield root
         else:
-            yield from visiting.children(node)
+            yield from trees.children(node)
         yield from (key for key, *_ in qualifiers if isinstance(key, Node))
 
     def _comprehension(self, node: Comprehension) -> Visit:

@@ -66,7 +66,7 @@ class Pattern:
         return found
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=256)
 def compile(pattern: str) -> Pattern:
     """The compiled expression, without groups; raises what Go says of a bad one."""
     if any(escape[1] == "C" for escape in _LITERAL_OR_ESCAPE.finditer(pattern)):

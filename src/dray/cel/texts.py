@@ -6,7 +6,10 @@ import math
 from typing import Any
 
 from dray.cel import times, values
-from dray.cel.values import Duration, Timestamp
+from dray.cel.values import Duration, Effort, Timestamp
+
+_MAXIMUM_PRINTED = 10_000
+"""Values inside a value that a message may show."""
 
 
 def double(number: float) -> str:
@@ -92,6 +95,11 @@ def _offset(offset_seconds: int, separator: str) -> str:
 
 def printed(value: Any) -> str:
     """The verb %v, as messages show values."""
+    return _printed(value, Effort(_MAXIMUM_PRINTED))
+
+
+def _printed(value: Any, effort: Effort) -> str:
+    effort.spend()
     kind = value.__class__
     if kind is str:
         return str(value)
@@ -105,24 +113,27 @@ def printed(value: Any) -> str:
         return str(int(value))
     if kind is bytes:
         return f"[{' '.join(map(str, value))}]"
-    return _printed_object(value)
+    return _printed_object(value, effort)
 
 
-def _printed_object(value: Any) -> str:
+def _printed_object(value: Any, effort: Effort) -> str:
     kind = value.__class__
     if kind is Duration:
         return _printed_duration(value)
     if kind is Timestamp:
         return _printed_timestamp(value)
     if kind in values.LIST_CLASSES:
-        return f"[{', '.join(map(printed, value))}]"
+        return f"[{', '.join([_printed(element, effort) for element in value])}]"
     if kind in values.MAP_CLASSES:
-        entries = (
-            f"{printed(values.key_value(key))}: {printed(each)}" for key, each in value.items()
-        )
+        entries = [
+            f"{_printed(values.key_value(key), effort)}: {_printed(entry, effort)}"
+            for key, entry in value.items()
+        ]
         return f"{{{', '.join(entries)}}}"
     if kind is values.Optional:
-        return f"optional({printed(value.value)})" if value.has_value else "optional.none()"
+        return (
+            f"optional({_printed(value.value, effort)})" if value.has_value else "optional.none()"
+        )
     return str(value)
 
 

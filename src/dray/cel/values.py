@@ -151,6 +151,7 @@ _NUMBERS: frozenset[Any] = frozenset({int, UInt, float})
 _SELF_EQUAL: frozenset[Any] = frozenset(
     {str, int, bool, float, bytes, UInt, Duration, Timestamp, type(None)}
 )
+_EQUAL_WITHIN_CLASS = _SELF_EQUAL | {Quantity, Version}
 SELF_ORDERED: frozenset[Any] = frozenset({str, int, bool, bytes, UInt, Duration, Timestamp})
 COMPARABLE = SELF_ORDERED | {float}
 
@@ -227,8 +228,9 @@ def no_such_overload() -> EvaluationError:
 def equal(left: Any, right: Any) -> bool:
     """`left == right`; raises where upstream's equality refuses the type of `right`."""
     kind = left.__class__
-    if kind is right.__class__ and kind in _SELF_EQUAL:
-        return bool(left == right)
+    if kind is right.__class__ and kind in _EQUAL_WITHIN_CLASS:
+        is_same: bool = left == right
+        return is_same
     return _equal(left, right, Effort())
 
 

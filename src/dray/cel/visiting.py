@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from dray.cel.syntax import (
-    Call,
-    Comprehension,
-    ListLiteral,
-    MapLiteral,
-    Node,
-    Select,
-    StructLiteral,
-)
+from dray.cel.syntax import Node
 
 Visit: TypeAlias = Iterator[Node]
 Visitors: TypeAlias = Mapping[type[Node], Callable[..., Visit | None]]
@@ -32,20 +24,3 @@ def walk(root: Node, visitors: Visitors) -> None:
             waiting.pop()
         elif visit := visitors[type(node)](node):
             waiting.append(visit)
-
-
-def children(node: Node) -> tuple[Node, ...]:
-    """The nodes directly below, in the order they are written."""
-    if isinstance(node, Select):
-        return (node.operand,)
-    if isinstance(node, Call):
-        return node.arguments if node.target is None else (node.target, *node.arguments)
-    if isinstance(node, ListLiteral):
-        return node.elements
-    if isinstance(node, MapLiteral):
-        return tuple([each for entry in node.entries for each in (entry.key, entry.value)])
-    if isinstance(node, StructLiteral):
-        return tuple([field.value for field in node.fields])
-    if isinstance(node, Comprehension):
-        return (node.range, node.init, node.condition, node.step, node.result)
-    return ()

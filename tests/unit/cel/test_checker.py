@@ -269,7 +269,7 @@ def nested(opening: str, closing: str, levels: int = 245) -> str:
     [
         nested("[", "]"),
         nested("{1: ", "}"),
-        nested("(1 + ", ")"),
+        nested("(1 + ", ")", 120),
         nested("[1].map(x, ", ")", 120),
         nested("[", "]") + " == " + nested("[", "]"),
         "[" * 245 + "]" * 245 + " == []",

@@ -47,9 +47,7 @@ def test_an_update_does_not_check_what_it_leaves_alone() -> None:
 
 
 def test_a_stop_keeps_the_other_rules_from_being_asked() -> None:
-    rule = declarative.optional(
-        "requests", declarative.unique(), stops=(declarative.max_items(2),)
-    )
+    rule = declarative.optional("requests", declarative.unique(), stops=(declarative.max_items(2),))
     constraint = claims.DeviceConstraint(requests=("a", "a", "a"))
     assert check(rule, constraint) == ["requests: Too many: 3: must have at most 2 items"]
 
@@ -84,9 +82,7 @@ def test_transitions_are_refused_one_by_one(
 def test_items_are_compared_with_their_former_selves() -> None:
     rule = declarative.optional(
         "requests",
-        declarative.each(
-            Struct(declarative.required("exactly")), lambda request: request.name
-        ),
+        declarative.each(Struct(declarative.required("exactly")), lambda request: request.name),
     )
     old = claims.DeviceClaim(requests=(named("a"), named("b")))
     new = claims.DeviceClaim(requests=(named("b"), named("a"), named("c")))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dray.api import meta
-from dray.validation import metadata
+from dray.validation import fields, metadata
 from tests.unit.validation import objects
 
 
@@ -152,7 +152,7 @@ def test_no_finalizer_is_added_while_the_object_is_being_deleted() -> None:
 
 def test_templates_have_labels_and_annotations_only() -> None:
     value = object_meta(labels={"a": "b"}, finalizers=["a.io/b"], uid="u")
-    errors = metadata.of_template(value, metadata.fields.SPEC.child("metadata"))
+    errors = metadata.of_template(value, fields.SPEC.child("metadata"))
     assert [error.field for error in errors] == [
         "spec.metadata.name",
         "spec.metadata.namespace",
@@ -165,7 +165,7 @@ def test_templates_have_labels_and_annotations_only() -> None:
 def test_conditions_need_their_fields_and_distinct_types() -> None:
     good = meta.Condition("Ready", "True", 1, objects.NOW, "Because", "")
     bad = meta.Condition("Ready", "Maybe", -1, None, "no spaces allowed", "")
-    errors = list(metadata.conditions((good, bad), metadata.fields.STATUS.child("conditions")))
+    errors = list(metadata.conditions((good, bad), fields.STATUS.child("conditions")))
     assert [(error.field, error.type.value) for error in errors] == [
         ("status.conditions[1]", "FieldValueDuplicate"),
         ("status.conditions[1].status", "FieldValueNotSupported"),

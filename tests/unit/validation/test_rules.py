@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import kinds
+from dray.api import claims, kinds
 from dray.validation import rules
 from tests.unit.validation import objects
 
@@ -51,7 +51,10 @@ def test_declarative_errors_come_last() -> None:
 def test_rules_of_new_fields_are_only_declarative() -> None:
     request = {
         "name": "gpu",
-        "exactly": {"deviceClassName": "gpu", "derivedAttributes": [{"name": "", "expression": ""}]},
+        "exactly": {
+            "deviceClassName": "gpu",
+            "derivedAttributes": [{"name": "", "expression": ""}],
+        },
     }
     assert objects.created("ResourceClaim", claim_with(request)) == [
         "spec.devices.requests[0].exactly.derivedAttributes[0].name: Required value",
@@ -72,19 +75,12 @@ def test_the_spec_of_a_stored_claim_may_be_invalid() -> None:
 
 
 def test_the_same_quantity_in_other_words_is_no_change() -> None:
-    def with_memory(text: str) -> Any:
-        capacity = {"requests": {"memory": text}}
-        claim = claim_with({"name": "g", "exactly": {"deviceClassName": "c", "capacity": capacity}})
-        requests = msgspec.structs.replace(
-            claim.spec.devices.requests[0].exactly.capacity, requests={"memory": text}
-        )
-        exactly = msgspec.structs.replace(
-            claim.spec.devices.requests[0].exactly, capacity=requests
-        )
-        request = msgspec.structs.replace(claim.spec.devices.requests[0], exactly=exactly)
-        devices = msgspec.structs.replace(claim.spec.devices, requests=(request,))
-        spec = msgspec.structs.replace(claim.spec, devices=devices)
-        return msgspec.structs.replace(claim, spec=spec)
+    def with_memory(text: str) -> claims.ResourceClaim:
+        capacity = claims.CapacityRequirements(requests={"memory": text})
+        exactly = claims.ExactDeviceRequest(device_class_name="c", capacity=capacity)
+        requests = (claims.DeviceRequest(name="gpu", exactly=exactly),)
+        spec = claims.ResourceClaimSpec(devices=claims.DeviceClaim(requests=requests))
+        return claims.ResourceClaim(metadata=objects.claim().metadata, spec=spec)
 
     assert not objects.updated("ResourceClaim", with_memory("1024Mi"), with_memory("1Gi"))
     assert objects.updated("ResourceClaim", with_memory("2Gi"), with_memory("1Gi"))

@@ -17,6 +17,7 @@ STRING_FACTOR = 0.1
 REGEX_FACTOR = 0.25
 """The cost of one character of a regular expression, for each step through the string."""
 LIST_CREATION = 10
+MAP_CREATION = 30
 
 Cost: TypeAlias = Callable[[Sequence[Any], Any], int]
 

@@ -64,16 +64,49 @@ def operator(name: str, call: Call, *overloads: Overload, cost: Cost | None = No
 
 def dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
     """Calls the first overload that takes the arguments, or raises "no such overload"."""
+    arities = {len(overload.arguments) for overload in overloads}
+    if any(_looks_inside(each) for overload in overloads for each in overload.arguments):
+        return lambda *arguments: _select(name, overloads, arguments)(*arguments)
+    if arities == {1}:
+        return _unary_dispatcher(name, overloads)
+    if arities == {2}:
+        return _binary_dispatcher(name, overloads)
+    return _general_dispatcher(name, overloads)
+
+
+def _unary_dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
+    known: dict[type, Call] = {}
+
+    def dispatch(argument: Any) -> Any:
+        call = known.get(argument.__class__)
+        if call is None:
+            call = known[argument.__class__] = _select(name, overloads, (argument,))
+        return call(argument)
+
+    return dispatch
+
+
+def _binary_dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
+    known: dict[tuple[type, type], Call] = {}
+
+    def dispatch(one: Any, other: Any) -> Any:
+        classes = (one.__class__, other.__class__)
+        call = known.get(classes)
+        if call is None:
+            call = known[classes] = _select(name, overloads, (one, other))
+        return call(one, other)
+
+    return dispatch
+
+
+def _general_dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
     known: dict[tuple[type, ...], Call] = {}
-    looks_inside = any(_looks_inside(each) for overload in overloads for each in overload.arguments)
 
     def dispatch(*arguments: Any) -> Any:
         classes = tuple([argument.__class__ for argument in arguments])
         call = known.get(classes)
         if call is None:
-            call = _select(name, overloads, arguments)
-            if not looks_inside:
-                known[classes] = call
+            call = known[classes] = _select(name, overloads, arguments)
         return call(*arguments)
 
     return dispatch

@@ -252,6 +252,7 @@ LIBRARY = Library(
                 member=True,
                 estimate=estimates.scan,
                 cost=costs.with_output(costs.scan),
+                amplifies=True,
             ),
         ),
     ),

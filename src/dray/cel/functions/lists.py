@@ -245,6 +245,7 @@ LIBRARY = Library(
                 member=True,
                 estimate=_flatten_estimate,
                 cost=costs.with_output(_flatten_cost),
+                amplifies=True,
             ),
             Overload(
                 "list_flatten_int",
@@ -254,6 +255,7 @@ LIBRARY = Library(
                 member=True,
                 estimate=_flatten_estimate,
                 cost=costs.with_output(_flatten_cost),
+                amplifies=True,
             ),
         ),
         _sorting("sort", "sort", 0, sort),

@@ -229,6 +229,20 @@ def _test(
 
 _REPLACE_COST = costs.with_output(costs.scan_twice)
 
+
+def _replacing(id: str, *limit: Type) -> Overload:
+    return Overload(
+        id,
+        (_STRING, _STRING, _STRING, *limit),
+        _STRING,
+        replace,
+        member=True,
+        estimate=estimates.replacement,
+        cost=_REPLACE_COST,
+        amplifies=True,
+    )
+
+
 LIBRARY = Library(
     "strings",
     (
@@ -259,22 +273,8 @@ LIBRARY = Library(
         _transformation("trim", "string_trim", trim),
         dispatching.function(
             "replace",
-            _member(
-                "string_replace_string_string",
-                (_STRING, _STRING),
-                _STRING,
-                replace,
-                estimates.replacement,
-                _REPLACE_COST,
-            ),
-            _member(
-                "string_replace_string_string_int",
-                (_STRING, _STRING, _INT),
-                _STRING,
-                replace,
-                estimates.replacement,
-                _REPLACE_COST,
-            ),
+            _replacing("string_replace_string_string"),
+            _replacing("string_replace_string_string_int", _INT),
             dispatch_cost=_REPLACE_COST,
         ),
         dispatching.function(

@@ -1,0 +1,158 @@
+"""May they: roles and bindings for everyone, what belongs to a node for nodes.
+
+Answers come from memory and never wait; `run` keeps that memory in step with the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from dray.api import gotext, kinds, selectors
+from dray.api.exchange import Request, User
+from dray.api.kinds import Kind
+from dray.api.rbac import ClusterRole, PolicyRule, Role, RoleBinding
+from dray.apiserver import nodeauthorization, policy, storage
+from dray.apiserver.following import Follower
+from dray.apiserver.nodeauthorization import NodeAuthorizer
+from dray.apiserver.rbac import ALLOWED, Attributes, Decision, Policy
+from dray.apiserver.requests import RequestInfo
+from dray.apiserver.structs import Reader
+from dray.store.store import Entry, Store
+
+RoleOrBinding = Role | ClusterRole | RoleBinding
+
+_COLLECTION_VERBS = frozenset({"list", "watch", "deletecollection"})
+# Kubernetes makes no error look like markup.
+_SANITIZED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+class Authorizer:
+    """Answers for everyone who asks the API server. Only `open` makes one."""
+
+    def __init__(self, policy: Policy, nodes: NodeAuthorizer, followers: list[Follower]) -> None:
+        self._policy = policy
+        self._nodes = nodes
+        self._followers = followers
+
+    @classmethod
+    async def open(cls, store: Store) -> Authorizer:
+        """An authorizer that knows what the store holds now."""
+        policy, nodes = Policy(), NodeAuthorizer()
+        followers = [
+            *_policy_followers(store, policy),
+            Follower(store, nodes.pods.prefix, nodes.pods),
+            Follower(store, nodes.slices.prefix, nodes.slices),
+        ]
+        for follower in followers:
+            await follower.load()
+        return cls(policy, nodes, followers)
+
+    async def run(self) -> None:
+        """Follow the store until it is closed."""
+        async with asyncio.TaskGroup() as tasks:
+            for follower in self._followers:
+                tasks.create_task(follower.run())
+
+    def authorize(self, user: User, attributes: Attributes) -> Decision:
+        reason = ""
+        node = nodeauthorization.node_of(user)
+        if node is not None:
+            decision = self._nodes.authorize(node, attributes)
+            if decision.allowed:
+                return decision
+            reason = decision.reason
+        return ALLOWED if self._policy.allows(user, attributes) else Decision(False, reason)
+
+    def refusal(self, user: User, attributes: Attributes) -> str | None:
+        """Why a user may not do something, in Kubernetes' words; None where he may."""
+        decision = self.authorize(user, attributes)
+        return None if decision.allowed else refusal(user, attributes, decision.reason)
+
+    def rules(self, user: User, namespace: str) -> Sequence[PolicyRule]:
+        """What roles allow a user in a namespace; of a node, that is not all it may do."""
+        return self._policy.rules(user, namespace)
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy
+
+
+def attributes_of(request: Request, info: RequestInfo) -> Attributes:
+    """What a request wants to do; a list of one name is about the object of that name."""
+    if not info.is_resource:
+        return Attributes(info.verb, path=info.path)
+    name, fields = info.name, frozenset[tuple[str, str]]()
+    if info.verb in _COLLECTION_VERBS:
+        fields = _required_fields(request)
+        name = name or dict(fields).get("metadata.name", "")
+    return Attributes(
+        info.verb,
+        info.group,
+        info.resource,
+        info.subresource,
+        info.namespace,
+        name,
+        fields=fields,
+    )
+
+
+def _required_fields(request: Request) -> frozenset[tuple[str, str]]:
+    text = request.parameter("fieldSelector")
+    if not text:
+        return frozenset()
+    try:
+        terms = selectors.parse_fields(text).terms
+    except selectors.SelectorError:
+        # Whoever reads the objects refuses it; nothing is allowed on the strength of it.
+        return frozenset()
+    return frozenset((term.field, term.value) for term in terms if not term.is_negated)
+
+
+def refusal(user: User, attributes: Attributes, reason: str = "") -> str:
+    """As apiserver, endpoints/handlers/responsewriters, ForbiddenStatusError."""
+    subject = f"User {gotext.quote(user.name)} cannot {attributes.verb}"
+    if attributes.path:
+        message = f"{subject} path {gotext.quote(attributes.path)}"
+    else:
+        resource = gotext.quote(attributes.full_resource)
+        group = gotext.quote(attributes.group)
+        message = f"{subject} resource {resource} in API group {group} {_scope(attributes)}"
+    message = message.translate(_SANITIZED)
+    return f"{message}: {reason}" if reason else message
+
+
+def _scope(attributes: Attributes) -> str:
+    if attributes.namespace:
+        return f"in the namespace {gotext.quote(attributes.namespace)}"
+    return "at the cluster scope"
+
+
+def _policy_followers(store: Store, to: Policy) -> list[Follower]:
+    types: dict[str, type[RoleOrBinding]] = {
+        "Role": Role,
+        "ClusterRole": ClusterRole,
+        "RoleBinding": RoleBinding,
+        "ClusterRoleBinding": RoleBinding,
+    }
+    followers = []
+    for name, type_ in types.items():
+        kind = kinds.served(policy.GROUP, name)
+        followers.append(Follower(store, storage.prefix(kind), _PolicyCopy(kind, type_, to)))
+    return followers
+
+
+class _PolicyCopy:
+    """Hands the objects of one kind on to the policy."""
+
+    def __init__(self, kind: Kind, type_: type[RoleOrBinding], to: Policy) -> None:
+        self._kind = kind
+        self._reader = Reader(kind, type_)
+        self._policy = to
+
+    def put(self, entry: Entry) -> None:
+        self._policy.put(self._reader.read(entry))
+
+    def remove(self, key: str) -> None:
+        namespace, _, name = key.removeprefix(storage.prefix(self._kind)).rpartition("/")
+        self._policy.remove(self._kind.kind, name, namespace)

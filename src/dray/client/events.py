@@ -1,0 +1,259 @@
+"""Event objects, aggregated: what happens again is counted in one event, not told again.
+
+`record` only notes; `run` writes. An event that repeats is updated ever more rarely, and an object
+about which one reason has many things to say gets one combined event, so neither a loop that fails
+for ever nor a large rollout fills the store. What is remembered is bounded: after that, the event
+that was used longest ago starts anew.
+
+Events are written in core/v1, which both groups read. Where there is an `action` they have the form
+of events.k8s.io (time, series), otherwise the older one (count, first and last time).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dray.api import errors, gotime, kinds
+from dray.api.core import ObjectReference
+from dray.api.kinds import Kind
+from dray.api.meta import ObjectMeta
+from dray.client.verbs import Client
+
+log = logging.getLogger(__name__)
+
+NORMAL, WARNING = "Normal", "Warning"
+
+DEFAULT_CAPACITY = 4096
+FIRST_UPDATE_SECONDS = 5.0
+MAX_UPDATE_SECONDS = 600.0
+MAX_SIMILAR = 10
+SIMILAR_WITHIN_SECONDS = 600.0
+MAX_NOTE_CHARACTERS = 1024
+COMBINED = "(combined from similar events): "
+
+
+def _event_kind() -> Kind:
+    kind = kinds.by_kind("", "Event")
+    assert kind is not None
+    return kind
+
+
+EVENT = _event_kind()
+
+
+def reference(kind: Kind, metadata: ObjectMeta) -> ObjectReference:
+    """The object an event is about."""
+    return ObjectReference(
+        kind=kind.kind,
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        api_version=kinds.api_version(kind.group, kind.versions[0]),
+        resource_version=metadata.resource_version,
+    )
+
+
+class _Topic(NamedTuple):
+    """What similar events have in common."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    type: str
+    reason: str
+    action: str
+
+
+class _Key(NamedTuple):
+    topic: _Topic
+    note: str
+
+
+@dataclass(slots=True)
+class _Record:
+    """One event and what of it the server does not know yet."""
+
+    regarding: ObjectReference
+    topic: _Topic
+    note: str
+    first: datetime.datetime
+    last: datetime.datetime
+    count: int = 0
+    name: str = ""
+    writes: int = 0
+    not_before: float = 0.0
+
+
+@dataclass(slots=True)
+class _Similar:
+    last: float
+    notes: set[str] = field(default_factory=set)
+
+
+class Recorder:
+    """The events of one component. `run` must be running for them to be written."""
+
+    def __init__(
+        self,
+        client: Client,
+        component: str,
+        *,
+        instance: str = "",
+        now: Callable[[], datetime.datetime],
+        capacity: int = DEFAULT_CAPACITY,
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._instance = instance or component
+        self._now = now
+        self._capacity = capacity
+        self._records: OrderedDict[_Key, _Record] = OrderedDict()
+        self._similar: OrderedDict[_Topic, _Similar] = OrderedDict()
+        self._unwritten: OrderedDict[_Key, _Record] = OrderedDict()
+        self._arrival = asyncio.Event()
+
+    def __len__(self) -> int:
+        """How many events are remembered."""
+        return len(self._records)
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        type_: str,
+        reason: str,
+        note: str,
+        *,
+        action: str = "",
+        replace: bool = False,
+    ) -> None:
+        """Note that something happened.
+
+        With `replace`, all notes of one reason about one object share an event that shows the
+        latest.
+        """
+        note = note[:MAX_NOTE_CHARACTERS]
+        topic = _Topic(
+            regarding.uid, regarding.kind, regarding.namespace, regarding.name,
+            type_, reason, action,
+        )  # fmt: skip
+        if replace:
+            key = _Key(topic, "")
+        elif self._is_one_of_many(topic, note):
+            key, note = _Key(topic, COMBINED), (COMBINED + note)[:MAX_NOTE_CHARACTERS]
+        else:
+            key = _Key(topic, note)
+        now = self._now()
+        record = self._records.get(key) or _Record(regarding, topic, note, now, now)
+        record.note, record.last = note, now
+        record.count += 1
+        self._remember(key, record)
+
+    async def run(self) -> None:
+        """Write what was recorded until cancelled."""
+        while True:
+            wait = await self._write_due()
+            self._arrival.clear()
+            try:
+                async with asyncio.timeout(wait):
+                    await self._arrival.wait()
+            except TimeoutError:
+                continue
+
+    async def flush(self) -> None:
+        """Write everything that is due now."""
+        await self._write_due()
+
+    def _is_one_of_many(self, topic: _Topic, note: str) -> bool:
+        now = time.monotonic()
+        similar = self._similar.pop(topic, None)
+        if similar is None or now - similar.last > SIMILAR_WITHIN_SECONDS:
+            similar = _Similar(now)
+        similar.last = now
+        if len(similar.notes) < MAX_SIMILAR:
+            similar.notes.add(note)
+        self._similar[topic] = similar
+        while len(self._similar) > self._capacity:
+            self._similar.popitem(last=False)
+        return len(similar.notes) >= MAX_SIMILAR
+
+    def _remember(self, key: _Key, record: _Record) -> None:
+        self._records[key] = record
+        self._records.move_to_end(key)
+        self._unwritten[key] = record
+        while len(self._records) > self._capacity:
+            forgotten, _ = self._records.popitem(last=False)
+            self._unwritten.pop(forgotten, None)
+        self._arrival.set()
+
+    async def _write_due(self) -> float | None:
+        """Write what may be written; seconds until the next may be, None if there is none."""
+        clock = time.monotonic()
+        for key, record in list(self._unwritten.items()):
+            if record.not_before <= clock:
+                self._unwritten.pop(key, None)
+                await self._write(key, record)
+        later = [record.not_before for record in self._unwritten.values()]
+        return max(min(later) - time.monotonic(), 0.0) if later else None
+
+    async def _write(self, key: _Key, record: _Record) -> None:
+        delay = min(FIRST_UPDATE_SECONDS * 2**record.writes, MAX_UPDATE_SECONDS)
+        record.not_before = time.monotonic() + delay
+        record.writes += 1
+        try:
+            await self._send(record)
+        except errors.NotFound:
+            # The event expired, or its namespace is gone: what happens next is news.
+            self._records.pop(key, None)
+        except errors.StatusError as error:
+            log.info("event %s %s: %s", record.topic.reason, record.topic.name, error)
+
+    async def _send(self, record: _Record) -> None:
+        namespace = record.topic.namespace or "default"
+        if record.name:
+            update = self._repetition(record)
+            await self._client.patch(EVENT, record.name, update, namespace)
+            return
+        name = f"{record.topic.name}.{time.time_ns():x}"
+        await self._client.create(EVENT, self._event(name, namespace, record), namespace)
+        record.name = name
+
+    def _event(self, name: str, namespace: str, record: _Record) -> dict[str, Any]:
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": msgspec.to_builtins(record.regarding),
+            "reason": record.topic.reason,
+            "type": record.topic.type,
+            "reportingComponent": self._component,
+            **self._repetition(record),
+        }
+        if record.topic.action:
+            event["action"] = record.topic.action
+            event["eventTime"] = gotime.write(record.first, gotime.MICROSECONDS)
+            event["reportingInstance"] = self._instance
+        else:
+            event["source"] = {"component": self._component}
+            event["firstTimestamp"] = gotime.write(record.first)
+        return event
+
+    def _repetition(self, record: _Record) -> dict[str, Any]:
+        """What changes when it happens again."""
+        if not record.topic.action:
+            last = gotime.write(record.last)
+            return {"message": record.note, "count": record.count, "lastTimestamp": last}
+        if record.count == 1:
+            return {"message": record.note}
+        observed = gotime.write(record.last, gotime.MICROSECONDS)
+        series = {"count": record.count, "lastObservedTime": observed}
+        return {"message": record.note, "series": series}

@@ -1,0 +1,204 @@
+"""Leader election on a Lease, with the rules of client-go's leaderelection.
+
+Who holds the lease renews it every `retry_seconds`; who cannot renew it for `deadline_seconds`
+stops leading before anybody else may start. Whether a lease has run out is judged by how long ago
+*we* saw it change, on the monotonic clock: the times written in it are for people, so a clock that
+jumps, here or there, makes nobody a leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from dray.api import errors, gotime, kinds
+from dray.api.kinds import Kind
+from dray.client.verbs import Client, Object
+
+log = logging.getLogger(__name__)
+
+JITTER = 1.2
+
+
+class LeadershipLost(Exception):
+    """The lease could not be renewed in time, or somebody else holds it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Kubernetes' own components lead with these."""
+
+    duration_seconds: float = 15.0
+    deadline_seconds: float = 10.0
+    retry_seconds: float = 2.0
+
+
+def _lease_kind() -> Kind:
+    kind = kinds.by_kind("coordination.k8s.io", "Lease")
+    assert kind is not None
+    return kind
+
+
+LEASE = _lease_kind()
+
+
+class LeaderElection:
+    """One candidate for one lease. `identity` must differ between candidates."""
+
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        identity: str,
+        *,
+        now: Callable[[], datetime.datetime],
+        namespace: str = "kube-system",
+        timing: Timing | None = None,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._client = client
+        self._name, self._namespace = name, namespace
+        self._identity = identity
+        self._timing = timing or Timing()
+        self._now = now
+        self._jitter = jitter
+        self._lease: Object | None = None
+        self._seen_at = 0.0
+
+    @property
+    def is_leading(self) -> bool:
+        """As far as we know; true from acquiring until the lease is released or lost."""
+        return self._holder() == self._identity
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Wait for the lease, then `lead` under it until that returns.
+
+        Raises LeadershipLost, with `lead` cancelled, when the lease is lost meanwhile.
+        """
+        await self._acquire()
+        log.info("%s leads as %s", self._identity, self._name)
+        async with self._released():
+            try:
+                async with asyncio.TaskGroup() as group:
+                    renewal = group.create_task(self._keep_renewing(), name=f"lease-{self._name}")
+                    await lead()
+                    renewal.cancel()
+            except* LeadershipLost as lost:
+                raise lost.exceptions[0] from None
+
+    async def _acquire(self) -> None:
+        while not await self._attempt():
+            await asyncio.sleep(self._timing.retry_seconds * (1 + JITTER * self._jitter()))
+
+    async def _keep_renewing(self) -> None:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timing.deadline_seconds
+        while True:
+            await asyncio.sleep(self._timing.retry_seconds)
+            started = loop.time()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    renewed = await self._attempt()
+            except TimeoutError:
+                renewed = False
+            if renewed:
+                deadline = started + self._timing.deadline_seconds
+            elif not self.is_leading or loop.time() >= deadline:
+                raise LeadershipLost(f"the lease {self._namespace}/{self._name} was lost")
+
+    async def _attempt(self) -> bool:
+        """Take or renew the lease where that is allowed; whether it is ours now."""
+        try:
+            if not self.is_leading:
+                self._observe(await self._read())
+            if not self._may_take():
+                return False
+            self._observe(await self._write())
+        except errors.Conflict:
+            # Somebody wrote between our read and our write; the next attempt sees what.
+            with contextlib.suppress(errors.StatusError):
+                self._observe(await self._read())
+            return False
+        except errors.StatusError as error:
+            log.warning("lease %s/%s: %s", self._namespace, self._name, error)
+            return False
+        return True
+
+    async def _read(self) -> Object | None:
+        try:
+            return await self._client.get(LEASE, self._name, self._namespace)
+        except errors.NotFound:
+            return None
+
+    async def _write(self) -> Object:
+        if self._lease is None:
+            body = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": self._name, "namespace": self._namespace},
+                "spec": self._next_spec({}),
+            }
+            return await self._client.create(LEASE, body, self._namespace)
+        # The whole object as it was read: the roles of Kubernetes allow no patch on leases.
+        return await self._client.replace(
+            LEASE, {**self._lease, "spec": self._next_spec(self._lease.get("spec") or {})}
+        )
+
+    def _next_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
+        now = gotime.write(self._now(), gotime.MICROSECONDS)
+        following = {
+            **spec,
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": round(self._timing.duration_seconds) or 1,
+            "renewTime": now,
+        }
+        if spec.get("holderIdentity") != self._identity:
+            following["acquireTime"] = now
+            following["leaseTransitions"] = spec.get("leaseTransitions", 0) + bool(spec)
+        return following
+
+    def _may_take(self) -> bool:
+        if self._holder() in ("", self._identity) or self._lease is None:
+            return True
+        seconds = (self._lease.get("spec") or {}).get("leaseDurationSeconds") or 0
+        return asyncio.get_running_loop().time() > self._seen_at + seconds
+
+    def _holder(self) -> str:
+        spec = (self._lease or {}).get("spec") or {}
+        return spec.get("holderIdentity") or ""
+
+    def _observe(self, lease: Object | None) -> None:
+        if lease is None or self._lease is None or lease.get("spec") != self._lease.get("spec"):
+            self._seen_at = asyncio.get_running_loop().time()
+        self._lease = lease
+
+    @contextlib.asynccontextmanager
+    async def _released(self) -> AsyncIterator[None]:
+        """Give the lease up at the end, so that the next leader need not wait for it to run out."""
+        try:
+            yield
+        finally:
+            if self.is_leading:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._timing.deadline_seconds):
+                        await self._release()
+
+    async def _release(self) -> None:
+        while self.is_leading and self._lease is not None:
+            now = gotime.write(self._now(), gotime.MICROSECONDS)
+            spec = {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+            spec.update(renewTime=now, acquireTime=now)
+            try:
+                self._lease = await self._client.replace(LEASE, {**self._lease, "spec": spec})
+            except errors.Conflict:
+                # A renewal that was cancelled may have reached the server all the same.
+                self._lease = await self._read()
+            except errors.StatusError as error:
+                log.warning("lease %s/%s not released: %s", self._namespace, self._name, error)
+                return

@@ -1,0 +1,88 @@
+"""What every loop is: a queue of keys, a `reconcile(key)`, and the means to act."""
+
+from __future__ import annotations
+
+import abc
+import datetime
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from dray.api import errors
+from dray.api.features import Features
+from dray.client.cache import Cache, ObjectKey
+from dray.client.controller import Controller
+from dray.client.events import Recorder
+from dray.client.queue import WorkQueue
+from dray.client.verbs import Client
+from dray.controllers.caches import Caches
+
+log = logging.getLogger(__name__)
+
+Key = TypeVar("Key", bound=Hashable)
+Clock = Callable[[], datetime.datetime]
+
+
+@dataclass(slots=True)
+class Context:
+    """What loops share."""
+
+    client: Client
+    caches: Caches
+    features: Features
+    now: Clock
+    recorders: dict[str, Recorder]
+
+    def recorder(self, component: str) -> Recorder:
+        """The events of one component, in whose name they are written."""
+        if component not in self.recorders:
+            self.recorders[component] = Recorder(self.client, component, now=self.now)
+        return self.recorders[component]
+
+
+def utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+class Loop(abc.ABC, Generic[Key]):
+    """Works its queue until cancelled; may be run again after it died.
+
+    A key whose reconciliation raises is logged and tried again later; the others go on.
+    """
+
+    def __init__(self, name: str, context: Context, *, workers: int = 4) -> None:
+        self.name = name
+        self.context = context
+        self.client, self.now = context.client, context.now
+        self.queue: WorkQueue[Key] = WorkQueue()
+        self._workers = workers
+
+    @abc.abstractmethod
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring what `key` stands for in order; seconds after which to look again, if any."""
+
+    @abc.abstractmethod
+    def resync(self) -> None:
+        """Put every key there is work for into the queue."""
+
+    async def run(self) -> None:
+        self.resync()
+        controller: Controller[Key] = Controller(
+            self.name, self._guarded, workers=self._workers, queue=self.queue
+        )
+        await controller.run()
+
+    async def _guarded(self, key: Key) -> float | None:
+        try:
+            return await self.reconcile(key)
+        except errors.StatusError:
+            raise
+        except Exception as error:
+            log.exception("%s: %s", self.name, key)
+            raise errors.internal_error(str(error)) from error
+
+
+def add_all(queue: WorkQueue[ObjectKey], cache: Cache[Any]) -> None:
+    for value in cache:
+        queue.add(ObjectKey(value.metadata.namespace, value.metadata.name))
