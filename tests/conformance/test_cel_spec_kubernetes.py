@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dray.cel import checker, environment, parser, types, values, visiting
+from dray.cel import checker, environment, parser, types, values
 from dray.cel.checker import Checked, Reference
 from dray.cel.compiler import compile_plain
 from dray.cel.counting import compile_counted
@@ -28,6 +28,7 @@ from dray.cel.metering import Meter
 from dray.cel.program import Program
 from dray.cel.runtime import put
 from dray.cel.syntax import Call, Comprehension, Identifier, Node, Select
+from dray.cel.trees import children
 from dray.cel.values import CostExceeded, EvaluationError, UInt
 from tests.conformance import cases
 
@@ -95,7 +96,7 @@ def environment_of(test: dict[str, Any]) -> Environment:
 def all_nodes(root: Node) -> list[Node]:
     found = [root]
     for node in found:
-        found += visiting.children(node)
+        found += children(node)
     return found
 
 

@@ -22,7 +22,7 @@ class Candidate:
     __slots__ = (
         "bit",
         "device",
-        "id",
+        "driver",
         "index",
         "is_shareable",
         "need",
@@ -45,15 +45,18 @@ class Candidate:
         self.section = section
         """The number of the device's pool on the node."""
         self.published_in = published_in
+        self.driver = published_in.spec.driver
         self.device = device
-        spec = published_in.spec
-        self.id = DeviceId(spec.driver, spec.pool.name, device.name)
         self.is_shareable = False
         """Several claims may hold shares of it."""
         self.taints = taints
         """Its own and those that rules add."""
         self.need = need
         """The counters that it takes, packed (see `counters`)."""
+
+    @property
+    def id(self) -> DeviceId:
+        return DeviceId(self.driver, self.published_in.spec.pool.name, self.device.name)
 
 
 class Slot:

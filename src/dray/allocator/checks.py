@@ -1,14 +1,14 @@
 """The checks of a search, in upstream's order: one line for each DRA concept.
 
-Only the concepts that can matter for the problem at hand take part. The explain engine asks the same
-checks.
+Only the concepts that can matter for the problem at hand take part. The explain engine asks the
+same checks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dray.allocator import verdicts
+from dray.allocator import screening, verdicts
 from dray.allocator.candidates import Candidate, Check, Slot
 from dray.allocator.capacity import Capacity
 from dray.allocator.counters import Counters
@@ -31,8 +31,7 @@ class Failing:
         self.concerns = plan.failing
 
     def take(self, slot: Slot, device: Candidate, trail: Trail) -> verdicts.DeviceVerdict | None:
-        plan = self._plan
-        raise self._problem.screening.failure(plan.claim, plan.option, plan.device_class, device)
+        raise screening.failure(self._plan.resolved, self._problem.inventory, device)
 
     def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
         return candidates
@@ -49,7 +48,7 @@ class Checks:
     def __init__(self, problem: Problem) -> None:
         inventory = problem.inventory
         self._problem = problem
-        self._usage = Usage(inventory.taken, len(problem.questions), inventory.holders_of)
+        self._usage = Usage(inventory.taken, len(problem.claims), inventory.holders_of)
         self._capacity: list[Check] = []
         shares = inventory.shareable | inventory.shared
         if shares and inventory.features.consumable_capacity:

@@ -43,10 +43,18 @@ class Field(NamedTuple):
         return str(quantity.Quantity(steps * self.unit, quantity.Format.BINARY_SI))
 
 
+class Draw(NamedTuple):
+    """The devices that draw from a counter, and the least that one of them takes."""
+
+    field: Field
+    devices: int
+    least: int
+
+
 class Ledger:
     """The counters of one pool as one node sees it."""
 
-    __slots__ = ("_fields", "_total", "guards", "left", "needs")
+    __slots__ = ("_draws", "_fields", "_total", "guards", "left", "needs")
 
     def __init__(self, counter_sets: Mapping[str, CounterSet], devices: Iterable[Device]) -> None:
         consuming = [device for device in devices if device.consumes_counters]
@@ -65,6 +73,7 @@ class Ledger:
             for device, amount in zip(consuming, amounts, strict=True)
         }
         """What each device takes, packed."""
+        self._draws: Sequence[Draw] | None = None
 
     def charge(self, device: str) -> None:
         """An allocated device has its counters, even if others hold more than there are."""
@@ -75,6 +84,17 @@ class Ledger:
 
     def allows(self, left: int, need: int) -> bool:
         return (left - need) & self.guards == self.guards
+
+    def draws(self, devices: Iterable[Candidate]) -> Sequence[Draw]:
+        """Who draws from each counter, among the pool's devices on the node."""
+        if self._draws is None:
+            needs = [(device.bit, device.need) for device in devices]
+            self._draws = [
+                Draw(field, sum(bit for bit, _ in taking), min(steps for _, steps in taking))
+                for field in self._fields.values()
+                if (taking := [(bit, field.read(need)) for bit, need in needs if field.read(need)])
+            ]
+        return self._draws
 
     def portion(self, need: int) -> float:
         """How much of each counter's total `need` is, summed over the counters."""
@@ -185,7 +205,32 @@ class Counters:
                 self._left[section], device.need
             ):
                 kept |= bit
+        if wanted > 1 and kept.bit_count() >= wanted > self._most(kept):
+            return 0
         return kept
+
+    def _most(self, candidates: int) -> int:
+        """An upper bound of how many of the candidates can be taken together."""
+        rest = candidates & self.concerns & ~(self._shared | self._charged)
+        most = (candidates & ~rest).bit_count()
+        crowded = []
+        for section, ledger in enumerate(self._ledgers):
+            for draw in self._draws(section, ledger) if ledger else ():
+                able = draw.field.read(self._left[section]) // draw.least
+                excess = (draw.devices & rest).bit_count() - able
+                if excess > 0:
+                    crowded.append((excess, able, draw.devices))
+        for _, able, members in sorted(crowded, reverse=True):
+            drawing = (members & rest).bit_count()
+            if drawing > able:
+                most += able
+                rest &= ~members
+        return most + rest.bit_count()
+
+    def _draws(self, section: int, ledger: Ledger) -> Sequence[Draw]:
+        return ledger.draws(
+            device for device in self._devices if device.section == section and device.need
+        )
 
     def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
         return bool(self.concerns & picked.bit and self.concerns & candidates)

@@ -1,9 +1,9 @@
 """The live input: nodes, slices, classes, taint rules and what claims hold, kept in step.
 
 One owner calls the `put_…` and `drop_…` methods as objects come and go. Nothing is computed then;
-each change only says which nodes it may have opened up (`loosened`), and a node's inventory is built
-when the node is asked. Sets of nodes are integers with one bit per node; a node's number is its place
-in the order of arrival, where later nodes fill the gaps that others have left.
+each change only says which nodes it may have opened up (`loosened`), and a node's inventory is
+built when the node is asked. Sets of nodes are integers with one bit per node; a node's number is
+its place in the order of arrival, where later nodes fill the gaps that others have left.
 """
 
 from __future__ import annotations
@@ -284,7 +284,7 @@ class Fleet:
             found = entry.inventory = self._build(entry)
             self._built.add(entry)
         if isinstance(found, Failure):
-            raise found
+            raise found.with_traceback(None)
         found.catch_up()
         return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
-from dray.allocator import attributes, groups, pools, taints, verdicts
+from dray.allocator import attributes, groups, pools, shapes, taints, verdicts
 from dray.allocator.attributes import Value
 from dray.allocator.candidates import Candidate, Matches
 from dray.allocator.counters import Ledger
@@ -66,6 +66,7 @@ class Inventory:
         "shared",
         "suspects",
         "taken",
+        "unusable",
         "version",
     )
 
@@ -90,6 +91,8 @@ class Inventory:
         for number, section in enumerate(self.sections):
             self._number_devices(number, section, rules)
         self.everything = (1 << len(self.devices)) - 1
+        self.unusable = self.where(lambda candidate: not shapes.is_usable(candidate.device))
+        """Devices on which no expression can be evaluated."""
         self.on_node = self._selecting_this_node()
         """By per-device node selection; everything where slices select nodes."""
         self.taken = 0
@@ -118,13 +121,12 @@ class Inventory:
             devices ^= bit
             yield self.devices[bit.bit_length() - 1]
 
-    def kinds(self, key: Hashable, look: Callable[[Candidate], Hashable]) -> Kinds:
+    def kinds(self, key: Hashable, look: Callable[[Sequence[Candidate]], list[Hashable]]) -> Kinds:
         """The devices grouped by what `look` sees in them; `key` stands for `look`."""
         known = self._kinds.get(key)
         if known is None:
             found: dict[Hashable, int] = {}
-            for candidate in self.devices:
-                seen = look(candidate)
+            for candidate, seen in zip(self.devices, look(self.devices), strict=True):
                 found[seen] = found.get(seen, 0) | candidate.bit
             known = self._kinds[key] = list(found.items())
         return known
@@ -167,7 +169,7 @@ class Inventory:
         values: list[Value | None] = []
         same: dict[Value, Value] = {}
         for candidate in self.devices:
-            found = attributes.lookup(candidate.device, candidate.id.driver, attribute)
+            found = attributes.lookup(candidate.device, candidate.driver, attribute)
             if found is None:
                 values.append(None)
                 continue

@@ -1,26 +1,24 @@
 """Which node: remembers each node's answer to a question until that node changes.
 
-The pods of one Deployment ask the same question, so answers are kept per signature. A no stands until
-the node is loosened (`fleet`): taking devices never makes room. A yes stands as long as the node's
-inventory and what claims hold of it stay as they are.
+The pods of one Deployment ask the same question, so answers are kept per signature. A no stands
+until the node is loosened (`fleet`): taking devices never makes room. A yes stands as long as the
+node's inventory and what claims hold of it stay as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dray.allocator import problems, proofs, requests, results, search, verdicts
+from dray.allocator import problems, proofs, requests, resolution, results, search, verdicts
 from dray.allocator.fleet import EVERY_NODE, Fleet, NodeEntry
 from dray.allocator.inventory import Inventory
 from dray.allocator.policies import Order
 from dray.allocator.problems import Problem
-from dray.allocator.requests import Question, Signature
-from dray.allocator.usage import Holdings
+from dray.allocator.requests import Signature
+from dray.allocator.resolution import ResolvedClaim, ResolvedRequest
 from dray.allocator.verdicts import Failure, Verdict
 from dray.api.claims import AllocationResult, ResourceClaim
-from dray.api.names import PoolId
-from dray.api.nodes import Node
 
 _SIGNATURES_LIMIT = 4096
 _PROBLEMS_LIMIT = 4096
@@ -56,11 +54,11 @@ class _Remembered(NamedTuple):
 class _Record:
     """What is known about one question."""
 
-    __slots__ = ("answers", "cursor", "open", "problems", "questions", "skips_full_nodes")
+    __slots__ = ("answers", "claims", "cursor", "open", "problems", "skips_full_nodes")
 
-    def __init__(self, questions: Sequence[Question], fleet: Fleet, skips_full_nodes: bool) -> None:
-        self.questions = questions
-        self.skips_full_nodes = skips_full_nodes
+    def __init__(self, claims: Sequence[ResolvedClaim], fleet: Fleet) -> None:
+        self.claims = claims
+        self.skips_full_nodes = _needs_free_device(claims)
         """A node without a free device can only say no."""
         self.open = fleet.present
         """The nodes that have not said no since they were last loosened."""
@@ -117,33 +115,35 @@ class Placement:
         Where there is none, the last refusal, or None if no node had to be asked. Raises Failure as
         soon as a node shows that the claims cannot be allocated at all.
         """
+        fleet = self._fleet
         record = self._record(claims)
-        record.catch_up(self._fleet)
+        record.catch_up(fleet)
+        nodes = fleet.present & record.open
+        if record.skips_full_nodes:
+            nodes &= fleet.roomy
+        later = nodes >> start << start if start else nodes
+        answer = self._first_fit(record, later)
+        if nodes == later or isinstance(answer, Fit):
+            return answer
+        return self._first_fit(record, nodes ^ later) or answer
+
+    def _first_fit(self, record: _Record, nodes: int) -> Answer | None:
         answer: Answer | None = None
-        for entry in self._candidates(record, start):
+        while nodes:
+            bit = nodes & -nodes
+            entry = self._fleet.by_index[bit.bit_length() - 1]
+            assert entry is not None, "a node that is present has an entry"
             answer = self._try(record, entry)
             if isinstance(answer, Fit):
                 return answer
-            record.open &= ~(1 << entry.index)
+            nodes ^= bit
+            record.open ^= bit
         return answer
 
     def problem(self, claims: Sequence[ResourceClaim], node: str) -> Problem:
         """The claims on a node as the checks see them, for whoever wants every verdict."""
         entry = self._fleet.nodes[node]
         return self._problem(self._record(claims), entry, self._fleet.inventory(entry))
-
-    def _candidates(self, record: _Record, start: int) -> Iterator[NodeEntry]:
-        nodes = self._fleet.present & record.open
-        if record.skips_full_nodes:
-            nodes &= self._fleet.roomy
-        later = nodes >> start << start if start else nodes
-        for rest in (later, nodes ^ later):
-            while rest:
-                bit = rest & -rest
-                rest ^= bit
-                entry = self._fleet.by_index[bit.bit_length() - 1]
-                assert entry is not None, "a node that is present has an entry"
-                yield entry
 
     def _try(self, record: _Record, entry: NodeEntry) -> Answer:
         fleet = self._fleet
@@ -154,17 +154,15 @@ class Placement:
         return self._solve(self._problem(record, entry, inventory))
 
     def _solve(self, problem: Problem) -> Answer:
-        reason: Verdict | None = proofs.impossibility(problem)
-        if reason is None:
-            attempt = search.Search(problem, order=self._order, should_stop=self._should_stop)
-            solution = attempt.run()
-            if solution is not None:
-                allocations = results.build(problem, solution, self._new_share_id)
-                return Fit(problem.inventory.node.metadata.name, allocations)
-            reason = attempt.refusal or verdicts.NoDevices()
+        attempt = search.Search(problem, order=self._order, should_stop=self._should_stop)
+        solution = attempt.run()
+        if solution is not None:
+            allocations = results.build(problem, solution, self._new_share_id)
+            return Fit(problem.inventory.node.metadata.name, allocations)
         failure = None
         if any(pool.invalid_reason for pool in problem.inventory.pools):
             failure = Failure("invalid resource pools were encountered", on_node_only=True)
+        reason = proofs.impossibility(problem) or attempt.refusal or verdicts.NoDevices()
         return Refused(reason, failure)
 
     def _record(self, claims: Sequence[ResourceClaim]) -> _Record:
@@ -179,35 +177,15 @@ class Placement:
         return record
 
     def _new_record(self, claims: Sequence[ResourceClaim]) -> _Record:
-        questions = [requests.parse(claim.spec.devices) for claim in claims]
-        options = [
-            option
-            for question in questions
-            for request in question.requests
-            for option in request.options
-        ]
-        needs_free_device = bool(options) and all(
-            option.count > 0 and not option.is_all and not option.admin_access for option in options
-        )
-        return _Record(
-            questions, self._fleet, needs_free_device and self._is_valid_everywhere(questions)
-        )
-
-    def _is_valid_everywhere(self, questions: Sequence[Question]) -> bool:
-        """Whether nothing is wrong with the claims that every node would show."""
         fleet = self._fleet
-        nothing = Inventory(Node(), (), _no_holdings, (), fleet.features)
-        try:
-            problems.build(nothing, questions, fleet.classes, fleet.selectors)
-        except Failure:
-            return False
-        return True
+        questions = [requests.parse(claim.spec.devices) for claim in claims]
+        resolved = resolution.resolve(questions, fleet.classes, fleet.selectors, fleet.features)
+        return _Record(resolved, fleet)
 
     def _problem(self, record: _Record, entry: NodeEntry, inventory: Inventory) -> Problem:
         problem = record.problems.get(entry.index)
         if problem is None or problem.inventory is not inventory:
-            fleet = self._fleet
-            problem = problems.build(inventory, record.questions, fleet.classes, fleet.selectors)
+            problem = problems.build(inventory, record.claims, self._fleet.selectors)
             if self._problems >= _PROBLEMS_LIMIT:
                 self._forget_problems()
             record.problems[entry.index] = problem
@@ -225,5 +203,23 @@ class Placement:
         self._answers = 0
 
 
-def _no_holdings(pool: PoolId) -> Holdings:
-    return Holdings()
+def _needs_free_device(claims: Sequence[ResolvedClaim]) -> bool:
+    """Whether a node without a free device says no, and not that something is wrong."""
+    if not any(claim.requests for claim in claims):
+        return False
+    return all(
+        claim.failure is None
+        and all(_takes_free_devices(request) for request in claim.requests)
+        and claim.least_devices() <= requests.RESULTS_LIMIT
+        for claim in claims
+    )
+
+
+def _takes_free_devices(request: ResolvedRequest) -> bool:
+    return request.failure is None and all(
+        resolved.failure is None
+        and resolved.option.count > 0
+        and not resolved.option.is_all
+        and not resolved.option.admin_access
+        for resolved in request.options
+    )

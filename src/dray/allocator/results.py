@@ -5,6 +5,7 @@ Follows incubating/allocator_incubating.go, the end of Allocate and createNodeSe
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -51,24 +52,18 @@ def build(
     problem: Problem, solution: Solution, new_share_id: Callable[[], str]
 ) -> list[AllocationResult]:
     """One result for each claim; raises Failure if a slice selects nodes in more than one way."""
-    return [
-        _result(problem, claim, solution, new_share_id) for claim in range(len(problem.questions))
-    ]
-
-
-def _result(
-    problem: Problem, claim: int, solution: Solution, new_share_id: Callable[[], str]
-) -> AllocationResult:
-    picks = [pick for pick in solution.picks if pick.plan.claim == claim]
-    chosen = [plan for plan in solution.chosen if plan.claim == claim]
-    features = problem.inventory.features
-    return AllocationResult(
-        DeviceAllocationResult(
-            tuple([_device(pick, features, new_share_id) for pick in picks]),
-            _configuration(problem.questions[claim].config, chosen),
-        ),
-        _node_selector(claim, picks, problem.inventory.node.metadata.name),
-    )
+    results = []
+    for claim in range(len(problem.claims)):
+        picks, chosen = solution
+        if len(problem.claims) > 1:
+            picks = [pick for pick in picks if pick.plan.claim == claim]
+            chosen = [plan for plan in chosen if plan.claim == claim]
+        features = problem.inventory.features
+        devices = tuple([_device(pick, features, new_share_id) for pick in picks])
+        config = _configuration(problem.claims[claim].question.config, chosen)
+        selector = _node_selector(claim, picks, problem.inventory.node.metadata.name)
+        results.append(AllocationResult(DeviceAllocationResult(devices, config), selector))
+    return results
 
 
 def _device(
@@ -107,6 +102,8 @@ def _configuration(
     of_claim: Sequence[DeviceClaimConfiguration], chosen: Sequence[Plan]
 ) -> tuple[DeviceAllocationConfiguration, ...]:
     entries = _class_entries(chosen)
+    if not (entries or of_claim):
+        return ()
     for config in of_claim:
         if not config.requests or any(_is_meant(plan, config.requests) for plan in chosen):
             entries.append(_Entry(FROM_CLAIM, list(config.requests), config.opaque))
@@ -124,12 +121,14 @@ def _class_entries(chosen: Sequence[Plan]) -> list[_Entry]:
     """The configuration of each class once, for all requests of that class."""
     by_class: dict[str, list[_Entry]] = {}
     for plan in chosen:
+        if not plan.resolved.device_class.spec.config:
+            continue
         name = str(plan.option.name)
         known = by_class.get(plan.option.device_class)
         if known is None:
             by_class[plan.option.device_class] = [
                 _Entry(FROM_CLASS, [name], config.opaque)
-                for config in plan.device_class.spec.config
+                for config in plan.resolved.device_class.spec.config
             ]
         else:
             for entry in known:
@@ -163,6 +162,7 @@ def _node_selector(claim: int, picks: Sequence[Pick], node: str) -> NodeSelector
     return NodeSelector((NodeSelectorTerm(tuple(expressions), tuple(fields)),))
 
 
+@functools.lru_cache(maxsize=1 << 15)
 def _only(node: str) -> NodeSelector:
     named = NodeSelectorRequirement("metadata.name", "In", (node,))
     return NodeSelector((NodeSelectorTerm(match_fields=(named,)),))

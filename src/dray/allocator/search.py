@@ -9,10 +9,10 @@ some device could make upstream fail, nothing is left out, for the failure is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from dray.allocator import checks, requests, verdicts
+from dray.allocator import checks, proofs, requests, verdicts
 from dray.allocator.candidates import Candidate, Check, Slot
 from dray.allocator.policies import Order
 from dray.allocator.problems import Plan, Problem
@@ -20,6 +20,8 @@ from dray.allocator.results import Pick, Solution
 from dray.allocator.trail import Trail
 
 _ANY = -1
+_PATIENCE = 64
+"""How many positions to try before counting whether there can be a solution at all."""
 
 
 class Position(NamedTuple):
@@ -34,7 +36,7 @@ class Position(NamedTuple):
 
 
 class _Frame:
-    """A position on the stack, its alternatives, and which lower frames its dead ends are due to."""
+    """A position on the stack, its alternatives, and the lower frames its dead ends are due to."""
 
     __slots__ = ("alternatives", "conflicts", "depth", "mark", "pick")
 
@@ -69,8 +71,11 @@ class Search:
         self._choices: dict[int, int] = {}
         """Depths at which options of prioritized requests were chosen, by step."""
         self._kinds: dict[int, Hashable] = {}
+        self._positions = 0
+        self._usable: Mapping[Plan, int] = {}
+        """Devices that can still be of use, where that is known to be fewer than are accepted."""
         self._furthest = -1
-        self.refusal: verdicts.NoCombination | None = None
+        self.refusal: verdicts.RequestVerdict | None = None
         """What stopped the furthest attempt, after a search without solution."""
 
     def run(self) -> Solution | None:
@@ -88,8 +93,19 @@ class Search:
                 picks = [frame.pick for frame in frames if frame.pick]
                 return Solution(picks, tuple(self._chosen))
             self._push(position)
+            if self._prunes and self._positions == _PATIENCE and self._is_impossible():
+                return None
             position = self._advance()
         return None
+
+    def _is_impossible(self) -> bool:
+        """Stop to think: prove that there is no solution, or which devices can be part of one."""
+        proof = proofs.impossibility(self._problem)
+        if proof is not None:
+            self.refusal = proof
+            return True
+        self._usable = proofs.usable(self._problem)
+        return False
 
     def _advance(self) -> Position | None:
         """The next alternative of the highest frame that has one."""
@@ -114,6 +130,7 @@ class Search:
     def _push(self, position: Position) -> None:
         if self._should_stop is not None and self._should_stop():
             raise verdicts.Stopped("filter operation aborted: context deadline exceeded")
+        self._positions += 1
         frame = _Frame(len(self._frames), self._trail.mark())
         if position.plan is None:
             self._choices[position.step] = frame.depth
@@ -147,11 +164,11 @@ class Search:
 
     def _devices(self, frame: _Frame, position: Position, plan: Plan) -> Iterator[Position]:
         """Every candidate for a slot that passes all checks."""
-        if self._exceeds_limit(frame, position, plan):
+        if self._choices and self._exceeds_limit(frame, position, plan):
             return
         slot = plan.slots[position.ordinal]
         applying = self._checks.of(plan)
-        candidates = (plan.accepted | plan.failing) & position.allowed
+        candidates = (self._usable.get(plan, plan.accepted) | plan.failing) & position.allowed
         if self._prunes:
             candidates = _narrowed(applying, slot, candidates, plan.count - position.ordinal)
         later = candidates
@@ -170,7 +187,7 @@ class Search:
     def _wanted(self, frame: _Frame, position: Position, plan: Plan) -> Iterator[Position]:
         """allocationMode All: the one device that comes next, or nothing."""
         wanted = plan.wanted or ()
-        if wanted and self._exceeds_limit(frame, position, plan):
+        if wanted and self._choices and self._exceeds_limit(frame, position, plan):
             return
         for device in wanted[position.ordinal : position.ordinal + 1]:
             if not plan.accepted & device.bit:
@@ -203,7 +220,7 @@ class Search:
 
     def _exceeds_limit(self, frame: _Frame, position: Position, plan: Plan) -> bool:
         """Whether the options chosen so far leave no room; then only other options can help."""
-        if position.ordinal or not self._choices:
+        if position.ordinal:
             return False
         steps = [step for step in range(position.step + 1) if self._steps[step].claim == plan.claim]
         needed = sum(self._chosen[step].count for step in steps)

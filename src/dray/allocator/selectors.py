@@ -38,24 +38,29 @@ class Selector:
     def matches(self, inventory: Inventory) -> Matches:
         if self._compiled.error is not None:
             return Matches(0, inventory.everything)
-        accepted = failing = 0
-        for shape, members in inventory.kinds(self._paths, self._shape):
+        accepted, failing = 0, inventory.unusable
+        for shape, members in inventory.kinds(self._paths, self._read):
             answer = self._answers.get(shape)
             if answer is None:
-                answer = self._evaluate(shape, next(inventory.members(members)))
+                usable = members & ~failing
+                if not usable:
+                    continue
+                answer = self._remember(shape, next(inventory.members(usable)))
             if answer is True:
                 accepted |= members
             elif answer is not False:
                 failing |= members
-        return Matches(accepted, failing)
+        return Matches(accepted & ~failing, failing)
 
     def answer(self, candidate: Candidate) -> bool | str:
         """Whether the device matches, or the error that evaluating the expression gives."""
         if self._compiled.error is not None:
             return self._compiled.error.detail
-        shape = self._shape(candidate)
+        if not shapes.is_usable(candidate.device):
+            return self._evaluate(candidate)
+        (shape,) = self._read([candidate])
         known = self._answers.get(shape)
-        return self._evaluate(shape, candidate) if known is None else known
+        return self._remember(shape, candidate) if known is None else known
 
     def failure_on(self, candidate: Candidate) -> str:
         """What upstream says after the number of the selector."""
@@ -63,18 +68,17 @@ class Selector:
             return f": CEL compile error: {self._compiled.error.detail}"
         return f" on device {candidate.id}: CEL runtime error: {self.answer(candidate)}"
 
-    def _shape(self, candidate: Candidate) -> Hashable:
-        return self._read(candidate.published_in.spec.driver, candidate.device)
-
-    def _evaluate(self, shape: Hashable, candidate: Candidate) -> bool | str:
-        try:
-            answer: bool | str = self._compiled.matches(_view(candidate))
-        except (EvaluationError, CostExceeded) as error:
-            answer = _with_hint(str(error))
+    def _remember(self, shape: Hashable, candidate: Candidate) -> bool | str:
         if len(self._answers) >= _SHAPES_LIMIT:
             self._answers.clear()
-        self._answers[shape] = answer
+        answer = self._answers[shape] = self._evaluate(candidate)
         return answer
+
+    def _evaluate(self, candidate: Candidate) -> bool | str:
+        try:
+            return self._compiled.matches(_view(candidate))
+        except (EvaluationError, CostExceeded) as error:
+            return _with_hint(str(error))
 
 
 class DerivedAttribute:
@@ -93,25 +97,23 @@ class DerivedAttribute:
         if self._compiled.error is not None:
             detail = self._compiled.error.detail
             raise verdicts.Failure(f"compile derived attribute {name} failed: {detail}")
-        shape = self._read(candidate.published_in.spec.driver, candidate.device)
+        (shape,) = self._read([candidate])
         value = self._values.get(shape)
         if value is None:
-            value = self._evaluate(shape, candidate)
+            if len(self._values) >= _SHAPES_LIMIT:
+                self._values.clear()
+            value = self._values[shape] = self._evaluate(candidate)
         if isinstance(value, str):
             raise verdicts.Failure(
                 f"evaluate derived attribute {name} on device {candidate.id} failed: {value}"
             )
         return value
 
-    def _evaluate(self, shape: Hashable, candidate: Candidate) -> Value | str:
+    def _evaluate(self, candidate: Candidate) -> Value | str:
         try:
-            value: Value | str = self._to_value(self._compiled.evaluate(_view(candidate)))
+            return self._to_value(self._compiled.evaluate(_view(candidate)))
         except (EvaluationError, CostExceeded) as error:
-            value = str(error)
-        if len(self._values) >= _SHAPES_LIMIT:
-            self._values.clear()
-        self._values[shape] = value
-        return value
+            return str(error)
 
 
 class Selectors:
@@ -156,7 +158,7 @@ class Selectors:
 
 
 def _view(candidate: Candidate) -> cel.DeviceView:
-    return cel.view(candidate.published_in.spec.driver, candidate.device)
+    return cel.view(candidate.driver, candidate.device)
 
 
 def _with_hint(error: str) -> str:

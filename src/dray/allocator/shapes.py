@@ -6,8 +6,10 @@ showing it to an expression, and a fleet has few shapes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+import functools
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
+from dray.allocator.candidates import Candidate
 from dray.api import semver
 from dray.api.slices import Device, DeviceAttribute
 
@@ -16,44 +18,44 @@ Path = tuple[str, ...]
 
 WHOLE_DEVICE: Path = ("device",)
 
-Reader = Callable[[str, Device], Hashable]
-"""A driver's device to its shape."""
+Reader = Callable[[Sequence[Candidate]], list[Hashable]]
+"""Devices to what is read of each."""
 
 
 def reader(paths: Iterable[Path]) -> Reader:
-    """What reads the shape for an expression that looks at `paths`, given in order."""
-    parts = [_part(path) for path in paths]
+    """What reads the shapes for an expression that looks at `paths`, given in order."""
+    columns = [_column(path) for path in paths]
 
-    def read(driver: str, device: Device) -> Hashable:
-        if has_unusable_attribute(device):
-            return tuple(device.attributes.items())
-        return tuple([part(driver, device) for part in parts])
+    def read(devices: Sequence[Candidate]) -> list[Hashable]:
+        if not columns:
+            return [()] * len(devices)
+        return list(zip(*[column(devices) for column in columns], strict=True))
 
     return read
 
 
-def has_unusable_attribute(device: Device) -> bool:
-    """Whether no expression can be evaluated, whichever attributes it reads."""
+def is_usable(device: Device) -> bool:
+    """Whether expressions can be evaluated on a device: every attribute has to have a value."""
     for attribute in device.attributes.values():
         if (
             attribute.string_value is None
             and attribute.int_value is None
             and attribute.bool_value is None
-            and not _has_usable_versions_or_list(attribute)
+            and not _has_list_or_version(attribute)
         ):
-            return True
-    return False
+            return False
+    return True
 
 
-def _has_usable_versions_or_list(attribute: DeviceAttribute) -> bool:
-    versions = attribute.version_values
+def _has_list_or_version(attribute: DeviceAttribute) -> bool:
     if attribute.version_value is not None:
-        versions = (*versions, attribute.version_value)
-    if versions:
-        return all(map(_is_version, versions))
+        return _is_version(attribute.version_value)
+    if attribute.version_values:
+        return all(map(_is_version, attribute.version_values))
     return bool(attribute.int_values or attribute.bool_values or attribute.string_values)
 
 
+@functools.lru_cache(maxsize=4096)
 def _is_version(text: str) -> bool:
     try:
         semver.parse(text)
@@ -62,47 +64,56 @@ def _is_version(text: str) -> bool:
     return True
 
 
-def _part(path: Path) -> Reader:
+def _column(path: Path) -> Reader:
     match path:
         case (_, "driver"):
-            return lambda driver, device: driver
+            return lambda devices: [each.driver for each in devices]
         case (_, "allowMultipleAllocations"):
-            return lambda driver, device: bool(device.allow_multiple_allocations)
+            return lambda devices: [
+                bool(each.device.allow_multiple_allocations) for each in devices
+            ]
         case (_, "attributes", domain, identifier):
-            return _one_attribute(domain, identifier)
+            return _attribute(domain, identifier)
         case (_, "capacity", domain, identifier):
-            return _one_capacity(domain, identifier)
+            return _capacity(domain, identifier)
         case _:
-            return _everything
+            return lambda devices: [_everything(each) for each in devices]
 
 
-def _one_attribute(domain: str, identifier: str) -> Reader:
+def _attribute(domain: str, identifier: str) -> Reader:
+    """A driver may publish its own attributes with or without its domain."""
     name = f"{domain}/{identifier}"
 
-    def read(driver: str, device: Device) -> Hashable:
-        attributes = device.attributes
-        if domain == driver and identifier in attributes:
-            return attributes[identifier], attributes.get(name)
-        return attributes.get(name)
+    def read(devices: Sequence[Candidate]) -> list[Hashable]:
+        return [
+            (each.device.attributes.get(identifier), each.device.attributes.get(name))
+            if each.driver == domain
+            else each.device.attributes.get(name)
+            for each in devices
+        ]
 
     return read
 
 
-def _one_capacity(domain: str, identifier: str) -> Reader:
+def _capacity(domain: str, identifier: str) -> Reader:
     name = f"{domain}/{identifier}"
 
-    def read(driver: str, device: Device) -> Hashable:
-        capacity = device.capacity.get(name)
-        own = device.capacity.get(identifier) if domain == driver else None
-        return capacity and capacity.value, own and own.value
+    def read(devices: Sequence[Candidate]) -> list[Hashable]:
+        found: list[Hashable] = []
+        for each in devices:
+            own = each.device.capacity.get(identifier) if each.driver == domain else None
+            qualified = each.device.capacity.get(name)
+            found.append((own and own.value, qualified and qualified.value))
+        return found
 
     return read
 
 
-def _everything(driver: str, device: Device) -> Hashable:
+def _everything(candidate: Candidate) -> Hashable:
+    device = candidate.device
     amounts = [(name, capacity.value) for name, capacity in device.capacity.items()]
     return (
-        driver,
+        candidate.driver,
         bool(device.allow_multiple_allocations),
         frozenset(device.attributes.items()),
         frozenset(amounts),

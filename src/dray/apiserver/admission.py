@@ -7,7 +7,8 @@ transaction that stores it, so that what it checked still holds then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,11 +76,23 @@ class Rule:
         return NOTHING_ELSE
 
 
-class Chain:
-    """The rules, in order: first all that change, then all that complain, then all that refuse."""
+Turn = Callable[[Action], contextlib.AbstractAsyncContextManager[None]]
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+
+def at_once(_action: Action) -> contextlib.AbstractAsyncContextManager[None]:
+    return contextlib.nullcontext()
+
+
+class Chain:
+    """The rules, in order: first all that change, then all that complain, then all that refuse.
+
+    From the first refusal to the commit an action has its `turn`: where two of them would charge
+    the same account, one waits for the other instead of failing over and over.
+    """
+
+    def __init__(self, rules: Iterable[Rule], turn: Turn = at_once) -> None:
         self._rules: Sequence[Rule] = tuple(rules)
+        self.turn = turn
 
     async def mutate(self, action: Action) -> None:
         for rule in self._rules:

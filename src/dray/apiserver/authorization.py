@@ -147,7 +147,7 @@ class _PolicyCopy:
 
     def __init__(self, kind: Kind, type_: type[RoleOrBinding], to: Policy) -> None:
         self._kind = kind
-        self._reader = Reader(kind, type_)
+        self._reader = Reader(type_)
         self._policy = to
 
     def put(self, entry: Entry) -> None:

@@ -17,11 +17,11 @@ Object = dict[str, Any]
 
 
 def on_create(kind: Kind, document: Object, features: Features) -> list[errors.Cause]:
-    return _causes(rules.validate_create(kind.kind, _struct(kind, document), features))
+    return causes(rules.validate_create(kind.kind, _struct(kind, document), features))
 
 
 def on_update(kind: Kind, new: Object, old: Object, features: Features) -> list[errors.Cause]:
-    return _causes(
+    return causes(
         rules.validate_update(kind.kind, _struct(kind, new), _struct(kind, old), features)
     )
 
@@ -29,7 +29,7 @@ def on_update(kind: Kind, new: Object, old: Object, features: Features) -> list[
 def on_status_update(
     kind: Kind, new: Object, old: Object, features: Features
 ) -> list[errors.Cause]:
-    return _causes(
+    return causes(
         rules.validate_status_update(kind.kind, _struct(kind, new), _struct(kind, old), features)
     )
 
@@ -43,5 +43,5 @@ def _struct(kind: Kind, document: Object) -> Any:
         return msgspec.convert(canonical.prune_nulls(document), struct)
 
 
-def _causes(found: Iterable[FieldError]) -> list[errors.Cause]:
+def causes(found: Iterable[FieldError]) -> list[errors.Cause]:
     return [errors.Cause(error.field, str(error.type), error.body) for error in found]

@@ -89,14 +89,11 @@ class Deleter:
             if entry is None:
                 raise call.not_found()
             document = codec.from_stored(entry, storage.storage_gvk(call.kind))
-            _check_preconditions(call, document, options)
+            check_preconditions(call, document, options)
             try:
                 return await self._attempt(call, entry, document, options)
-            except GuardFailed as failure:
-                if failure.key != call.key:
-                    raise errors.conflict(
-                        storage.group_resource(call.kind), call.info.name
-                    ) from failure
+            except GuardFailed:
+                continue
         raise errors.conflict(storage.group_resource(call.kind), call.info.name)
 
     async def _attempt(
@@ -105,8 +102,16 @@ class Deleter:
         marked = mark(call.kind, copy.deepcopy(document), options, call.now)
         action = Action(
             admission.DELETE, call.kind, call.user, call.namespace, call.info.name,
-            old=document, dry_run=options.dry_run,
+            marked, document, dry_run=options.dry_run,
         )  # fmt: skip
+        async with self.chain.turn(action):
+            return await self._admit(call, action, entry, options)
+
+    async def _admit(
+        self, call: Call, action: Action, entry: Entry, options: DeleteOptions
+    ) -> Outcome:
+        document, marked = action.old, action.new
+        assert document is not None
         also = await self.chain.validate(action)
         if marked is None:
             return Outcome(await self._remove(call, entry, document, also, options), True)
@@ -132,6 +137,16 @@ class Deleter:
                 )
             document["metadata"]["resourceVersion"] = str(revision)
         return document
+
+
+def is_over(document: Object) -> bool:
+    """Whether nothing keeps an object any more that is on its way out."""
+    metadata = document["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("deletionGracePeriodSeconds"):
+        return False
+    is_namespace = document.get("kind") == "Namespace"
+    kept_by = (document.get("spec") or {}).get("finalizers") if is_namespace else None
+    return not metadata.get("finalizers") and not kept_by
 
 
 def mark(
@@ -193,7 +208,7 @@ def _grace_seconds(kind: Kind, document: Object, options: DeleteOptions) -> int:
     return int(spec.get("terminationGracePeriodSeconds", 30))
 
 
-def _check_preconditions(call: Call, document: Object, options: DeleteOptions) -> None:
+def check_preconditions(call: Call, document: Object, options: DeleteOptions) -> None:
     metadata = document["metadata"]
     resource = GroupResource(call.kind.group, call.kind.kind)
     if options.uid and options.uid != metadata["uid"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from dray.api import kinds
 from dray.api.containers import EnvFromSource, EnvVar
@@ -67,7 +68,7 @@ class PodRelations:
     prefix = storage.prefix(_PODS)
 
     def __init__(self) -> None:
-        self._reader = Reader(_PODS, _Pod)
+        self._reader = Reader(_Pod)
         self._node_of: dict[str, str] = {}
         self._uses: dict[str, dict[str, tuple[str, ...]]] = {}
 
@@ -78,8 +79,7 @@ class PodRelations:
             self.remove(entry.key)
         if node:
             self._node_of[entry.key] = node
-            names = dict.fromkeys(map(sys.intern, _used_by(pod)))
-            self._uses.setdefault(node, {})[entry.key] = tuple(names)
+            self._uses.setdefault(node, {})[entry.key] = _rights_of(pod)
 
     def remove(self, key: str) -> None:
         node = self._node_of.pop(key, None)
@@ -100,10 +100,19 @@ class PodRelations:
         )
 
 
-def _used_by(pod: _Pod) -> Iterator[str]:
-    """As `resource/name`. A mirror pod is the node's own work and gives it no rights."""
+def _rights_of(pod: _Pod) -> tuple[str, ...]:
+    """A mirror pod is the node's own work and gives it no rights."""
     if MIRROR_ANNOTATION in pod.metadata.annotations:
-        return
+        return ()
+    return tuple(dict.fromkeys(map(sys.intern, _used_by(pod))))
+
+
+def used_by(pod: dict[str, Any]) -> list[str]:
+    """What a pod refers to, as `resource/name`."""
+    return list(_used_by(Reader(_Pod).convert(pod)))
+
+
+def _used_by(pod: _Pod) -> Iterator[str]:
     spec = pod.spec
     if spec.service_account_name:
         yield f"{SERVICE_ACCOUNTS}/{spec.service_account_name}"
@@ -174,7 +183,7 @@ class SliceRelations:
     prefix = storage.prefix(_SLICES)
 
     def __init__(self) -> None:
-        self._reader = Reader(_SLICES, _Slice)
+        self._reader = Reader(_Slice)
         self._node_of: dict[str, str] = {}
 
     def put(self, entry: Entry) -> None:

@@ -102,6 +102,11 @@ class Policy:
             found = self._rules[key] = tuple(self._gather_rules(user, namespace))
         return found
 
+    def knows(self, reference: RoleRef, namespace: str) -> bool:
+        if reference.kind == "Role":
+            return (namespace, reference.name) in self._roles
+        return reference.name in self._cluster_roles
+
     def rules_of(self, reference: RoleRef, namespace: str) -> tuple[PolicyRule, ...]:
         """The rules a binding in `namespace` grants by naming this role."""
         if reference.kind == "Role":

@@ -17,10 +17,9 @@ MAX_REMEMBERED = 4096
 
 
 class Reader(Generic[T]):
-    """Turns the objects of one kind into structs."""
+    """Turns stored objects into structs of one type."""
 
-    def __init__(self, kind: Kind, type_: type[T]) -> None:
-        self._schema_type = storage.storage_gvk(kind).schema_type
+    def __init__(self, type_: type[T]) -> None:
         self._type = type_
         self._decoder = msgspec.json.Decoder(type_)
 
@@ -28,11 +27,14 @@ class Reader(Generic[T]):
         try:
             return self._decoder.decode(entry.value)
         except msgspec.ValidationError:
-            # Some fields are written as null where Go writes them so; no struct takes that.
+            # Go writes null for some empty fields, which no struct takes.
             return self.convert(msgspec.json.decode(entry.value))
 
     def convert(self, document: dict[str, Any]) -> T:
-        return msgspec.convert(canonical.without_nulls(self._schema_type, document), self._type)
+        try:
+            return msgspec.convert(document, self._type)
+        except msgspec.ValidationError:
+            return msgspec.convert(canonical.prune_nulls(document), self._type)
 
 
 class Found(NamedTuple, Generic[T]):
@@ -48,7 +50,7 @@ class Lookup(Generic[T]):
     def __init__(self, store: Store, kind: Kind, type_: type[T]) -> None:
         self._store = store
         self._kind = kind
-        self._reader = Reader(kind, type_)
+        self._reader = Reader(type_)
         self._remembered: dict[str, Found[T]] = {}
 
     async def get(self, name: str, namespace: str = "") -> T | None:

@@ -19,6 +19,7 @@ from dray.apiserver import (
     bodies,
     checks,
     codec,
+    deletion,
     holds,
     managedfields,
     options,
@@ -112,16 +113,30 @@ class Writer:
         strategies.prepare_create(call.kind, document, self.features)
         document = self.canonical(call, document)
         managedfields.track(call, None, document, chosen)
-        self._raise(call, name, checks.on_create(call.kind, document, self.features))
         action.new = document
-        also = await self.chain.validate(action)
+        causes = await self.chain.complaints(action)
+        causes += checks.on_create(call.kind, document, self.features)
+        self._raise(call, name, causes)
         key = storage.key(call.kind, name, call.namespace)
         put = Put(
             key, codec.to_stored(document), ABSENT, holds.of(call.kind, document, self.features)
         )
-        return await self._commit(
-            call, document, Transaction((put, *also.operations), also.guards), chosen
-        )
+        return await self._admit(call, action, document, put, chosen)
+
+    async def _admit(
+        self, call: Call, action: Action, document: Object, put: Put, chosen: WriteOptions
+    ) -> Object:
+        """Write what the rules let pass; ask them again where what they rely on has changed."""
+        async with self.chain.turn(action):
+            for _ in range(UPDATE_ATTEMPTS):
+                also = await self.chain.validate(action)
+                transaction = Transaction((put, *also.operations), also.guards)
+                try:
+                    return await self._commit(call, document, transaction, chosen)
+                except GuardFailed as failure:
+                    if failure.key == put.key:
+                        raise
+        raise errors.conflict(storage.group_resource(call.kind), action.name)
 
     async def _commit(
         self, call: Call, document: Object, transaction: Transaction, chosen: WriteOptions
@@ -148,7 +163,7 @@ class Writer:
         chosen = options.parse(call.request, "UpdateOptions")
         body = bodies.read(call.request.body, content_type(call), call.gvk, chosen.field_validation)
         wanted = self.to_storage(call, body.document)
-        _check_name(call, wanted)
+        check_name(call, wanted)
         _check_namespace(call, wanted)
         warnings = list(body.warnings)
 
@@ -168,11 +183,7 @@ class Writer:
         return reads.respond(call, shown, headers=warning_header(warnings))
 
     async def patch(self, call: Call) -> Response:
-        media_type = content_type(call).split(";", 1)[0].strip()
-        if media_type not in patches.MEDIA_TYPES:
-            raise errors.UnsupportedMediaType("415: Unsupported Media Type", errors.Details())
-        if media_type == exchange.APPLY_PATCH:
-            options.require_manager(call.request)
+        media_type = patch_type(call)
         chosen = options.parse(call.request, "PatchOptions")
         warnings: list[str] = []
         patch = patches.parse(call, media_type, chosen, warnings)
@@ -209,7 +220,7 @@ class Writer:
                 raise call.not_found()
             old = codec.from_stored(entry, storage.storage_gvk(call.kind))
             new = await change(codec.copied(old))
-            is_guarded = _check_preconditions(call, new, old)
+            is_guarded = check_preconditions(call, new, old)
             try:
                 return await self._update_from(call, entry, old, new, chosen, warnings, owns_fields)
             except GuardFailed as failure:
@@ -238,6 +249,7 @@ class Writer:
             call.info.subresource,
             chosen.dry_run,
             warnings,
+            call.info.verb,
         )
         await self.chain.mutate(action)
         prepare = (
@@ -249,10 +261,17 @@ class Writer:
         new = self.canonical(call, new)
         if not owns_fields:
             managedfields.track(call, old, new, chosen)
-        self._raise(call, call.info.name, self._complaints(call, new, old))
         action.new = new
+        causes = await self.chain.complaints(action)
+        self._raise(call, call.info.name, [*causes, *self._complaints(call, new, old)])
+        async with self.chain.turn(action):
+            return await self._replace(call, action, entry, new, chosen)
+
+    async def _replace(
+        self, call: Call, action: Action, entry: Entry, new: Object, chosen: WriteOptions
+    ) -> Object:
         also = await self.chain.validate(action)
-        if _is_last_finalizer_gone(new):
+        if deletion.is_over(new):
             return await self._delete(call, entry, new, also, chosen)
         stored = codec.to_stored(new)
         if stored == entry.value:
@@ -300,6 +319,16 @@ def content_type(call: Call) -> str:
     return call.request.headers.get("content-type", "")
 
 
+def patch_type(call: Call) -> str:
+    """Which of the ways to patch the client has chosen; 415 where it is none of them."""
+    media_type = content_type(call).split(";", 1)[0].strip()
+    if media_type not in patches.MEDIA_TYPES:
+        raise errors.UnsupportedMediaType("415: Unsupported Media Type", errors.Details())
+    if media_type == exchange.APPLY_PATCH:
+        options.require_manager(call.request)
+    return media_type
+
+
 def warning_header(warnings: list[str]) -> dict[str, str]:
     if not warnings:
         return {}
@@ -319,7 +348,7 @@ def _check_namespace(call: Call, document: Object) -> None:
     metadata["namespace"] = call.namespace
 
 
-def _check_name(call: Call, document: Object) -> None:
+def check_name(call: Call, document: Object) -> None:
     name = document["metadata"].get("name")
     if not name:
         raise errors.bad_request(
@@ -331,7 +360,7 @@ def _check_name(call: Call, document: Object) -> None:
         )
 
 
-def _check_preconditions(call: Call, new: Object, old: Object) -> bool:
+def check_preconditions(call: Call, new: Object, old: Object) -> bool:
     """Whether the client said which revision it means; 409 where that is not the current one."""
     wanted, current = new["metadata"], old["metadata"]
     if wanted.get("uid") and wanted["uid"] != current["uid"]:
@@ -347,10 +376,3 @@ def _check_preconditions(call: Call, new: Object, old: Object) -> bool:
     if revision != current["resourceVersion"]:
         raise errors.conflict(storage.group_resource(call.kind), call.info.name)
     return True
-
-
-def _is_last_finalizer_gone(document: Object) -> bool:
-    metadata = document["metadata"]
-    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
-        return False
-    return not metadata.get("deletionGracePeriodSeconds")

@@ -12,7 +12,8 @@ from typing import Any
 
 from dray.cel import macros, regexes, runtime, values
 from dray.cel.emitter import MAYBE_OPTIONAL, Chain, Emitter, Plan, Qualifier
-from dray.cel.syntax import Call, Comprehension, Identifier, ListLiteral, MapLiteral, Node, Select
+from dray.cel.functions import dispatching
+from dray.cel.syntax import Call, Comprehension, ListLiteral, MapLiteral, Node, Select
 from dray.cel.trampoline import Step
 from dray.cel.types import Kind
 from dray.cel.values import MISSING, NONE, CostExceeded, EvaluationError, Optional
@@ -60,12 +61,12 @@ class _PlainEmitter(Emitter):
     def value(self, node: Node) -> Step[str]:
         if self.plan.is_constant(node):
             return self.writer.constant(self.plan.constant(node))
+        if self.plan.is_variable(node):
+            return self.variable(node)
         if isinstance(node, Call):
             return (yield from self._call(node))
         if isinstance(node, Select):
             return (yield from self._select(node))
-        if isinstance(node, Identifier):
-            return self.variable(node)
         if isinstance(node, ListLiteral):
             return (yield from self._list(node))
         if isinstance(node, MapLiteral):
@@ -111,7 +112,7 @@ class _PlainEmitter(Emitter):
         for operand, expected in zip(operands, overload.arguments, strict=True):
             sure = self.sure_type(operand)
             if expected.parameters or sure is None or sure.name != expected.name:
-                return function.dispatch
+                return dispatching.guarded(function, overload)
         return overload.call
 
     def _apply(self, function: Callable[..., Any], names: Sequence[str]) -> str:
@@ -191,8 +192,8 @@ class _PlainEmitter(Emitter):
         is_known = writer.is_constant(pattern) and not writer.is_constant(text)
         if not is_known or writer.value(pattern).__class__ is not str:
             return self._apply(self._implementation(node, operands), names)
-        search = writer.constant(regexes.compile(writer.value(pattern)).search)
-        expression = f"{search}({text}) is not None"
+        is_in = writer.constant(regexes.compile(writer.value(pattern)).is_in)
+        expression = f"not not {is_in}({text}.encode())"
         if self.is_surely(operands[0], Kind.STRING):
             return writer.assign(expression)
         fallback = writer.constant(self._implementation(node, operands))

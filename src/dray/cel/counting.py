@@ -12,8 +12,9 @@ from typing import Any
 
 from dray.cel import macros, metering, runtime, values
 from dray.cel.emitter import Chain, Emitter, Plan, Qualifier
+from dray.cel.functions import dispatching
 from dray.cel.metering import LIST_CREATION, MAP_CREATION
-from dray.cel.syntax import Call, Comprehension, Identifier, ListLiteral, MapLiteral, Node
+from dray.cel.syntax import Call, Comprehension, ListLiteral, MapLiteral, Node
 from dray.cel.trampoline import Step
 from dray.cel.values import MISSING, NONE
 
@@ -53,7 +54,7 @@ class _CountingEmitter(Emitter):
     def value(self, node: Node) -> Step[str]:
         if self.plan.is_constant(node):
             return self.writer.constant(self.plan.constant(node))
-        if isinstance(node, Identifier):
+        if self.plan.is_variable(node):
             self._charge(1)
             return self.variable(node)
         if self.plan.qualifier(node):
@@ -72,7 +73,7 @@ class _CountingEmitter(Emitter):
 
     def _unobserved(self, node: Node) -> Step[str]:
         """A branch of `?:` or an index: a variable or selection costs only its steps there."""
-        if isinstance(node, Identifier) and not self.plan.is_constant(node):
+        if self.plan.is_variable(node):
             return self.variable(node)
         if self.plan.qualifier(node):
             return (yield from self._select(node, cost=0))
@@ -95,11 +96,11 @@ class _CountingEmitter(Emitter):
     def _charged_call(self, node: Call, names: Sequence[str]) -> str:
         reference = self.plan.checked.references[node.id]
         function = self.plan.environment.functions[reference.name]
-        cost = function.dispatch_cost
+        call, cost = function.dispatch, function.dispatch_cost
         if len(reference.overload_ids) == 1:
             overload = self.plan.environment.overload(function.name, reference.overload_ids[0])
-            cost = overload.cost
-        constants = map(self.writer.constant, (function.dispatch, cost))
+            call, cost = dispatching.guarded(function, overload), overload.cost
+        constants = map(self.writer.constant, (call, cost))
         return self.writer.assign(f"meter.call({', '.join([*constants, *names])})")
 
     def _stops_early(self, node: Call, operands: Sequence[Node]) -> bool:
@@ -193,7 +194,7 @@ class _CountingEmitter(Emitter):
         return self.writer.assign(f"{resolution}.result({cost})")
 
     def _start(self, chain: Chain) -> Step[str]:
-        if isinstance(chain.root, Identifier) and not self.plan.is_constant(chain.root):
+        if self.plan.is_variable(chain.root):
             return self.variable(chain.root)
         return (yield from self.value(chain.root))
 

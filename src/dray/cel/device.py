@@ -26,11 +26,10 @@ UNKNOWN_COST = 2**64 - 1
 _REMEMBERED = 4096
 
 _VARIABLE = "device"
-_DRIVER = (_VARIABLE, "driver")
-_ALLOW_MULTIPLE = (_VARIABLE, "allowMultipleAllocations")
-_ATTRIBUTES = (_VARIABLE, "attributes")
-_CAPACITY = (_VARIABLE, "capacity")
-_NOTHING = (_VARIABLE, "")
+_JOINT = "\0"
+_DRIVER = _JOINT.join((_VARIABLE, "driver"))
+_ALLOW_MULTIPLE = _JOINT.join((_VARIABLE, "allowMultipleAllocations"))
+_NAMED = frozenset({"attributes", "capacity"})
 
 
 class CompileError(NamedTuple):
@@ -40,24 +39,27 @@ class CompileError(NamedTuple):
     detail: str
 
 
-class _Tokens(dict[Path, Hashable]):
-    """What distinguishes devices: a hashable value for every path into `device`."""
+class _Tokens(dict[str, Hashable]):
+    """What distinguishes devices: a hashable value for every path into `device`.
 
-    def __missing__(self, path: Path) -> Hashable:
-        depth = len(path)
-        below = [entry for entry in self.items() if entry[0][:depth] == path != entry[0]]
+    Paths are joined to one string, because Python remembers the hash of a string.
+    """
+
+    def __missing__(self, path: str) -> Hashable:
+        inside = path + _JOINT
+        below = [entry for entry in self.items() if entry[0].startswith(inside)]
         self[path] = token = frozenset(below) if below else None
         return token
 
 
-class _BrokenTokens(dict[Path, Hashable]):
+class _BrokenTokens(dict[str, Hashable]):
     """Of a device that no expression can be evaluated on: it is like no other."""
 
     def __init__(self, problem: str) -> None:
         super().__init__()
         self._problem = problem
 
-    def __missing__(self, path: Path) -> Hashable:
+    def __missing__(self, path: str) -> Hashable:
         return (_BrokenTokens, self._problem)
 
 
@@ -79,7 +81,8 @@ class DeviceView:
         }
 
     @functools.cached_property
-    def tokens(self) -> dict[Path, Hashable]:
+    def tokens(self) -> dict[str, Hashable]:
+        """What makes the device differ from others, by path."""
         try:
             self._check_attributes()
         except EvaluationError as problem:
@@ -87,10 +90,14 @@ class DeviceView:
         tokens = _Tokens({_DRIVER: self._driver})
         tokens[_ALLOW_MULTIPLE] = bool(self._device.allow_multiple_allocations)
         for name, attribute in self._device.attributes.items():
-            tokens[(*_ATTRIBUTES, *self._qualified(name))] = _attribute_token(attribute)
+            tokens[self._joined("attributes", name)] = _attribute_token(attribute)
         for name, capacity in self._device.capacity.items():
-            tokens[(*_CAPACITY, *self._qualified(name))] = capacity.value
+            tokens[self._joined("capacity", name)] = capacity.value
         return tokens
+
+    def _joined(self, field: str, name: str) -> str:
+        domain, id = self._qualified(name)
+        return f"{_VARIABLE}{_JOINT}{field}{_JOINT}{domain}{_JOINT}{id}"
 
     def _check_attributes(self) -> None:
         for _ in self._attribute_values():
@@ -200,7 +207,8 @@ class Selector(_Compiled):
     @functools.cached_property
     def shape(self) -> Callable[[DeviceView], Hashable]:
         """The values that the selector reads: devices of equal shape have equal answers."""
-        get = operator.itemgetter(*(self.reads or {_NOTHING}))
+        paths = [_JOINT.join(path) for path in sorted(self.reads)]
+        get = operator.itemgetter(*(paths or [""]))
         return lambda device: get(device.tokens)
 
     def matches(self, device: DeviceView) -> bool:
@@ -219,7 +227,7 @@ class Selector(_Compiled):
 
 def _significant(path: Path) -> Path:
     """A path without what is inside an attribute."""
-    return path[:4] if path[:2] in (_ATTRIBUTES, _CAPACITY) else path[:2]
+    return path[:4] if path[1:2] and path[1] in _NAMED else path[:2]
 
 
 def _too_deep() -> EvaluationError:

@@ -55,6 +55,15 @@ class Plan(NamedTuple):
     def type(self, node: Node) -> Type:
         return self.checked.types[node.id]
 
+    def is_variable(self, node: Node) -> bool:
+        """Whether a node names a variable; a selection does where the name has dots."""
+        if self.is_constant(node) or not isinstance(node, Identifier | Select):
+            return False
+        return isinstance(node, Identifier) or self._is_name(node)
+
+    def _is_name(self, node: Select) -> bool:
+        return not node.test_only and node.id in self.checked.references
+
     def operands(self, call: Call) -> list[Node]:
         """The receiver, if there is one, and the arguments."""
         receiver = self.checked.receiver(call)
@@ -65,8 +74,7 @@ class Plan(NamedTuple):
         if self.is_constant(node):
             return None
         if isinstance(node, Select):
-            is_name = not node.test_only and node.id in self.checked.references
-            return None if is_name else Qualifier(node.field, False, node.test_only)
+            return None if self._is_name(node) else Qualifier(node.field, False, node.test_only)
         if isinstance(node, Call) and node.target is None:
             if node.function == "_[_]":
                 return Qualifier(node.arguments[1], False)
@@ -179,7 +187,7 @@ class Emitter(ABC):
         self._scopes[variable].pop()
         self._visible.pop()
 
-    def is_local(self, node: Identifier) -> bool:
+    def is_local(self, node: Node) -> bool:
         """Whether a name means a variable of the expression itself."""
         name = self.plan.checked.references[node.id].name
         if name.startswith("."):
@@ -187,7 +195,7 @@ class Emitter(ABC):
         is_declared = name in self.plan.environment.variables
         return len(self._scopes[name]) > 1 if is_declared else True
 
-    def variable(self, node: Identifier) -> str:
+    def variable(self, node: Node) -> str:
         name = self.plan.checked.references[node.id].name
         scopes = self._scopes[name.removeprefix(".")]
         variable = scopes[0] if name.startswith(".") else scopes[-1]
@@ -226,7 +234,7 @@ class Emitter(ABC):
             return self.plan.result_type(node)
         if chain.qualifiers and chain.qualifiers[-1].is_test:
             return types.BOOL
-        if not isinstance(chain.root, Identifier) or self.is_local(chain.root):
+        if not self.plan.is_variable(chain.root) or self.is_local(chain.root):
             return None
         static = self.plan.type(node)
         return None if static.kind in MAYBE_OPTIONAL else static

@@ -35,9 +35,15 @@ class Meter:
 
     def call(self, function: Callable[..., Any], cost: Cost | None, *arguments: Any) -> Any:
         """The result of a function, or the first error among its arguments; charged either way."""
-        result = first_error(arguments)
-        if result is None:
-            result = attempt(function, *arguments)
+        for argument in arguments:
+            if argument.__class__ is EvaluationError:
+                result: Any = argument
+                break
+        else:
+            try:
+                result = function(*arguments)
+            except EvaluationError as error:
+                result = error
         self.charge(1 if cost is None else cost(arguments, result))
         return result
 

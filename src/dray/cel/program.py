@@ -16,6 +16,7 @@ from dray.cel.compiler import compile_plain
 from dray.cel.counting import compile_counted
 from dray.cel.emitter import Plan
 from dray.cel.environment import Environment
+from dray.cel.functions import costs
 from dray.cel.metering import Meter
 from dray.cel.reads import Path, find_reads
 from dray.cel.values import CostExceeded, EvaluationError
@@ -37,6 +38,11 @@ def check(text: str, environment: Environment) -> Checked:
     return checker.check(text, parser.parse(text), environment)
 
 
+def _amplifies(checked: Checked) -> bool:
+    """Whether values may grow that the estimate does not account for."""
+    return any(each.name in costs.AMPLIFYING for each in checked.references.values())
+
+
 class Program:
     """An expression that can be run; making one raises InstantiationFailed.
 
@@ -50,7 +56,8 @@ class Program:
         self._plan = Plan(checked, environment, folding.fold(checked, environment))
         self._limit = limit
         self.estimated_cost = cost.estimate(checked, environment).high
-        self.code_form = PLAIN if self.estimated_cost <= limit else COUNTED
+        is_bounded = self.estimated_cost <= limit and not _amplifies(checked)
+        self.code_form = PLAIN if is_bounded else COUNTED
 
     @functools.cached_property
     def reads(self) -> frozenset[Path]:

@@ -21,6 +21,7 @@ from dray.cel.syntax import (
     Node,
     Select,
 )
+from dray.cel.trees import children
 from dray.cel.visiting import Visit
 
 Path: TypeAlias = tuple[str, ...]
@@ -56,7 +57,7 @@ class _Reader:
             yield from self._comprehension(node)
             return
         root, qualifiers = self._plan.chain(node)
-        if isinstance(root, Identifier):
+        if self._plan.is_variable(root):
             path, _ = self._path(node)
             self.paths |= {path} if path else set()
         elif qualifiers:
@@ -92,7 +93,7 @@ class _Reader:
         None if it starts at no variable from outside.
         """
         root, qualifiers = self._plan.chain(node)
-        if not isinstance(root, Identifier) or self._plan.is_constant(root):
+        if not self._plan.is_variable(root):
             return None, False
         path = self._variable_path(root)
         if path is None:
@@ -104,7 +105,7 @@ class _Reader:
             path = (*path, constant)
         return path, True
 
-    def _variable_path(self, node: Identifier) -> Path | None:
+    def _variable_path(self, node: Node) -> Path | None:
         name = self._plan.checked.references[node.id].name
         hiding = self._locals.get(name)
         return hiding[-1] if hiding else (name.removeprefix("."),)

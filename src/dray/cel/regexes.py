@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 from typing import Any
 
 import re2
@@ -17,6 +18,8 @@ from dray.cel.values import EvaluationError
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 _OPTIONS.never_capture = True
+
+_MAXIMUM_SET_SIZE = 1000
 
 _LITERAL_OR_ESCAPE = re.compile(r"\\Q.*?(?:\\E|$)|\\(.)", re.DOTALL)
 
@@ -36,15 +39,13 @@ _GO_WORDS = {
 class Pattern:
     """A compiled expression. Bytes are matched, which is twice as fast as strings."""
 
-    __slots__ = ("_compiled", "_search")
+    __slots__ = ("_compiled", "_search", "is_in")
 
     def __init__(self, compiled: Any) -> None:
         self._compiled = compiled
         self._search = compiled.search
-
-    def search(self, text: str) -> Any:
-        """A match, or None; only whether there is one is to be asked of it."""
-        return self._search(text.encode())
+        self.is_in: Callable[[bytes], Any] = _set_of(compiled) or compiled.search
+        """Something true if there is a match in a text encoded as UTF-8."""
 
     def find(self, text: str) -> str:
         """The first match; the empty string if there is none."""
@@ -54,16 +55,37 @@ class Pattern:
     def find_all(self, text: str, limit: int = -1) -> list[str]:
         """The matches, at most `limit` unless that is negative."""
         found: list[str] = []
+        octets = text.encode()
         previous_end = -1
-        for match in self._compiled.finditer(text):
+        for match in self._compiled.finditer(octets):
             if len(found) == limit:
                 break
             start, end = match.span()
+            if start == end and _is_inside_character(octets, start):
+                continue
             # Go drops an empty match that touches the one before.
             if start < end or start != previous_end:
-                found.append(match[0])
+                found.append(bytes(match[0]).decode())
             previous_end = end
         return found
+
+
+def _is_inside_character(octets: bytes, position: int) -> bool:
+    return octets[position : position + 1] >= b"\x80" and octets[position] < 0xC0
+
+
+def _set_of(compiled: Any) -> Callable[[bytes], Any] | None:
+    """A set of this expression alone: it only says whether there is a match, twice as fast.
+
+    It needs memory in proportion to the expression; a large one is better off without it.
+    """
+    if compiled.programsize > _MAXIMUM_SET_SIZE:
+        return None
+    alone = re2.Set.SearchSet(_OPTIONS)
+    alone.Add(compiled.pattern)
+    alone.Compile()
+    match: Callable[[bytes], Any] = alone.Match
+    return match
 
 
 @functools.lru_cache(maxsize=256)

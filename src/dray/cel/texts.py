@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 from dray.cel import times, values
-from dray.cel.values import Duration, Effort, Timestamp
+from dray.cel.values import CostExceeded, Duration, Effort, Timestamp
 
-_MAXIMUM_PRINTED = 10_000
-"""Values inside a value that a message may show."""
+_MAXIMUM_PRINTED = 200
+"""Values inside a value that a message shows."""
 
 
 def double(number: float) -> str:
@@ -94,8 +94,11 @@ def _offset(offset_seconds: int, separator: str) -> str:
 
 
 def printed(value: Any) -> str:
-    """The verb %v, as messages show values."""
-    return _printed(value, Effort(_MAXIMUM_PRINTED))
+    """The verb %v, as messages show values; those with too many parts are left out."""
+    try:
+        return _printed(value, Effort(_MAXIMUM_PRINTED))
+    except CostExceeded:
+        return "..."
 
 
 def _printed(value: Any, effort: Effort) -> str:

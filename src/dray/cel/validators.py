@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from dray.cel import trees, types
+from dray.cel import regexes, trees, types
 from dray.cel.environment import Environment
 from dray.cel.functions import templates
 from dray.cel.issues import Issue
@@ -106,9 +106,11 @@ class _Validator:
             yield Issue(literal.position, f"invalid {call.function} argument")
 
     def _read(self, function: str, literal: Literal) -> None:
-        """Runs the call on the literal; of `matches` only the compilation of its pattern counts."""
-        arguments = ("", literal.value) if function == "matches" else (literal.value,)
-        self._environment.functions[function].dispatch(*arguments)
+        """Raises EvaluationError where the literal is no pattern, duration or timestamp."""
+        if function == "matches":
+            regexes.compile(str(literal.value))
+        else:
+            self._environment.functions[function].dispatch(literal.value)
 
     def wrong_format(self, call: Call) -> Iterator[Issue]:
         if call.function != "format" or len(call.arguments) != 1:

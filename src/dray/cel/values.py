@@ -231,7 +231,7 @@ def equal(left: Any, right: Any) -> bool:
     if kind is right.__class__ and kind in _EQUAL_WITHIN_CLASS:
         is_same: bool = left == right
         return is_same
-    return _equal(left, right, Effort())
+    return _Comparison().is_equal(left, right)
 
 
 def not_equal(left: Any, right: Any) -> bool:
@@ -247,27 +247,78 @@ def is_equal(left: Any, right: Any) -> bool:
         return False
 
 
-def _equal(left: Any, right: Any, effort: Effort) -> bool:
-    if left is None or right is None:
-        return left is right
-    kind, other = left.__class__, right.__class__
-    if kind in _NUMBERS:
-        return other in _NUMBERS and _equal_numbers(left, right)
-    if kind in _SELF_EQUAL:
-        return kind is other and bool(left == right)
-    if kind in LIST_CLASSES:
-        return other in LIST_CLASSES and _equal_lists(left, right, effort)
-    if kind in MAP_CLASSES:
-        return other in MAP_CLASSES and _equal_maps(left, right, effort)
-    if kind is types.Type:
-        return other is types.Type and bool(left.name == right.name)
-    if kind is Optional:
-        return other is Optional and _equal_optionals(left, right, effort)
-    if kind is ComputedQuantity:
-        kind = Quantity
-    if kind is not other:
-        raise no_such_overload()
-    return bool(left == right)
+class _Comparison:
+    """One question of equality. Pairs of containers that come up again are answered from memory."""
+
+    __slots__ = ("_answers", "_effort")
+
+    def __init__(self) -> None:
+        self._effort = Effort()
+        self._answers: dict[tuple[int, int], bool] = {}
+
+    def is_equal(self, left: Any, right: Any) -> bool:
+        if left is None or right is None:
+            return left is right
+        kind, other = left.__class__, right.__class__
+        if kind in _NUMBERS:
+            return other in _NUMBERS and _equal_numbers(left, right)
+        if kind in _SELF_EQUAL:
+            return kind is other and bool(left == right)
+        if kind in LIST_CLASSES:
+            return other in LIST_CLASSES and self._are_containers_equal(left, right)
+        if kind in MAP_CLASSES:
+            return other in MAP_CLASSES and self._are_containers_equal(left, right)
+        if kind is types.Type:
+            return other is types.Type and bool(left.name == right.name)
+        if kind is Optional:
+            return other is Optional and self._are_optionals_equal(left, right)
+        if kind is ComputedQuantity:
+            kind = Quantity
+        if kind is not other:
+            raise no_such_overload()
+        return bool(left == right)
+
+    def _are_containers_equal(self, left: Any, right: Any) -> bool:
+        if len(left) != len(right):
+            return False
+        pair = (id(left), id(right))
+        if pair not in self._answers:
+            self._effort.spend(len(left))
+            if left.__class__ in MAP_CLASSES:
+                self._answers[pair] = self._are_maps_equal(left, right)
+            else:
+                self._answers[pair] = self._are_lists_equal(left, right)
+        return self._answers[pair]
+
+    def _are_lists_equal(self, left: CelList, right: CelList) -> bool:
+        refusal: EvaluationError | None = None
+        for one, other in zip(left, right, strict=True):
+            try:
+                if not self.is_equal(one, other):
+                    return False
+            except EvaluationError as error:
+                refusal = refusal or error
+        # Upstream loses a refusal among the elements, except in lists made with `+`.
+        if refusal and left.__class__ is Concatenation:
+            raise refusal
+        return True
+
+    def _are_maps_equal(self, left: CelMap, right: CelMap) -> bool:
+        for key, value in left.items():
+            found = find(right, key_value(key), MISSING)
+            if found is MISSING:
+                return False
+            try:
+                if not self.is_equal(value, found):
+                    return False
+            except EvaluationError:
+                continue
+        return True
+
+    def _are_optionals_equal(self, left: Optional, right: Optional) -> bool:
+        if not (left.has_value and right.has_value):
+            return left.has_value == right.has_value
+        return self.is_equal(left.value, right.value)
 
 
 def _equal_numbers(left: float, right: float) -> bool:
@@ -275,45 +326,6 @@ def _equal_numbers(left: float, right: float) -> bool:
     if left.__class__ is float or right.__class__ is float:
         return float(left) == float(right)
     return left == right
-
-
-def _equal_lists(left: CelList, right: CelList, effort: Effort) -> bool:
-    if len(left) != len(right):
-        return False
-    effort.spend(len(left))
-    refusal: EvaluationError | None = None
-    for one, other in zip(left, right, strict=True):
-        try:
-            if not _equal(one, other, effort):
-                return False
-        except EvaluationError as error:
-            refusal = refusal or error
-    # Upstream loses a refusal among the elements, except in lists made with `+`.
-    if refusal and left.__class__ is Concatenation:
-        raise refusal
-    return True
-
-
-def _equal_maps(left: CelMap, right: CelMap, effort: Effort) -> bool:
-    if len(left) != len(right):
-        return False
-    effort.spend(len(left))
-    for key, value in left.items():
-        found = find(right, key_value(key), MISSING)
-        if found is MISSING:
-            return False
-        try:
-            if not _equal(value, found, effort):
-                return False
-        except EvaluationError:
-            continue
-    return True
-
-
-def _equal_optionals(left: Optional, right: Optional, effort: Effort) -> bool:
-    if not (left.has_value and right.has_value):
-        return left.has_value == right.has_value
-    return _equal(left.value, right.value, effort)
 
 
 def compare(left: Any, right: Any) -> int:

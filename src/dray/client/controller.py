@@ -30,7 +30,7 @@ class Controller(Generic[Key]):
         queue: WorkQueue[Key] | None = None,
     ) -> None:
         self.name = name
-        self.queue: WorkQueue[Key] = queue or WorkQueue()
+        self.queue: WorkQueue[Key] = WorkQueue() if queue is None else queue
         self._reconcile = reconcile
         self._workers = workers
 

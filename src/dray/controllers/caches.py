@@ -35,21 +35,17 @@ T = TypeVar("T")
 
 RESTART_SECONDS = 1.0
 
-CLAIM, TEMPLATE, GROUP, NODE, OWNER, NAMESPACE = (
-    "claim",
-    "template",
-    "group",
-    "node",
-    "owner",
-    "namespace",
-)
-"""Names of indexes. Claims, templates and groups are filed under their `ObjectKey`."""
+CLAIM, TEMPLATE, GROUP = "claim", "template", "group"
+"""Indexes of what uses a claim, template or group, filed under its `ObjectKey`."""
+NODE, NAMESPACE = "node", "namespace"
+OWNER, ORPHAN = "owner", "orphan"
+"""What has a controller, under the uid of that; what has none, under its namespace."""
 
 
 class Caches:
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._by_kind: dict[Kind, Cache[Any]] = {}
+        self._caches: dict[tuple[str, str], Cache[Any]] = {}
 
     @property
     def pods(self) -> Cache[Pod]:
@@ -62,6 +58,7 @@ class Caches:
                 GROUP: _group,
                 NODE: _node,
                 OWNER: ownership.controller_uids,
+                ORPHAN: _orphan,
                 NAMESPACE: _namespace,
             },
         )
@@ -121,27 +118,28 @@ class Caches:
 
     @property
     def deployments(self) -> Cache[Deployment]:
-        return self._get(resources.DEPLOYMENT, Deployment)
+        return self._get(resources.DEPLOYMENT, Deployment, {NAMESPACE: _namespace})
 
     @property
     def replica_sets(self) -> Cache[ReplicaSet]:
         indexes: Mapping[str, IndexFunction[ReplicaSet]] = {
             OWNER: ownership.controller_uids,
+            ORPHAN: _orphan,
             NAMESPACE: _namespace,
         }
         return self._get(resources.REPLICA_SET, ReplicaSet, indexes)
 
     @property
     def stateful_sets(self) -> Cache[StatefulSet]:
-        return self._get(resources.STATEFUL_SET, StatefulSet)
+        return self._get(resources.STATEFUL_SET, StatefulSet, {NAMESPACE: _namespace})
 
     @property
     def daemon_sets(self) -> Cache[DaemonSet]:
-        return self._get(resources.DAEMON_SET, DaemonSet)
+        return self._get(resources.DAEMON_SET, DaemonSet, {NAMESPACE: _namespace})
 
     @property
     def jobs(self) -> Cache[Job]:
-        return self._get(resources.JOB, Job)
+        return self._get(resources.JOB, Job, {NAMESPACE: _namespace})
 
     def of(self, kind: Kind) -> Cache[Any]:
         """The copy of any kind, of its metadata at least; ask after the loops that need more."""
@@ -153,29 +151,30 @@ class Caches:
         type_: type[T],
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> Cache[T]:
-        cache = self._by_kind.get(kind)
+        key = (kind.group, kind.plural)
+        cache = self._caches.get(key)
         if cache is None:
-            cache = self._by_kind[kind] = Cache(self._client, kind, type_, indexes=indexes)
+            cache = self._caches[key] = Cache(self._client, kind, type_, indexes=indexes)
         return cache
 
     async def run(self) -> None:
         """Keep all copies current until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for kind, cache in self._by_kind.items():
-                group.create_task(_keep(kind, cache), name=f"cache-{kind.plural}")
+            for (_, plural), cache in self._caches.items():
+                group.create_task(_keep(plural, cache), name=f"cache-{plural}")
 
     async def synced(self) -> None:
         """Wait until every copy is complete."""
-        for cache in self._by_kind.values():
+        for cache in self._caches.values():
             await cache.synced.wait()
 
 
-async def _keep(kind: Kind, cache: Cache[Any]) -> None:
+async def _keep(plural: str, cache: Cache[Any]) -> None:
     while True:
         try:
             await cache.run()
         except Exception:
-            log.exception("the copy of %s broke; it goes on", kind.plural)
+            log.exception("the copy of %s broke; it goes on", plural)
             await asyncio.sleep(RESTART_SECONDS)
 
 
@@ -197,3 +196,7 @@ def _node(pod: Pod) -> Iterable[Hashable]:
 
 def _namespace(value: Any) -> Iterable[Hashable]:
     return (value.metadata.namespace,)
+
+
+def _orphan(value: Any) -> Iterable[Hashable]:
+    return () if ownership.controller_of(value.metadata) else (value.metadata.namespace,)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api import claims, classes, gotext, meta, slices
+from dray.api import claims, classes, gotext, meta, pods, slices, workloads
 
 
 class Internal(NamedTuple):
@@ -68,7 +68,8 @@ def _versioned(struct: meta.Wire) -> dict[str, Any]:
         value = getattr(struct, field.name)
         is_absent = value in (field.default, {})
         if not is_absent or field.encode_name in always:
-            written[field.encode_name] = plain(value)
+            is_raw = (type(struct), field.name) in _RAW
+            written[field.encode_name] = _raw(value) if is_raw else plain(value)
     return written
 
 
@@ -82,10 +83,19 @@ def _internal(value: Any) -> Any:
         part = getattr(value, name)
         if isinstance(part, meta.ObjectMeta):
             written |= _versioned(part)
+        elif (type(value), name) in _RAW:
+            written[_go_name(name)] = _raw(part)
         else:
             written[_go_name(name)] = _internal(part)
     return written
 
+
+def _raw(value: Any) -> Any:
+    return None if value is msgspec.UNSET else value
+
+
+# Any JSON, which is printed as it was written.
+_RAW = {(classes.OpaqueDeviceConfiguration, "parameters"), (claims.AllocatedDeviceStatus, "data")}
 
 # Types of apimachinery: the internal types use them as they are, tags included.
 _TAGGED = (
@@ -120,6 +130,11 @@ _ALWAYS_WRITTEN: dict[type[meta.Wire], frozenset[str]] = {
     meta.Condition: frozenset(("type", "status", "lastTransitionTime", "reason", "message")),
     meta.LabelSelectorRequirement: frozenset(("key", "operator")),
     meta.OwnerReference: frozenset(("apiVersion", "kind", "name", "uid")),
+    pods.NodeAllocatableMappedResources: frozenset(("name", "quantity")),
+    pods.NodeAllocatableOverheadResources: frozenset(("name",)),
+    pods.NodeAllocatableResourceClaimStatus: frozenset(("resourceClaimName",)),
+    workloads.PodGroupResourceClaim: frozenset(("name",)),
+    workloads.PodGroupResourceClaimStatus: frozenset(("name",)),
     slices.Counter: frozenset(("value",)),
     slices.CounterSet: frozenset(("name",)),
     slices.DeviceCounterConsumption: frozenset(("counterSet",)),

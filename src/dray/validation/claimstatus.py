@@ -20,7 +20,7 @@ from dray.validation import (
     nodeselectors,
     taints,
 )
-from dray.validation.claims import configured_requests, request_reference, request_references
+from dray.validation import claims as claim_rules
 
 RESERVATIONS_MAX_ITEMS: Final = 256
 RESULTS_MAX_ITEMS: Final = 32
@@ -84,7 +84,7 @@ def _allocation_update(new: claims.ResourceClaim, old: claims.ResourceClaim) -> 
         return
     path = fields.STATUS.child("allocation")
     if old_allocation is None:
-        yield from _allocation(allocation, path, request_references(new.spec.devices))
+        yield from _allocation(allocation, path, claim_rules.request_references(new.spec.devices))
     else:
         unchanged = fields.immutable(
             path, allocation, old_allocation, badvalues.Internal(allocation)
@@ -116,7 +116,7 @@ def _allocation(
 def _result(
     result: claims.DeviceRequestAllocationResult, path: fields.Path, references: Collection[str]
 ) -> fields.Errors:
-    yield from request_reference(result.request, path.child("request"), references)
+    yield from claim_rules.request_reference(result.request, path.child("request"), references)
     yield from identifiers.covered_driver_name(result.driver, path.child("driver"))
     yield from fields.covered(identifiers.pool_name(result.pool, path.child("pool")))
     yield from identifiers.dns_label(result.device, path.child("device"))
@@ -139,7 +139,7 @@ def _configuration(
         yield fields.not_supported(
             path.child("source"), config.source, CONFIGURATION_SOURCES, covered=True
         )
-    yield from configured_requests(config.requests, path.child("requests"), references)
+    yield from claim_rules.configured_requests(config.requests, path.child("requests"), references)
     yield from classes.opaque_configuration(config.opaque, path, is_stored=False)
 
 

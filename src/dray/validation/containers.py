@@ -11,6 +11,7 @@ from dray.validation import (
     environment,
     fields,
     identifiers,
+    mounts,
     probes,
     resources,
     security,
@@ -110,8 +111,8 @@ def _common(container: containers.Container, pod: Surroundings, path: fields.Pat
     yield from _ports(container.ports, path.child("ports"))
     yield from environment.variables(container.env, path.child("env"))
     yield from environment.sources(container.env_from, path.child("envFrom"))
-    yield from volumes.mounts(container, pod.volumes, path.child("volumeMounts"))
-    yield from volumes.devices(container, pod.volumes, path.child("volumeDevices"))
+    yield from mounts.mounts(container, pod.volumes, path.child("volumeMounts"))
+    yield from mounts.devices(container, pod.volumes, path.child("volumeDevices"))
     yield from volumes.pull_policy(container.image_pull_policy, path.child("imagePullPolicy"))
     yield from resources.requirements(container.resources, pod.claim_names, path.child("resources"))
     yield from _resize_policy(container, pod, path.child("resizePolicy"))

@@ -118,12 +118,14 @@ def binding(value: core.Binding) -> fields.Errors:
 
 
 def lease(value: core.Lease) -> fields.Errors:
-    yield from metadata.created(value.metadata, namespaced=True)
+    yield from metadata.any_created(
+        value.metadata, namespaced=True, name_rule=metadata.subdomain_name
+    )
     yield from _lease_spec(value.spec)
 
 
 def lease_update(new: core.Lease, old: core.Lease) -> fields.Errors:
-    yield from metadata.updated(new.metadata, old.metadata)
+    yield from metadata.any_updated(new.metadata, old.metadata)
     yield from _lease_spec(new.spec)
 
 
@@ -191,8 +193,9 @@ def priority_class_update(new: core.PriorityClass, old: core.PriorityClass) -> f
 
 
 def disruption_budget(value: core.PodDisruptionBudget) -> fields.Errors:
-    yield from metadata.any_created(value.metadata, namespaced=True)
-    yield from _budget_spec(value.spec)
+    """Metadata is looked at only where nothing else is wrong, as in Kubernetes."""
+    errors = list(_budget_spec(value.spec))
+    yield from errors or metadata.any_created(value.metadata, namespaced=True)
 
 
 def disruption_budget_update(

@@ -85,8 +85,8 @@ NO_VALUE: Final = object()
 class FieldError(msgspec.Struct, frozen=True, eq=False):
     """One thing that is wrong.
 
-    `origin` names the rule. An error that is `covered` is also found by a declarative rule; a
-    declarative error that `replaces` takes the place of the covered ones with its origin.
+    `origin` names the rule. An error that is `covered` is also found by a declarative rule, whose
+    error takes its place.
     """
 
     type: ErrorType
@@ -95,7 +95,6 @@ class FieldError(msgspec.Struct, frozen=True, eq=False):
     bad_value: Any = None
     origin: str = ""
     covered: bool = False
-    replaces: bool = False
 
     @property
     def field(self) -> str:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
 
 import msgspec
 
-from dray.api import containers, gotext, names, pods, selectors, workloads
-from dray.validation import badvalues, fields, labelselectors, metadata
+from dray.api import containers, names, pods, selectors, workloads
+from dray.validation import badvalues, fields, jobpolicies, labelselectors, metadata
 from dray.validation import pods as pod_rules
 from dray.validation import workloads as workload_rules
 
@@ -18,11 +17,7 @@ _INDEXED = "Indexed"
 _INDEXED_MAX_PARALLELISM = 100_000
 _MANY_COMPLETIONS = 100_000
 _MANY_COMPLETIONS_LIMIT = 10_000
-_RULES_MAX_ITEMS = 20
-_EXIT_CODES_MAX_ITEMS = 255
 _MANAGER_MAX_BYTES = 63
-_FAILURE_ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
-_CONDITION_STATUSES = ("False", "True", "Unknown")
 _CONTROLLER_LABELS = (
     ("controller-uid", "uid"),
     ("job-name", "name"),
@@ -106,9 +101,9 @@ def _spec(spec: workloads.JobSpec) -> fields.Errors:
         yield from _manager(spec.managed_by, _SPEC.child("managedBy"))
     yield from _completion_mode(spec)
     if spec.pod_failure_policy is not None:
-        yield from _failure_policy(spec, spec.pod_failure_policy)
+        yield from jobpolicies.failure_policy(spec, spec.pod_failure_policy)
     if spec.success_policy is not None:
-        yield from _success_policy(spec, spec.success_policy, _SPEC.child("successPolicy"))
+        yield from jobpolicies.success_policy(spec, spec.success_policy)
     yield from _replacement_policy(spec, _SPEC.child("podReplacementPolicy"))
     yield from pod_rules.template(spec.template, _TEMPLATE)
     yield from _restart_policy(spec, _TEMPLATE.child("spec").child("restartPolicy"))
@@ -178,7 +173,7 @@ def _indexed(spec: workloads.JobSpec) -> fields.Errors:
     failed, failed_path = spec.max_failed_indexes, _SPEC.child("maxFailedIndexes")
     if completions is None:
         yield fields.required(_SPEC.child("completions"), "when completion mode is Indexed")
-    yield from _at_most(
+    yield from jobpolicies.at_most(
         parallelism,
         _INDEXED_MAX_PARALLELISM,
         _SPEC.child("parallelism"),
@@ -186,7 +181,7 @@ def _indexed(spec: workloads.JobSpec) -> fields.Errors:
     )
     if completions is not None and failed is not None and failed > completions:
         yield fields.invalid(failed_path, failed, "must be less than or equal to completions")
-    yield from _at_most(failed, _INDEXED_MAX_PARALLELISM, failed_path)
+    yield from jobpolicies.at_most(failed, _INDEXED_MAX_PARALLELISM, failed_path)
     if (completions or 0) > _MANY_COMPLETIONS and spec.backoff_limit_per_index is not None:
         if failed is None:
             yield fields.required(
@@ -195,134 +190,10 @@ def _indexed(spec: workloads.JobSpec) -> fields.Errors:
         words = (
             f" when completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
         )
-        yield from _at_most(parallelism, _MANY_COMPLETIONS_LIMIT, _SPEC.child("parallelism"), words)
-        yield from _at_most(failed, _MANY_COMPLETIONS_LIMIT, failed_path, words)
-
-
-def _at_most(
-    value: int | None, maximum: int, path: fields.Path, circumstances: str = ""
-) -> fields.Errors:
-    if value is not None and value > maximum:
-        yield fields.invalid(path, value, f"must be less than or equal to {maximum}{circumstances}")
-
-
-def _failure_policy(spec: workloads.JobSpec, policy: workloads.PodFailurePolicy) -> fields.Errors:
-    path = _SPEC.child("podFailurePolicy").child("rules")
-    if len(policy.rules) > _RULES_MAX_ITEMS:
-        yield fields.too_many(path, len(policy.rules), _RULES_MAX_ITEMS)
-    template = spec.template.spec
-    container_names = {
-        container.name for container in (*template.containers, *template.init_containers)
-    }
-    for index, rule in enumerate(policy.rules):
-        yield from _failure_rule(spec, rule, path.index(index), container_names)
-
-
-def _failure_rule(
-    spec: workloads.JobSpec,
-    rule: workloads.PodFailurePolicyRule,
-    path: fields.Path,
-    container_names: Collection[str],
-) -> fields.Errors:
-    yield from _one_of(rule.action, _FAILURE_ACTIONS, path.child("action"))
-    if rule.action == "FailIndex" and spec.backoff_limit_per_index is None:
-        yield fields.invalid(
-            path.child("action"), rule.action, "requires the backoffLimitPerIndex to be set"
+        yield from jobpolicies.at_most(
+            parallelism, _MANY_COMPLETIONS_LIMIT, _SPEC.child("parallelism"), words
         )
-    if rule.on_exit_codes is not None:
-        yield from _exit_codes(rule.on_exit_codes, path.child("onExitCodes"), container_names)
-    yield from _failure_conditions(rule.on_pod_conditions, path.child("onPodConditions"))
-    if rule.on_exit_codes is not None and rule.on_pod_conditions:
-        yield fields.invalid(
-            path,
-            fields.NO_VALUE,
-            "specifying both OnExitCodes and OnPodConditions is not supported",
-        )
-    if rule.on_exit_codes is None and not rule.on_pod_conditions:
-        yield fields.invalid(
-            path,
-            fields.NO_VALUE,
-            "specifying one of OnExitCodes and OnPodConditions is required",
-        )
-
-
-def _one_of(value: str, supported: tuple[str, ...], path: fields.Path) -> fields.Errors:
-    if not value:
-        listed = " ".join(map(gotext.quote, supported))
-        yield fields.required(path, f"valid values: [{listed}]")
-    elif value not in supported:
-        yield fields.not_supported(path, value, supported)
-
-
-def _exit_codes(
-    requirement: workloads.PodFailurePolicyOnExitCodesRequirement,
-    path: fields.Path,
-    container_names: Collection[str],
-) -> fields.Errors:
-    yield from _one_of(requirement.operator, ("In", "NotIn"), path.child("operator"))
-    name = requirement.container_name
-    if name is not None and name not in container_names:
-        yield fields.invalid(
-            path.child("containerName"),
-            name,
-            "must be one of the container or initContainer names in the pod template",
-        )
-    values, values_path = requirement.values, path.child("values")
-    if not values:
-        yield fields.invalid(values_path, None, "at least one value is required")
-    elif len(values) > _EXIT_CODES_MAX_ITEMS:
-        yield fields.too_many(values_path, len(values), _EXIT_CODES_MAX_ITEMS)
-    for index, code in enumerate(values):
-        if requirement.operator == "In" and code == 0:
-            yield fields.invalid(
-                values_path.index(index), code, "must not be 0 for the In operator"
-            )
-        if code in values[:index]:
-            yield fields.duplicate(values_path.index(index), code)
-    if list(values) != sorted(values):
-        yield fields.invalid(values_path, values, "must be ordered")
-
-
-def _failure_conditions(
-    patterns: tuple[workloads.PodFailurePolicyOnPodConditionsPattern, ...], path: fields.Path
-) -> fields.Errors:
-    if len(patterns) > _RULES_MAX_ITEMS:
-        yield fields.too_many(path, len(patterns), _RULES_MAX_ITEMS)
-    for index, pattern in enumerate(patterns):
-        pattern_path = path.index(index)
-        for detail in names.qualified_name_errors(pattern.type):
-            yield fields.invalid(pattern_path.child("type"), pattern.type, detail)
-        yield from _one_of(pattern.status, _CONDITION_STATUSES, pattern_path.child("status"))
-
-
-def _success_policy(
-    spec: workloads.JobSpec, policy: workloads.SuccessPolicy, path: fields.Path
-) -> fields.Errors:
-    if spec.completion_mode != _INDEXED:
-        yield fields.invalid(path, badvalues.Internal(policy), "requires indexed completion mode")
-        return
-    rules_path = path.child("rules")
-    if not policy.rules:
-        yield fields.required(
-            rules_path, "at least one rules must be specified when the successPolicy is specified"
-        )
-    if len(policy.rules) > _RULES_MAX_ITEMS:
-        yield fields.too_many(rules_path, len(policy.rules), _RULES_MAX_ITEMS)
-    for index, rule in enumerate(policy.rules):
-        rule_path = rules_path.index(index)
-        if rule.succeeded_count is None and rule.succeeded_indexes is None:
-            yield fields.required(
-                rule_path, "at least one of succeededCount or succeededIndexes must be specified"
-            )
-        count_path = rule_path.child("succeededCount")
-        yield from workload_rules.nonnegative_if_set(rule.succeeded_count, count_path)
-        if spec.completions is not None:
-            yield from _at_most(
-                rule.succeeded_count,
-                spec.completions,
-                count_path,
-                " (the number of specified completions)",
-            )
+        yield from jobpolicies.at_most(failed, _MANY_COMPLETIONS_LIMIT, failed_path, words)
 
 
 def _replacement_policy(spec: workloads.JobSpec, path: fields.Path) -> fields.Errors:

@@ -17,6 +17,7 @@ from dray.validation import (
     lists,
     metadata,
     placement,
+    podclaims,
     podspecs,
 )
 from dray.validation import containers as container_rules
@@ -59,10 +60,10 @@ def _metadata_and_spec(value: pods.Pod) -> fields.Errors:
 def annotations_of_pod(
     annotations: dict[str, str], spec: pods.PodSpec, path: fields.Path
 ) -> fields.Errors:
-    if podspecs.MIRROR_POD in annotations and not spec.node_name:
+    if podclaims.MIRROR_POD in annotations and not spec.node_name:
         yield fields.invalid(
-            path.key(podspecs.MIRROR_POD),
-            annotations[podspecs.MIRROR_POD],
+            path.key(podclaims.MIRROR_POD),
+            annotations[podclaims.MIRROR_POD],
             "must set spec.nodeName if mirror pod annotation is set",
         )
     cost = annotations.get(_DELETION_COST)
@@ -124,7 +125,7 @@ def pod_update(new: pods.Pod, old: pods.Pod) -> fields.Errors:
 
 
 def annotations_updated(new: pods.Pod, old: pods.Pod) -> fields.Errors:
-    path, mirror = fields.METADATA.child("annotations"), podspecs.MIRROR_POD
+    path, mirror = fields.METADATA.child("annotations"), podclaims.MIRROR_POD
     added, kept = new.metadata.annotations, old.metadata.annotations
     if mirror in kept and added.get(mirror) != kept[mirror]:
         yield fields.forbidden(path.key(mirror), "may not remove or update mirror pod annotation")

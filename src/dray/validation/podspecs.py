@@ -8,12 +8,12 @@ from dray.api import meta, names, pods, quantity, usage
 from dray.api.containers import ResourceRequirements
 from dray.api.volumes import Volume
 from dray.validation import (
-    addresses,
-    badvalues,
     containers,
     fields,
     identifiers,
     placement,
+    podclaims,
+    podnetwork,
     resources,
     security,
     volumes,
@@ -21,13 +21,8 @@ from dray.validation import (
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
-MIRROR_POD: Final = "kubernetes.io/config.mirror"
 
 _MAXIMUM_INT32 = 2**31 - 1
-_NAME_SERVERS_MAX_ITEMS = 3
-_SEARCH_PATHS_MAX_ITEMS = 32
-_SEARCH_PATHS_MAX_BYTES = 2048
-_HOSTNAME_MAX_BYTES = 64
 
 
 def pod_spec(spec: pods.PodSpec, path: fields.Path, owner: meta.ObjectMeta | None) -> fields.Errors:
@@ -36,11 +31,11 @@ def pod_spec(spec: pods.PodSpec, path: fields.Path, owner: meta.ObjectMeta | Non
         yield fields.required(path.child("terminationGracePeriodSeconds"))
     volume_errors, usable_volumes = volumes.pod_volumes(spec.volumes, path.child("volumes"))
     yield from volume_errors
-    yield from resource_claims(spec.resource_claims, path.child("resourceClaims"), owner)
+    yield from podclaims.resource_claims(spec.resource_claims, path.child("resourceClaims"), owner)
     yield from _containers(spec, path, usable_volumes)
     if spec.resources is not None:
         yield from _pod_resources(spec, path.child("resources"))
-    yield from _host_ports(spec, path.child("containers"), is_pod=owner is not None)
+    yield from podnetwork.host_ports(spec, path.child("containers"), is_pod=owner is not None)
     yield from _choice(spec.restart_policy, RESTART_POLICIES, path.child("restartPolicy"))
     yield from _choice(spec.dns_policy, DNS_POLICIES, path.child("dnsPolicy"))
     yield from identifiers.labels(spec.node_selector, path.child("nodeSelector"))
@@ -52,7 +47,7 @@ def pod_spec(spec: pods.PodSpec, path: fields.Path, owner: meta.ObjectMeta | Non
             "ShareProcessNamespace and HostPID cannot both be enabled",
         )
     yield from placement.affinity(spec.affinity, path.child("affinity"))
-    yield from _dns_config(spec, path.child("dnsConfig"))
+    yield from podnetwork.dns_config(spec, path.child("dnsConfig"))
     yield from _gates(spec, path)
     yield from placement.spread_constraints(
         spec.topology_spread_constraints, path.child("topologySpreadConstraints")
@@ -61,48 +56,6 @@ def pod_spec(spec: pods.PodSpec, path: fields.Path, owner: meta.ObjectMeta | Non
     yield from _names(spec, path)
     yield from _numbers_and_policies(spec, path)
     yield from _file_volumes(spec, path)
-
-
-def resource_claims(
-    claims: tuple[pods.PodResourceClaim, ...], path: fields.Path, owner: meta.ObjectMeta | None
-) -> fields.Errors:
-    if owner is not None and MIRROR_POD in owner.annotations:
-        for _ in claims:
-            yield fields.forbidden(
-                fields.WHOLE_OBJECT, "static pods do not support resource claims"
-            )
-        return
-    seen: set[str] = set()
-    for index, claim in enumerate(claims):
-        claim_path = path.index(index)
-        if not claim.name:
-            yield fields.required(claim_path.child("name"))
-        elif claim.name in seen:
-            yield fields.duplicate(claim_path.child("name"), claim.name)
-        else:
-            yield from identifiers.dns_label(claim.name, claim_path.child("name"))
-            seen.add(claim.name)
-        yield from _claim_source(claim, claim_path)
-
-
-def _claim_source(claim: pods.PodResourceClaim, path: fields.Path) -> fields.Errors:
-    name, template_name = claim.resource_claim_name, claim.resource_claim_template_name
-    if name is not None and template_name is not None:
-        yield fields.invalid(
-            path,
-            badvalues.Internal(claim),
-            "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
-        )
-    if name is None and template_name is None:
-        yield fields.invalid(
-            path,
-            badvalues.Internal(claim),
-            "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
-        )
-    if name is not None:
-        yield from identifiers.object_name(name, path.child("resourceClaimName"))
-    if template_name is not None:
-        yield from identifiers.object_name(template_name, path.child("resourceClaimTemplateName"))
 
 
 def _containers(
@@ -126,20 +79,6 @@ def _containers(
         surroundings,
         path.child("ephemeralContainers"),
     )
-
-
-def _host_ports(spec: pods.PodSpec, path: fields.Path, *, is_pod: bool) -> fields.Errors:
-    """On the node's own network a port cannot be mapped; a template may leave it open."""
-    if not spec.host_network:
-        return
-    for index, container in enumerate(spec.containers):
-        for port_index, port in enumerate(container.ports):
-            if (is_pod or port.host_port) and port.host_port != port.container_port:
-                yield fields.invalid(
-                    path.index(index).child("ports").index(port_index).child("hostPort"),
-                    port.host_port,
-                    "must match `containerPort` when `hostNetwork` is true",
-                )
 
 
 def _choice(value: str, supported: tuple[str, ...], path: fields.Path) -> fields.Errors:
@@ -196,62 +135,6 @@ def _containers_within_pod(
                 )
 
 
-def _dns_config(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
-    config = spec.dns_config
-    if spec.dns_policy == "None":
-        if config is None:
-            yield fields.required(path, "must provide `dnsConfig` when `dnsPolicy` is None")
-            return
-        if not config.nameservers:
-            yield fields.required(
-                path.child("nameservers"),
-                "must provide at least one DNS nameserver when `dnsPolicy` is None",
-            )
-            return
-    if config is not None:
-        yield from _dns_servers(config, path)
-        yield from _dns_searches(config.searches, path.child("searches"))
-        for index, option in enumerate(config.options):
-            if not option.name:
-                yield fields.required(path.child("options").index(index), "must not be empty")
-
-
-def _dns_servers(config: pods.PodDNSConfig, path: fields.Path) -> fields.Errors:
-    path = path.child("nameservers")
-    if len(config.nameservers) > _NAME_SERVERS_MAX_ITEMS:
-        yield fields.invalid(
-            path,
-            config.nameservers,
-            f"must not have more than {_NAME_SERVERS_MAX_ITEMS} nameservers",
-        )
-    for index, server in enumerate(config.nameservers):
-        yield from addresses.address(server, path.index(index))
-
-
-def _dns_searches(searches: tuple[str, ...], path: fields.Path) -> fields.Errors:
-    if len(searches) > _SEARCH_PATHS_MAX_ITEMS:
-        yield fields.invalid(
-            path, searches, f"must not have more than {_SEARCH_PATHS_MAX_ITEMS} search paths"
-        )
-    if len(" ".join(searches).encode()) > _SEARCH_PATHS_MAX_BYTES:
-        yield fields.invalid(
-            path,
-            searches,
-            f"must not have more than {_SEARCH_PATHS_MAX_BYTES} characters (including spaces) in "
-            "the search list",
-        )
-    for index, search in enumerate(searches):
-        domain = search.removesuffix(".")
-        if search != ".":
-            for detail in names.underscore_dns_subdomain_errors(domain):
-                yield fields.invalid(
-                    path.index(index),
-                    domain,
-                    detail,
-                    origin="format=k8s-dns-subdomain-with-underscore",
-                )
-
-
 def _gates(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     for index, gate in enumerate(spec.readiness_gates):
         yield from _qualified_name(
@@ -296,31 +179,19 @@ def _host_users(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
 
 
 def _names(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
-    yield from _hostname_override(spec, path.child("hostnameOverride"))
+    yield from podnetwork.hostname_override(spec, path.child("hostnameOverride"))
     for field, name in (
         ("serviceAccountName", spec.service_account_name),
         ("nodeName", spec.node_name),
         ("priorityClassName", spec.priority_class_name),
-        ("runtimeClassName", spec.runtime_class_name or ""),
     ):
         if name:
             yield from identifiers.object_name(name, path.child(field))
+    if spec.runtime_class_name is not None:
+        yield from identifiers.object_name(spec.runtime_class_name, path.child("runtimeClassName"))
     for field, label in (("hostname", spec.hostname), ("subdomain", spec.subdomain)):
         if label:
             yield from identifiers.dns_label(label, path.child(field))
-
-
-def _hostname_override(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
-    name = spec.hostname_override
-    if name is None:
-        return
-    if spec.set_hostname_as_fqdn:
-        yield fields.forbidden(path, "may not be specified when setHostnameAsFQDN is true")
-    if spec.host_network:
-        yield fields.forbidden(path, "may not be specified when hostNetwork is true")
-    if len(name.encode()) > _HOSTNAME_MAX_BYTES:
-        yield fields.too_long(path, _HOSTNAME_MAX_BYTES)
-    yield from identifiers.dns_subdomain(name, path)
 
 
 def _numbers_and_policies(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
@@ -333,7 +204,7 @@ def _numbers_and_policies(spec: pods.PodSpec, path: fields.Path) -> fields.Error
         )
     for index, toleration in enumerate(spec.tolerations):
         yield from placement.toleration(toleration, path.child("tolerations").index(index))
-    yield from _host_aliases(spec.host_aliases, path.child("hostAliases"))
+    yield from podnetwork.host_aliases(spec.host_aliases, path.child("hostAliases"))
     if spec.preemption_policy is not None:
         yield from _choice(
             spec.preemption_policy,
@@ -348,16 +219,6 @@ def _numbers_and_policies(spec: pods.PodSpec, path: fields.Path) -> fields.Error
         yield from _operating_system(spec.os.name, path.child("os"))
     if spec.scheduling_group is not None:
         yield from _scheduling_group(spec.scheduling_group, path.child("schedulingGroup"))
-
-
-def _host_aliases(aliases: tuple[pods.HostAlias, ...], path: fields.Path) -> fields.Errors:
-    for index, alias in enumerate(aliases):
-        alias_path = path.index(index)
-        yield from addresses.address(alias.ip, alias_path.child("ip"))
-        for name_index, hostname in enumerate(alias.hostnames):
-            yield from identifiers.dns_subdomain(
-                hostname, alias_path.child("hostnames").index(name_index)
-            )
 
 
 def _operating_system(name: str, path: fields.Path) -> fields.Errors:

@@ -272,8 +272,15 @@ def _ip_list(
     for index, ip in enumerate(ips):
         if ip not in known:
             yield from addresses.address(ip, path.index(index))
-    families = [address.version for address in map(addresses.parse, ips) if address]
-    if len(ips) > 1 and sorted(families) != [4, 6]:
+    if len(ips) < 2:
+        return
+    parsed = [addresses.parse(ip) for ip in ips]
+    if None in parsed:
+        index = parsed.index(None)
+        yield fields.internal_error(
+            path, f"failed to check for dual stack with error:invalid IP[{index}]: {ips[index]}"
+        )
+    if sorted(address.version for address in parsed if address) != [4, 6]:
         yield fields.invalid(
             path,
             badvalues.Internal(shown),

@@ -3,13 +3,20 @@
 Upstream, an object is looked at twice: by code written by hand and by declarative rules. Where both
 complain about the same thing, only the declarative words are shown. Follows apiserver,
 registry/rest/{create,update,validate}.go, and the strategies of pkg/registry.
+
+Objects are in their stored version. `version` is the one the client spoke: paths of declarative
+errors are those of that version.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import msgspec
 
 from dray.api import core as core_api
 from dray.api import kinds, meta
@@ -75,45 +82,63 @@ def struct_of(kind: str) -> type[meta.Wire]:
     return rules.struct if rules else Bare
 
 
-def validate_create(kind: str, value: Any, features: Features) -> list[fields.FieldError]:
+def validate_create(
+    kind: str, value: Any, features: Features, version: str = "v1"
+) -> list[fields.FieldError]:
     """What is wrong with a new object, after defaults; nothing if it may be stored."""
     rules = _rules_for(kind)
-    return _merged(rules, list(rules.created(value, features)), value, None, features)
+    errors = _distinct(rules.created(value, features))
+    return _merged(rules, errors, _declared(rules, value, None, features), version)
 
 
-def validate_update(kind: str, new: Any, old: Any, features: Features) -> list[fields.FieldError]:
+def validate_update(
+    kind: str, new: Any, old: Any, features: Features, version: str = "v1"
+) -> list[fields.FieldError]:
     """What is wrong with an update of the object itself; its status is as before."""
     rules = _rules_for(kind)
-    errors = _common(kind, new, old)
-    errors += rules.updated(new, old, features)
-    return _merged(rules, errors, new, old, features)
+    errors = _distinct(_common(kind, new, old), rules.updated(new, old, features))
+    return _merged(rules, errors, _declared(rules, new, old, features), version)
 
 
 def validate_status_update(
-    kind: str, new: Any, old: Any, features: Features
+    kind: str, new: Any, old: Any, features: Features, version: str = "v1"
 ) -> list[fields.FieldError]:
     """What is wrong with an update of the status; the rest is as before."""
     rules = _rules_for(kind)
-    errors = _common(kind, new, old)
-    errors += rules.status_updated(new, old, features)
-    return _merged(rules, errors, new, old, features)
+    errors = _distinct(_common(kind, new, old), rules.status_updated(new, old, features))
+    return _merged(rules, errors, _declared(rules, new, old, features), version)
 
 
-def _common(kind: str, new: Any, old: Any) -> list[fields.FieldError]:
+def _common(kind: str, new: Any, old: Any) -> fields.Errors:
     """What holds for updates of all kinds."""
-    namespaced = _is_namespaced(kind)
-    errors = list(metadata.any_created(new.metadata, namespaced=namespaced))
-    errors += metadata.any_updated(new.metadata, old.metadata)
-    return errors
+    yield from metadata.any_created(new.metadata, namespaced=_is_namespaced(kind))
+    yield from metadata.any_updated(new.metadata, old.metadata)
+
+
+def _distinct(*sources: fields.Errors) -> list[fields.FieldError]:
+    """Each message once: rules overlap, for metadata above all."""
+    errors = list(itertools.chain(*sources))
+    if len(errors) < 2:
+        return errors
+    first: dict[str, fields.FieldError] = {}
+    for error in errors:
+        first.setdefault(error.message, error)
+    return list(first.values())
+
+
+def _declared(rules: Rules, new: Any, old: Any, features: Features) -> list[fields.FieldError]:
+    if rules.declared is None:
+        return []
+    operation = declarative.Operation(is_update=old is not None, features=features)
+    return list(rules.declared(new, old, fields.ROOT, operation))
 
 
 def _merged(
-    rules: Rules, errors: list[fields.FieldError], new: Any, old: Any, features: Features
+    rules: Rules,
+    errors: list[fields.FieldError],
+    declared: list[fields.FieldError],
+    version: str,
 ) -> list[fields.FieldError]:
-    if rules.declared is None:
-        return errors
-    operation = declarative.Operation(is_update=old is not None, features=features)
-    declared = list(rules.declared(new, old, fields.ROOT, operation))
     if declared and rules.replaces:
         found = {_subject(error) for error in declared if _has_subject(error)}
         errors = [
@@ -121,7 +146,19 @@ def _merged(
             for error in errors
             if not (error.covered and _has_subject(error) and _subject(error) in found)
         ]
+    if version == "v1beta1":
+        declared = list(map(_in_v1beta1, declared))
     return errors + declared
+
+
+_EXACT_REQUEST = re.compile(r"(devices\.requests\[\d+\])\.exactly\.")
+_DEVICE = re.compile(r"^(spec\.devices\[\d+\])\.")
+
+
+def _in_v1beta1(error: fields.FieldError) -> fields.FieldError:
+    """There requests had no `exactly`, and devices everything but their name under `basic`."""
+    path = _EXACT_REQUEST.sub(r"\1.", _DEVICE.sub(r"\1.basic.", error.field))
+    return msgspec.structs.replace(error, path=fields.Path(path))
 
 
 def _subject(error: fields.FieldError) -> tuple[fields.ErrorType, str, str]:

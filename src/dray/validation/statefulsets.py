@@ -14,6 +14,8 @@ _SPEC = fields.SPEC
 def stateful_set(value: workloads.StatefulSet) -> fields.Errors:
     yield from metadata.created(value.metadata, namespaced=True, name_rule=metadata.label_name)
     yield from _stateful_set_spec(value.spec)
+    if value.spec.service_name:
+        yield from identifiers.dns_label(value.spec.service_name, _SPEC.child("serviceName"))
 
 
 def stateful_set_update(new: workloads.StatefulSet, old: workloads.StatefulSet) -> fields.Errors:
@@ -62,8 +64,6 @@ def _stateful_set_spec(spec: workloads.StatefulSetSpec) -> fields.Errors:
     yield from metadata.nonnegative(spec.min_ready_seconds, _SPEC.child("minReadySeconds"))
     if spec.ordinals is not None:
         yield from metadata.nonnegative(spec.ordinals.start, _SPEC.child("ordinals.start"))
-    if spec.service_name:
-        yield from identifiers.dns_label(spec.service_name, _SPEC.child("serviceName"))
     yield from workload_rules.selected_template(
         spec.selector, _with_claimed_volumes(spec), "statefulset", "StatefulSet", ""
     )

@@ -1,4 +1,4 @@
-"""Rules for the volumes of a pod and for mounting them.
+"""Rules for the volumes of a pod.
 
 A volume of a kind that dray does not know has no source here, so a missing source is no error.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dray.api import containers, quantity, volumes
+from dray.api import quantity, volumes
 from dray.validation import environment, fields, filepaths, identifiers, lists
 
 HOST_PATH_TYPES: Final = (
@@ -22,9 +22,6 @@ HOST_PATH_TYPES: Final = (
     "Socket",
 )
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
-_MOUNT_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
-_RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
-_BIND_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
 _TEN_MINUTES_SECONDS = 600
 _TOKEN_MAX_SECONDS = 2**32
 
@@ -86,6 +83,10 @@ def _sources(volume: volumes.Volume, path: fields.Path) -> Iterator[tuple[str, f
         yield "projected", _projected(volume.projected, path.child("projected"))
     if volume.image is not None:
         yield "image", _image(volume.image, path.child("image"))
+
+
+def has_source(volume: volumes.Volume) -> bool:
+    return any(_sources(volume, fields.ROOT))
 
 
 def _named(name: str, path: fields.Path) -> fields.Errors:
@@ -254,141 +255,3 @@ def pull_policy(policy: str, path: fields.Path) -> fields.Errors:
         yield fields.required(path)
     elif policy not in PULL_POLICIES:
         yield fields.not_supported(path, policy, PULL_POLICIES)
-
-
-def mounts(
-    container: containers.Container,
-    usable: Mapping[str, volumes.Volume],
-    path: fields.Path,
-) -> fields.Errors:
-    devices = {device.name: device.device_path for device in container.volume_devices}
-    seen: set[str] = set()
-    for index, mount in enumerate(container.volume_mounts):
-        mount_path = path.index(index)
-        yield from _named(mount.name, mount_path.child("name"))
-        if mount.name not in usable:
-            yield fields.not_found(mount_path.child("name"), mount.name)
-        yield from _named(mount.mount_path, mount_path.child("mountPath"))
-        if mount.mount_path in seen:
-            yield fields.invalid(mount_path.child("mountPath"), mount.mount_path, "must be unique")
-        seen.add(mount.mount_path)
-        if mount.name in devices:
-            yield fields.invalid(
-                mount_path.child("name"), mount.name, "must not already exist in volumeDevices"
-            )
-        if mount.mount_path in devices.values():
-            yield fields.invalid(
-                mount_path.child("mountPath"),
-                mount.mount_path,
-                "must not already exist as a path in volumeDevices",
-            )
-        yield from _mount_options(mount, container, mount_path, path)
-
-
-def _mount_options(
-    mount: containers.VolumeMount,
-    container: containers.Container,
-    path: fields.Path,
-    list_path: fields.Path,
-) -> fields.Errors:
-    """Some are reported at the list instead of at the mount, as Kubernetes does."""
-    if mount.sub_path:
-        yield from filepaths.relative(mount.sub_path, list_path.child("subPath"))
-    if mount.sub_path_expr:
-        if mount.sub_path:
-            yield fields.invalid(
-                path.child("subPathExpr"),
-                mount.sub_path_expr,
-                "subPathExpr and subPath are mutually exclusive",
-            )
-        yield from filepaths.relative(mount.sub_path_expr, list_path.child("subPathExpr"))
-    yield from _mount_propagation(mount, container, list_path.child("mountPropagation"))
-    yield from _recursive_read_only(mount, list_path.child("recursiveReadOnly"))
-    options = path.child("bindMountOptions")
-    for index, option in enumerate(mount.bind_mount_options):
-        if option not in _BIND_MOUNT_OPTIONS:
-            yield fields.not_supported(options.index(index), option, _BIND_MOUNT_OPTIONS)
-    yield from lists.distinct(mount.bind_mount_options, lists.itself, options)
-
-
-def _mount_propagation(
-    mount: containers.VolumeMount, container: containers.Container, path: fields.Path
-) -> fields.Errors:
-    if mount.mount_propagation is None:
-        return
-    if mount.mount_propagation not in _MOUNT_PROPAGATIONS:
-        yield fields.not_supported(path, mount.mount_propagation, _MOUNT_PROPAGATIONS)
-    context = container.security_context
-    if mount.mount_propagation == "Bidirectional" and not (context and context.privileged):
-        yield fields.forbidden(
-            path, "Bidirectional mount propagation is available only to privileged containers"
-        )
-
-
-def _recursive_read_only(mount: containers.VolumeMount, path: fields.Path) -> fields.Errors:
-    mode = mount.recursive_read_only
-    if mode is None or mode == "Disabled":
-        return
-    if mode not in _RECURSIVE_READ_ONLY:
-        yield fields.not_supported(path, mode, _RECURSIVE_READ_ONLY)
-        return
-    if not mount.read_only:
-        yield fields.forbidden(path, "may only be specified when readOnly is true")
-    if mount.mount_propagation not in (None, "None"):
-        yield fields.forbidden(
-            path, "may only be specified when mountPropagation is None or not specified"
-        )
-
-
-def devices(
-    container: containers.Container,
-    usable: Mapping[str, volumes.Volume],
-    path: fields.Path,
-) -> fields.Errors:
-    """Volumes that a container sees as block devices."""
-    mounted = {mount.name: mount.mount_path for mount in container.volume_mounts}
-    seen_names: set[str] = set()
-    seen_paths: set[str] = set()
-    for index, device in enumerate(container.volume_devices):
-        device_path = path.index(index)
-        yield from _named(device.name, device_path.child("name"))
-        if device.name in seen_names:
-            yield fields.invalid(device_path.child("name"), device.name, "must be unique")
-        seen_names.add(device.name)
-        yield from _device_volume(device.name, usable, device_path.child("name"))
-        yield from _named(device.device_path, device_path.child("devicePath"))
-        if device.device_path in seen_paths:
-            yield fields.invalid(
-                device_path.child("devicePath"), device.device_path, "must be unique"
-            )
-        if ".." in device.device_path.split("/"):
-            yield fields.invalid(
-                device_path.child("devicePath"),
-                device.device_path,
-                "can not contain backsteps ('..')",
-            )
-        seen_paths.add(device.device_path)
-        if device.name in mounted:
-            yield fields.invalid(
-                device_path.child("name"), device.name, "must not already exist in volumeMounts"
-            )
-        if device.device_path in mounted.values():
-            yield fields.invalid(
-                device_path.child("devicePath"),
-                device.device_path,
-                "must not already exist as a path in volumeMounts",
-            )
-
-
-def _device_volume(
-    name: str, usable: Mapping[str, volumes.Volume], path: fields.Path
-) -> fields.Errors:
-    volume = usable.get(name)
-    if volume is None:
-        yield fields.not_found(path, name)
-    elif any(_sources(volume, path)) and volume.persistent_volume_claim is None:
-        yield fields.invalid(
-            path,
-            name,
-            "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode",
-        )

@@ -124,7 +124,7 @@ def selected_template(
     except selectors.SelectorError:
         yield fields.invalid(path, selector, selector_complaint)
         return
-    if selector is not None and not labelselectors.is_empty(selector):
+    if selector is None or not labelselectors.is_empty(selector):
         yield from template_selected(selected, template)
     yield from pod_rules.template(template, _TEMPLATE)
     yield from always_running(template.spec, owner)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dray.cel import types, values
-from dray.cel.functions import formatting, regexes, strings
+from dray.cel.functions import costs, formatting, lists, regexes, strings
 from dray.cel.values import CostExceeded, Duration, Timestamp, UInt
-from tests.unit.cel.calling import call, cost, failure, overload
+from tests.unit.cel.calling import call, cost, failure
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,23 @@ def test_run_time_costs_of_string_functions() -> None:
 def test_what_replace_makes_beyond_its_price_is_charged() -> None:
     assert cost(strings.LIBRARY, "string_replace_string_string", "aa", "a", "b" * 500) == 1
     assert cost(strings.LIBRARY, "string_replace_string_string", "aa", "a", "b" * 600) == 121
-    assert overload(strings.LIBRARY, "string_replace_string_string").amplifies
+
+
+def test_lists_longer_than_their_price_covers_are_charged() -> None:
+    assert cost(strings.LIBRARY, "string_split_string", "a" * 100, "") == 20
+    assert cost(strings.LIBRARY, "string_split_string", "a" * 101, "") == 122
+    assert cost(regexes.LIBRARY, "string_find_all_string", "a" * 100, ".") == 11
+    assert cost(regexes.LIBRARY, "string_find_all_string", "a" * 101, ".") == 112
+
+
+def test_functions_charged_for_their_output_are_known_as_such() -> None:
+    for library in (strings.LIBRARY, formatting.LIBRARY, regexes.LIBRARY, lists.LIBRARY):
+        for each in library.functions:
+            is_charged = any(
+                overload.cost and overload.cost.__qualname__.startswith("with_output")
+                for overload in each.overloads
+            )
+            assert is_charged == (each.name in costs.AMPLIFYING)
 
 
 @pytest.mark.parametrize(
@@ -168,7 +184,8 @@ def test_format(template: str, arguments: list[Any], text: str) -> None:
         (
             "%d",
             ["a"],
-            "error during formatting: decimal clause can only be used on integers, was given string",
+            "error during formatting: decimal clause can only be used on integers, "
+            "was given string",
         ),
         (
             "%s",

@@ -9,7 +9,7 @@ import pytest
 
 from dray.api import quantity, semver
 from dray.cel import texts, times, types, values
-from dray.cel.values import CostExceeded, Duration, Optional, UInt
+from dray.cel.values import Duration, Optional, UInt
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,4 @@ def test_messages_do_not_grow_without_end() -> None:
     nested: list[Any] = [Duration(1)]
     for _ in range(100):
         nested = [nested, nested]
-    with pytest.raises(CostExceeded):
-        texts.printed(nested)
+    assert texts.printed(nested) == "..."

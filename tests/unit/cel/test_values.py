@@ -110,9 +110,14 @@ def test_a_refusal_inside_a_list_is_lost_unless_the_list_was_added() -> None:
         values.equal(Concatenation([ONE_TWO_THREE], [1]), ["x", 1])
 
 
-def test_comparing_lists_that_share_their_parts_ends() -> None:
+def test_lists_that_share_their_parts_are_compared_part_by_part() -> None:
+    assert values.equal(shared_list(100), shared_list(100))
+    assert not values.equal(shared_list(100), [shared_list(99), shared_list(98)])
+
+
+def test_lists_too_long_to_visit_are_not_compared() -> None:
     with pytest.raises(CostExceeded):
-        values.equal(shared_list(100), shared_list(100))
+        values.equal(range(10_000_000), range(10_000_000))
 
 
 @pytest.mark.parametrize(

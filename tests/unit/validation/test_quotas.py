@@ -48,7 +48,6 @@ def test_scopes_fit_resources_and_each_other() -> None:
     shown = '["BestEffort","NotBestEffort"]'
     assert objects.created("ResourceQuota", quota(**spec)) == [
         f"spec.scopes: Invalid value: {shown}: unsupported scope applied to resource",
-        f"spec.scopes: Invalid value: {shown}: unsupported scope applied to resource",
         f"spec.scopes: Invalid value: {shown}: conflicting scopes",
     ]
 

@@ -62,6 +62,22 @@ def test_rules_of_new_fields_are_only_declarative() -> None:
     ]
 
 
+def test_declarative_paths_are_those_of_the_version_the_client_spoke() -> None:
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "allocationMode": "Some"}}
+    errors = rules.validate_create("ResourceClaim", claim_with(request), objects.ALL_ON, "v1beta1")
+    assert [error.field for error in errors] == ["spec.devices.requests[0].allocationMode"]
+    device = {"name": "gpu-0", "attributes": {"none": {}}}
+    errors = rules.validate_create(
+        "ResourceSlice", objects.resource_slice(device), objects.ALL_ON, "v1beta1"
+    )
+    assert [error.field for error in errors] == ["spec.devices[0].basic.attributes[none]"]
+
+
+def test_each_message_comes_once() -> None:
+    labelled = objects.claim(metadata=objects.metadata(labels={"bad key": ""}))
+    assert len(objects.updated("ResourceClaim", labelled, objects.claim())) == 1
+
+
 def test_the_spec_of_a_claim_is_immutable_and_not_looked_at_again() -> None:
     bad = {"name": "BAD", "exactly": {"deviceClassName": "gpu"}}
     assert objects.updated("ResourceClaim", claim_with(bad), objects.claim()) == [

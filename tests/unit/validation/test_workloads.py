@@ -56,7 +56,11 @@ def test_a_selector_is_not_empty(kind: str, word: str) -> None:
 
 @pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet"])
 def test_a_selector_is_required(kind: str) -> None:
-    assert created(kind, selector=None) == ["spec.selector: Required value"]
+    assert created(kind, selector=None) == [
+        "spec.selector: Required value",
+        'spec.template.metadata.labels: Invalid value: {"app":"web"}: '
+        "`selector` does not match template `labels`",
+    ]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -6,11 +6,10 @@ Arguments and results may be errors: their size is 1.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from dray.cel import values
-from dray.cel.values import Effort
 
 STRING_FACTOR = 0.1
 """The cost of looking at one character of a string."""
@@ -21,11 +20,16 @@ MAP_CREATION = 30
 
 Cost: TypeAlias = Callable[[Sequence[Any], Any], int]
 
-_SIZED = values.LIST_CLASSES | values.MAP_CLASSES | {str, bytes}
+_CONTAINERS: frozenset[Any] = values.LIST_CLASSES | values.MAP_CLASSES
+_SIZED: frozenset[Any] = _CONTAINERS | {str, bytes}
 
-# Upstream charges some calls less than the size of what they return. Beyond this size the
-# difference is charged here, so that the cost limit bounds the memory of an evaluation as well.
-_FREE_OUTPUT = 1000
+# Upstream charges some calls far less than what they return takes to make. Beyond these sizes it is
+# charged here, so that the cost limit bounds time and memory of an evaluation as well.
+_FREE_CHARACTERS = 1000
+_FREE_ELEMENTS = 100
+
+AMPLIFYING = frozenset({"findAll", "flatten", "format", "replace", "split"})
+"""Functions that are charged so: no estimate accounts for them, only counting does."""
 
 
 def size(value: Any) -> int:
@@ -84,22 +88,27 @@ def match_size(text_size: int, expression_size: int) -> int:
 
 def traversal(arguments: Sequence[Any], result: Any) -> int:
     """A visit to everything inside the first argument."""
-    return _traversal(arguments[0], Effort())
+    return _traversal(arguments[0], {})
 
 
-def _traversal(value: Any, effort: Effort) -> int:
-    effort.spend()
+def _traversal(value: Any, known: dict[int, int]) -> int:
+    """Parts that occur more than once are looked at once."""
     if value.__class__ is str:
         length = len(value) if value.isascii() else len(value.encode())
         return int(length * STRING_FACTOR)
     if value.__class__ is bytes:
         return int(len(value) * STRING_FACTOR)
-    if value.__class__ in values.MAP_CLASSES:
-        parts = [part for entry in value.items() for part in entry]
-        return sum(_traversal(values.key_value(part), effort) for part in parts)
-    if value.__class__ in values.LIST_CLASSES:
-        return sum(_traversal(element, effort) for element in value)
-    return 1
+    if value.__class__ not in _CONTAINERS:
+        return 1
+    if id(value) not in known:
+        known[id(value)] = sum(_traversal(part, known) for part in _parts(value))
+    return known[id(value)]
+
+
+def _parts(container: Any) -> Iterable[Any]:
+    if container.__class__ in values.LIST_CLASSES:
+        return values.bounded(container)
+    return (values.key_value(part) for entry in container.items() for part in entry)
 
 
 def list_creation(factor: float, count: int) -> int:
@@ -108,11 +117,16 @@ def list_creation(factor: float, count: int) -> int:
 
 
 def with_output(cost: Cost) -> Cost:
-    """Also charges for a result larger than upstream's price covers."""
+    """Also charges for a result that is larger than upstream's price covers."""
 
     def charge(arguments: Sequence[Any], result: Any) -> int:
-        produced = size(result)
-        surcharge = produced if produced > _FREE_OUTPUT else 0
-        return cost(arguments, result) + math.ceil(surcharge * STRING_FACTOR)
+        return cost(arguments, result) + _output_surcharge(result)
 
     return charge
+
+
+def _output_surcharge(result: Any) -> int:
+    produced = size(result)
+    if result.__class__ is str:
+        return math.ceil(produced * STRING_FACTOR) if produced > _FREE_CHARACTERS else 0
+    return produced if produced > _FREE_ELEMENTS else 0

@@ -1,9 +1,9 @@
-"""Chooses what a call runs: by static types where they suffice, else by the values."""
+"""Chooses the overload that a call runs by its values, where static types do not suffice."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from dray.cel import values
 from dray.cel.functions.costs import Cost
@@ -20,36 +20,9 @@ _CONTAINERS = frozenset({Kind.LIST, Kind.MAP})
 _RECEIVERS = frozenset({str, values.Duration, values.Timestamp})
 
 
-class Binding(NamedTuple):
-    """What a call runs, and what it costs at run time; None is 1."""
-
-    call: Call
-    cost: Cost | None
-
-
-def bind(
-    function: Function, overload_ids: Sequence[str], argument_types: Sequence[Type]
-) -> Binding:
-    """The implementation for a checked call, the receiver of a member function first."""
-    if len(overload_ids) > 1:
-        return Binding(function.dispatch, function.dispatch_cost)
-    overload = next(each for each in function.overloads if each.id == overload_ids[0])
-    if all(map(_promises, argument_types, overload.arguments)):
-        return Binding(overload.call, overload.cost)
-    if function.binds_once:
-        return Binding(function.dispatch, overload.cost)
-    return Binding(dispatcher(function.name, [overload]), overload.cost)
-
-
-def _promises(static: Type, declared: Type) -> bool:
-    """Whether every value of the static type is one that a parameter accepts."""
-    if declared.kind in _ANYTHING:
-        return True
-    if static.name != declared.name:
-        return False
-    return declared.kind not in _CONTAINERS or all(
-        map(_promises, static.parameters, declared.parameters)
-    )
+def guarded(function: Function, overload: Overload) -> Call:
+    """The one overload that the static types leave, for arguments that may be of other types."""
+    return function.dispatch if function.binds_once else dispatcher(function.name, [overload])
 
 
 def function(name: str, *overloads: Overload, dispatch_cost: Cost | None = None) -> Function:

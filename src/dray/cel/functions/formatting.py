@@ -252,7 +252,6 @@ LIBRARY = Library(
                 member=True,
                 estimate=estimates.scan,
                 cost=costs.with_output(costs.scan),
-                amplifies=True,
             ),
         ),
     ),

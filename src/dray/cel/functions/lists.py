@@ -245,7 +245,6 @@ LIBRARY = Library(
                 member=True,
                 estimate=_flatten_estimate,
                 cost=costs.with_output(_flatten_cost),
-                amplifies=True,
             ),
             Overload(
                 "list_flatten_int",
@@ -255,7 +254,6 @@ LIBRARY = Library(
                 member=True,
                 estimate=_flatten_estimate,
                 cost=costs.with_output(_flatten_cost),
-                amplifies=True,
             ),
         ),
         _sorting("sort", "sort", 0, sort),

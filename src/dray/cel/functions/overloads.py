@@ -74,10 +74,9 @@ class Overload:
     """One signature. A member's receiver is the first argument, for types and for `call` alike.
 
     `call` takes values of the declared types, in order, and raises `EvaluationError`;
-    `dispatching.bind` guards it where the static types promise less.
+    `dispatching.guarded` is for where the static types promise less.
     `estimate` and `cost` are None where the call costs 1. `cost` is given the arguments and the
-    result, any of which may be an `EvaluationError`. With `amplifies` the result may be far larger
-    than the estimate accounts for; `cost` charges for it, so only counted code bounds the memory.
+    result, any of which may be an `EvaluationError`.
     """
 
     id: str
@@ -87,7 +86,6 @@ class Overload:
     member: bool = False
     estimate: Callable[[Sequence[Operand]], CallEstimate] | None = None
     cost: Callable[[Sequence[Any], Any], int] | None = None
-    amplifies: bool = False
 
 
 @dataclass(frozen=True, slots=True)

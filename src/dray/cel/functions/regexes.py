@@ -8,6 +8,7 @@ from typing import Any
 from dray.cel import regexes, types, values
 from dray.cel.functions import costs, dispatching, estimates
 from dray.cel.functions.overloads import CallEstimate, Library, Operand, Overload, Range
+from dray.cel.types import Type
 from dray.cel.values import EvaluationError
 
 _STRING = types.STRING
@@ -19,7 +20,7 @@ def matches(text: Any, pattern: Any) -> bool:
         raise dispatching.missing_operation("matches", text)
     if pattern.__class__ is not str:
         raise values.no_such_overload()
-    return regexes.compile(pattern).search(text) is not None
+    return bool(regexes.compile(pattern).is_in(text.encode()))
 
 
 def find(text: str, pattern: str) -> str:
@@ -40,6 +41,21 @@ def _compile(pattern: str) -> regexes.Pattern:
 def _find_estimate(operands: Sequence[Operand]) -> CallEstimate:
     cost = estimates.match(operands).cost
     return CallEstimate(cost, Range(0, operands[0].size_or_unknown.high))
+
+
+_FIND_ALL_COST = costs.with_output(costs.match)
+
+
+def _finding_all(id: str, *limit: Type) -> Overload:
+    return Overload(
+        id,
+        (_STRING, _STRING, *limit),
+        _STRINGS,
+        find_all,
+        member=True,
+        estimate=_find_estimate,
+        cost=_FIND_ALL_COST,
+    )
 
 
 LIBRARY = Library(
@@ -81,25 +97,9 @@ LIBRARY = Library(
         ),
         dispatching.function(
             "findAll",
-            Overload(
-                "string_find_all_string",
-                (_STRING, _STRING),
-                _STRINGS,
-                find_all,
-                member=True,
-                estimate=_find_estimate,
-                cost=costs.match,
-            ),
-            Overload(
-                "string_find_all_string_int",
-                (_STRING, _STRING, types.INT),
-                _STRINGS,
-                find_all,
-                member=True,
-                estimate=_find_estimate,
-                cost=costs.match,
-            ),
-            dispatch_cost=costs.match,
+            _finding_all("string_find_all_string"),
+            _finding_all("string_find_all_string_int", types.INT),
+            dispatch_cost=_FIND_ALL_COST,
         ),
     ),
 )

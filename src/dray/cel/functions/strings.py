@@ -227,7 +227,19 @@ def _test(
     return dispatching.operator(name, call, overload, cost=cost)
 
 
-_REPLACE_COST = costs.with_output(costs.scan_twice)
+_REPLACE_COST = _SPLIT_COST = costs.with_output(costs.scan_twice)
+
+
+def _splitting(id: str, *limit: Type) -> Overload:
+    return Overload(
+        id,
+        (_STRING, _STRING, *limit),
+        _STRINGS,
+        split,
+        member=True,
+        estimate=_split_estimate,
+        cost=_SPLIT_COST,
+    )
 
 
 def _replacing(id: str, *limit: Type) -> Overload:
@@ -239,7 +251,6 @@ def _replacing(id: str, *limit: Type) -> Overload:
         member=True,
         estimate=estimates.replacement,
         cost=_REPLACE_COST,
-        amplifies=True,
     )
 
 
@@ -279,23 +290,9 @@ LIBRARY = Library(
         ),
         dispatching.function(
             "split",
-            _member(
-                "string_split_string",
-                (_STRING,),
-                _STRINGS,
-                split,
-                _split_estimate,
-                costs.scan_twice,
-            ),
-            _member(
-                "string_split_string_int",
-                (_STRING, _INT),
-                _STRINGS,
-                split,
-                _split_estimate,
-                costs.scan_twice,
-            ),
-            dispatch_cost=costs.scan_twice,
+            _splitting("string_split_string"),
+            _splitting("string_split_string_int", _INT),
+            dispatch_cost=_SPLIT_COST,
         ),
         dispatching.function(
             "substring",

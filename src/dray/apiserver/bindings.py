@@ -1,0 +1,142 @@
+"""pods/binding: a scheduler says on which node a pod runs.
+
+As pkg/registry/core/pod/storage, BindingREST. A pod is bound once and for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dray.api import errors, gotext, kinds, names
+from dray.api.exchange import Response
+from dray.api.kinds import GroupVersionKind
+from dray.api.meta import ObjectMeta, Wire
+from dray.api.names import GroupResource
+from dray.apiserver import admission, codec, options, storage, subresources
+from dray.apiserver.admission import Action, Chain
+from dray.apiserver.reads import Call
+from dray.apiserver.structs import Lookup
+from dray.store.store import GuardFailed, Put, Store, Transaction
+
+Object = dict[str, Any]
+
+BINDING = GroupVersionKind("", "v1", "Binding")
+TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+_PODS = kinds.served("", "Pod")
+_REFUSED = GroupResource("", "pods/binding")
+
+
+class _Node(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    store: Store
+    chain: Chain
+
+    async def create(self, call: Call) -> Response:
+        """Answers `pods/NAME/binding`, and `bindings`, where the body alone names the pod."""
+        chosen = options.parse(call.request, "CreateOptions")
+        binding = subresources.body_of(call, BINDING, chosen).document
+        metadata = binding.get("metadata") or {}
+        if call.kind is not _PODS:
+            info = replace(call.info, name=metadata.get("name", ""), subresource="binding")
+            call = replace(call, kind=_PODS, info=info)
+        if metadata.get("name") != call.info.name:
+            raise errors.bad_request("name in URL does not match name in Binding object")
+        _check(binding)
+        action = Action(
+            admission.CREATE,
+            call.kind,
+            call.user,
+            call.namespace,
+            call.info.name,
+            binding,
+            subresource="binding",
+            dry_run=chosen.dry_run,
+        )
+        await self.chain.mutate(action)
+        await self.chain.validate(action)
+        await self._bind(call, binding, chosen.dry_run)
+        return subresources.success(call)
+
+    async def _bind(self, call: Call, binding: Object, dry_run: bool) -> None:
+        labels = await self._topology_of(binding["target"]["name"])
+        for _ in range(subresources.ATTEMPTS):
+            entry = await subresources.entry_of(self.store, call)
+            pod = subresources.document_of(entry, call)
+            _check_bindable(call.info.name, pod, binding.get("metadata") or {})
+            _assign(call, pod, binding, labels)
+            if dry_run:
+                return
+            put = Put(entry.key, codec.to_stored(pod), entry.revision)
+            try:
+                with storage.translated():
+                    await self.store.commit(Transaction((put,)))
+                return
+            except GuardFailed:
+                continue
+        raise errors.conflict(_REFUSED, call.info.name)
+
+    async def _topology_of(self, node: str) -> dict[str, str]:
+        """As plugin/pkg/admission/podtopologylabels: a pod is labelled with where its node is."""
+        found = await Lookup(self.store, kinds.served("", "Node"), _Node).get(node)
+        labels = found.metadata.labels if found else {}
+        return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
+
+
+def _check(binding: Object) -> None:
+    # Kubernetes forgets to make a proper answer of these, so they come as a bare 500.
+    complaints = list(_complaints(binding.get("target") or {}))
+    if complaints:
+        raise errors.InternalError(gotext.aggregate(complaints), reason="")
+
+
+def _complaints(target: Object) -> Iterator[str]:
+    kind, name = target.get("kind") or "Node", target.get("name")
+    if kind != "Node":
+        quoted = gotext.quote(kind)
+        yield f'target.kind: Unsupported value: {quoted}: supported values: "Node", "<empty>"'
+    if not name:
+        yield "target.name: Required value"
+    elif kind == "Node":
+        for why in names.dns_subdomain_errors(name):
+            yield f"target.name: Invalid value: {gotext.quote(name)}: {why}"
+
+
+def _check_bindable(name: str, pod: Object, wanted: Object) -> None:
+    metadata, spec = pod["metadata"], pod["spec"]
+    for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if wanted.get(field) and wanted[field] != metadata[field]:
+            raise errors.conflict(
+                GroupResource("", "pods"),
+                name,
+                f"Precondition failed: {words} in precondition: {wanted[field]}, "
+                f"{words} in object meta: {metadata[field]}",
+            )
+    if metadata.get("deletionTimestamp"):
+        raise errors.conflict(
+            _REFUSED, name, f"pod {name} is being deleted, cannot be assigned to a host"
+        )
+    if spec.get("nodeName"):
+        node = gotext.quote(spec["nodeName"])
+        raise errors.conflict(_REFUSED, name, f"pod {name} is already assigned to node {node}")
+    if spec.get("schedulingGates"):
+        raise errors.conflict(_REFUSED, name, f"pod {name} has non-empty .spec.schedulingGates")
+
+
+def _assign(call: Call, pod: Object, binding: Object, labels: dict[str, str]) -> None:
+    metadata, given = pod["metadata"], binding.get("metadata") or {}
+    pod["spec"]["nodeName"] = binding["target"]["name"]
+    pod.setdefault("status", {}).pop("nominatedNodeName", None)
+    for field, added in (
+        ("annotations", given.get("annotations") or {}),
+        ("labels", labels | (given.get("labels") or {})),
+    ):
+        if added:
+            metadata[field] = {**(metadata.get(field) or {}), **added}
+    condition = {"type": "PodScheduled", "status": "True"}
+    subresources.set_condition(pod, condition, call.now, times=("lastProbeTime",))

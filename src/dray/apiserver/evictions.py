@@ -1,0 +1,286 @@
+"""pods/eviction: delete a pod, if its disruption budget allows that.
+
+As pkg/registry/core/pod/storage, EvictionREST.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dray.api import errors, gotime, kinds, selectors
+from dray.api.core import PodDisruptionBudget
+from dray.api.exchange import Response
+from dray.api.kinds import GroupVersionKind
+from dray.api.names import GroupResource
+from dray.apiserver import admission, codec, deletion, options, storage, subresources
+from dray.apiserver.admission import Action, Chain
+from dray.apiserver.deletion import DeleteOptions, Deleter
+from dray.apiserver.reads import Call
+from dray.apiserver.structs import Found, Lookup
+from dray.store.store import GuardFailed, Put, Store, Transaction
+
+Object = dict[str, Any]
+
+EVICTION = GroupVersionKind("policy", "v1", "Eviction")
+MAX_UNCONFIRMED = 2000
+VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
+CAUSE = "DisruptionBudget"
+_BUDGETS = kinds.served("policy", "PodDisruptionBudget")
+_BUDGET_GVK = storage.storage_gvk(_BUDGETS)
+_BUDGET_RESOURCE = GroupResource("policy", "poddisruptionbudget")
+
+
+@dataclass(frozen=True, slots=True)
+class Evictions:
+    store: Store
+    chain: Chain
+    deleter: Deleter
+
+    async def create(self, call: Call) -> Response:
+        chosen = options.parse(call.request, "CreateOptions")
+        eviction = subresources.body_of(call, EVICTION, chosen).document
+        if (eviction.get("metadata") or {}).get("name") != call.info.name:
+            raise errors.bad_request("name in URL does not match name in Eviction object")
+        wanted = _delete_options(call, eviction)
+        action = Action(
+            admission.CREATE,
+            call.kind,
+            call.user,
+            call.namespace,
+            call.info.name,
+            eviction,
+            subresource="eviction",
+            dry_run=wanted.dry_run,
+        )
+        await self.chain.mutate(action)
+        await self.chain.validate(action)
+        await self._evict(_about_pod(call), wanted)
+        return subresources.success(call)
+
+    async def _evict(self, call: Call, wanted: DeleteOptions) -> None:
+        """Again where the pod has changed meanwhile, unless the client meant one revision."""
+        for _ in range(subresources.ATTEMPTS):
+            try:
+                await self._attempt(call, wanted)
+                return
+            except errors.Conflict:
+                if wanted.resource_version or wanted.uid:
+                    raise
+        raise errors.conflict(storage.group_resource(call.kind), call.info.name)
+
+    async def _attempt(self, call: Call, wanted: DeleteOptions) -> None:
+        entry = await subresources.entry_of(self.store, call)
+        pod = subresources.document_of(entry, call)
+        if _is_over(pod):
+            await self._delete(call, wanted)
+            return
+        if _has_not_started(pod):
+            await self._delete(call, _only_as(pod, wanted))
+            return
+        budget = await self._budget_of(pod)
+        if budget is None:
+            await self._delete(call, wanted)
+        elif _may_go_unready(pod, budget.value):
+            await self._delete_unready(call, wanted, pod, budget.value)
+        else:
+            await self._spend(call, budget, wanted.dry_run)
+            await self._delete(call, wanted)
+
+    async def _budget_of(self, pod: Object) -> Found[PodDisruptionBudget] | None:
+        budgets = await Lookup(self.store, _BUDGETS, PodDisruptionBudget).all(
+            pod["metadata"]["namespace"]
+        )
+        covering = [found for found in budgets if _covers(found.value, pod)]
+        if len(covering) > 1:
+            raise errors.InternalError(
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource "
+                "does not support.",
+                reason="",
+            )
+        return covering[0] if covering else None
+
+    async def _spend(self, call: Call, found: Found[PodDisruptionBudget], dry_run: bool) -> None:
+        """Note in the budget that this pod goes, so that the next one counts with it."""
+        name, namespace = found.value.metadata.name, call.namespace
+        lookup = Lookup(self.store, _BUDGETS, PodDisruptionBudget)
+        for _ in range(subresources.ATTEMPTS):
+            _check_allowed(found.value)
+            if dry_run:
+                return
+            put = _spent(call, found)
+            try:
+                with storage.translated():
+                    await self.store.commit(Transaction((put,)))
+                return
+            except GuardFailed:
+                current = [
+                    each for each in await lookup.all(namespace) if each.value.metadata.name == name
+                ]
+                if not current:
+                    return
+                found = current[0]
+        raise errors.timeout(f'couldn\'t update PodDisruptionBudget "{name}" due to conflicts', 10)
+
+    async def _delete_unready(
+        self, call: Call, wanted: DeleteOptions, pod: Object, budget: PodDisruptionBudget
+    ) -> None:
+        """Only as long as nobody saw the pod become ready."""
+        try:
+            await self._delete(call, _only_as(pod, wanted))
+        except errors.Conflict as conflict:
+            if wanted.resource_version:
+                raise
+            raise _too_many(budget.metadata.name) from conflict
+
+    async def _delete(self, call: Call, wanted: DeleteOptions) -> None:
+        if not wanted.dry_run:
+            revision = await self._mark_disrupted(call, wanted)
+            if wanted.resource_version:
+                wanted = wanted._replace(resource_version=str(revision))
+        await self.deleter.delete_one(call, wanted)
+
+    async def _mark_disrupted(self, call: Call, wanted: DeleteOptions) -> int:
+        """Say in the pod's status why it goes, before it does."""
+        for _ in range(subresources.ATTEMPTS):
+            entry = await subresources.entry_of(self.store, call)
+            pod = subresources.document_of(entry, call)
+            deletion.check_preconditions(call, pod, wanted)
+            condition = {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            }
+            subresources.set_condition(pod, condition, call.now, times=("lastProbeTime",))
+            put = Put(entry.key, codec.to_stored(pod), entry.revision)
+            try:
+                with storage.translated():
+                    return await self.store.commit(Transaction((put,)))
+            except GuardFailed:
+                continue
+        raise errors.conflict(storage.group_resource(call.kind), call.info.name)
+
+
+def _delete_options(call: Call, eviction: Object) -> DeleteOptions:
+    """The options inside the eviction; a dry run may also be asked for in the query."""
+    given = eviction.get("deleteOptions") or {}
+    headers = {**call.request.headers, "content-type": "application/json"}
+    body = codec.encode(given) if given else b""
+    return deletion.parse_options(replace(call.request, headers=headers, body=body))
+
+
+def _about_pod(call: Call) -> Call:
+    return replace(call, info=replace(call.info, verb="delete", subresource=""))
+
+
+def _only_as(pod: Object, wanted: DeleteOptions) -> DeleteOptions:
+    """Only if the pod is still as it was looked at, unless the client named a revision itself."""
+    if wanted.resource_version:
+        return wanted
+    return wanted._replace(resource_version=pod["metadata"]["resourceVersion"])
+
+
+def _is_over(pod: Object) -> bool:
+    """A pod that has ended or goes anyway disrupts nobody."""
+    return bool(pod["metadata"].get("deletionTimestamp")) or _phase(pod) in ("Succeeded", "Failed")
+
+
+def _has_not_started(pod: Object) -> bool:
+    return _phase(pod) == "Pending"
+
+
+def _phase(pod: Object) -> str:
+    phase: str = (pod.get("status") or {}).get("phase", "")
+    return phase
+
+
+def _covers(budget: PodDisruptionBudget, pod: Object) -> bool:
+    try:
+        selector = selectors.label_selector(budget.spec.selector)
+    except selectors.SelectorError:
+        return False
+    return selector.matches(pod["metadata"].get("labels") or {})
+
+
+def _may_go_unready(pod: Object, budget: PodDisruptionBudget) -> bool:
+    """A pod that is not ready does not count among the healthy ones, so nothing is spent."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+        return False
+    if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
+        return True
+    status = budget.status
+    return status.current_healthy >= status.desired_healthy > 0
+
+
+def _check_allowed(budget: PodDisruptionBudget) -> None:
+    name, status = budget.metadata.name, budget.status
+    if status.observed_generation < budget.metadata.generation:
+        raise _too_many(name)
+    if status.disruptions_allowed < 0:
+        raise _forbidden(
+            name, "pdb disruptions allowed is negative", "pdb disruptions allowed is negative"
+        )
+    if len(status.disrupted_pods) > MAX_UNCONFIRMED:
+        raise _forbidden(
+            name,
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+            "too many pending evictions not confirmed by PDB controller",
+        )
+    if status.disruptions_allowed == 0:
+        cause = errors.Cause(reason=CAUSE, message=_why_none(budget))
+        raise errors.TooManyRequests(VIOLATION, errors.Details(causes=(cause,)))
+
+
+def _why_none(budget: PodDisruptionBudget) -> str:
+    name, status = budget.metadata.name, budget.status
+    condition = next((each for each in status.conditions if each.type == "DisruptionAllowed"), None)
+    if condition and (condition.status != "False" or not condition.message):
+        condition = None
+    if condition and condition.reason == "SyncFailed":
+        return (
+            f"The disruption budget {name} does not allow evicting pods currently because it "
+            f"failed sync: {condition.message}"
+        )
+    if status.current_healthy <= status.desired_healthy:
+        return (
+            f"The disruption budget {name} needs {status.desired_healthy} healthy pods and has "
+            f"{status.current_healthy} currently"
+        )
+    refusal = f"The disruption budget {name} does not allow evicting pods currently"
+    return f"{refusal} ({condition.reason}): {condition.message}" if condition else refusal
+
+
+def _too_many(name: str) -> errors.TooManyRequests:
+    message = f"The disruption budget {name} is still being processed by the server."
+    cause = errors.Cause(reason=CAUSE, message=message)
+    return errors.TooManyRequests(
+        VIOLATION, errors.Details(causes=(cause,), retry_after_seconds=10)
+    )
+
+
+def _forbidden(name: str, why: str, detail: str) -> errors.Forbidden:
+    refusal = errors.forbidden(_BUDGET_RESOURCE, name, why)
+    message = f"The disruption budget {name} does not allow evicting pods currently: {detail}"
+    details = errors.Details(
+        name, "policy", "poddisruptionbudget", causes=(errors.Cause(reason=CAUSE, message=message),)
+    )
+    return errors.Forbidden(refusal.message, details)
+
+
+def _spent(call: Call, found: Found[PodDisruptionBudget]) -> Put:
+    document = codec.from_stored(found.entry, _BUDGET_GVK)
+    status = document["status"]
+    status["disruptionsAllowed"] -= 1
+    if status["disruptionsAllowed"] == 0:
+        condition = {
+            "type": "DisruptionAllowed",
+            "status": "False",
+            "reason": "InsufficientPods",
+            "message": "",
+            "observedGeneration": status.get("observedGeneration", 0),
+        }
+        subresources.set_condition(document, condition, call.now)
+    status.setdefault("disruptedPods", {})[call.info.name] = gotime.write(call.now)
+    return Put(found.entry.key, codec.to_stored(document), found.entry.revision)

@@ -1,0 +1,76 @@
+"""namespaces/finalize: whoever has emptied a namespace takes its finalizer away.
+
+As pkg/registry/core/namespace/storage, FinalizeREST.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dray.api import errors
+from dray.api.exchange import Response
+from dray.api.names import GroupKind
+from dray.apiserver import checks, codec, deletion, options, reads, storage, subresources, writes
+from dray.apiserver.reads import Call
+from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
+from dray.validation import fields, metadata
+
+Object = dict[str, Any]
+
+_FINALIZERS = fields.SPEC.child("finalizers")
+
+
+@dataclass(frozen=True, slots=True)
+class Finalization:
+    store: Store
+
+    async def update(self, call: Call) -> Response:
+        chosen = options.parse(call.request, "UpdateOptions")
+        body = subresources.body_of(call, call.gvk, chosen).document
+        writes.check_name(call, body)
+        finalizers: list[str] = (body.get("spec") or {}).get("finalizers") or []
+        _check_finalizers(call, finalizers)
+        for _ in range(subresources.ATTEMPTS):
+            entry = await subresources.entry_of(self.store, call)
+            namespace = subresources.document_of(entry, call)
+            is_guarded = writes.check_preconditions(call, body, namespace)
+            _set_finalizers(namespace, finalizers)
+            try:
+                if not chosen.dry_run:
+                    await self._write(entry, namespace)
+                return reads.respond(call, namespace)
+            except GuardFailed:
+                if is_guarded:
+                    break
+        raise errors.conflict(storage.group_resource(call.kind), call.info.name)
+
+    async def _write(self, entry: Entry, namespace: Object) -> None:
+        """Write the namespace, or remove it where this was all that kept it."""
+        change = (
+            Delete(entry.key, entry.revision)
+            if deletion.is_over(namespace)
+            else Put(entry.key, codec.to_stored(namespace), entry.revision)
+        )
+        with storage.translated():
+            revision = await self.store.commit(Transaction((change,)))
+        namespace["metadata"]["resourceVersion"] = str(revision)
+
+
+def _set_finalizers(namespace: Object, finalizers: list[str]) -> None:
+    spec = namespace.setdefault("spec", {})
+    if finalizers:
+        spec["finalizers"] = finalizers
+    else:
+        spec.pop("finalizers", None)
+
+
+def _check_finalizers(call: Call, finalizers: list[str]) -> None:
+    found = [
+        error
+        for index, finalizer in enumerate(finalizers)
+        for error in metadata.finalizers((finalizer,), _FINALIZERS.index(index))
+    ]
+    found += metadata.finalizers_known(finalizers, _FINALIZERS)
+    if found:
+        raise errors.invalid(GroupKind("", "Namespace"), call.info.name, checks.causes(found))

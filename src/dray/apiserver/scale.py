@@ -1,0 +1,115 @@
+"""deployments/scale and its like: only the number of replicas, as autoscaling/v1 has it.
+
+As pkg/registry/apps/*/storage, ScaleREST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from dray.api import canonical, columns, errors, selectors
+from dray.api.exchange import Response
+from dray.api.kinds import Kind
+from dray.api.meta import LabelSelector
+from dray.api.names import GroupKind
+from dray.apiserver import options, patches, reads, subresources, writes
+from dray.apiserver.options import WriteOptions
+from dray.apiserver.reads import Call
+from dray.apiserver.writes import Writer
+from dray.store.store import Store
+
+Object = dict[str, Any]
+
+SCALE = Kind("autoscaling", "Scale", "scales", namespaced=True, columns=columns.SCALE)
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Scales:
+    store: Store
+    writer: Writer
+
+    async def get(self, call: Call) -> Response:
+        entry = await subresources.entry_of(self.store, call)
+        return _respond(call, subresources.document_of(entry, call))
+
+    async def update(self, call: Call) -> Response:
+        chosen = options.parse(call.request, "UpdateOptions")
+        body = subresources.body_of(call, _as_scale(call).gvk, chosen)
+        writes.check_name(call, body.document)
+        return await self._change(call, lambda _scale: body.document, chosen, list(body.warnings))
+
+    async def patch(self, call: Call) -> Response:
+        media_type = writes.patch_type(call)
+        chosen = options.parse(call.request, "PatchOptions")
+        warnings: list[str] = []
+        change = patches.parse(_as_scale(call), media_type, chosen, warnings)
+        return await self._change(call, change, chosen, warnings)
+
+    async def _change(
+        self,
+        call: Call,
+        change: Callable[[Object], Object],
+        chosen: WriteOptions,
+        warnings: list[str],
+    ) -> Response:
+        async def scaled(document: Object) -> Object:
+            return _with_scale(document, change(_scale_of(document)))
+
+        document = await self.writer.update_document(call, scaled, chosen, warnings)
+        return _respond(call, document, writes.warning_header(warnings))
+
+
+def _as_scale(call: Call) -> Call:
+    """The same request as one about a Scale."""
+    info = replace(call.info, group=SCALE.group, version=SCALE.versions[0], subresource="")
+    return replace(call, kind=SCALE, info=info)
+
+
+def _respond(call: Call, document: Object, headers: dict[str, str] | None = None) -> Response:
+    return reads.respond(_as_scale(call), _scale_of(document), headers=headers)
+
+
+def _scale_of(document: Object) -> Object:
+    metadata, spec, status = document["metadata"], document["spec"], document.get("status") or {}
+    scale = {
+        "kind": SCALE.kind,
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: metadata[key] for key in _METADATA if key in metadata},
+        "spec": {"replicas": spec.get("replicas", 0)},
+        "status": {
+            "replicas": status.get("replicas", 0),
+            "selector": str(_selector(spec.get("selector") or {})),
+        },
+    }
+    return canonical.write(SCALE.in_version("v1").schema_type, scale)
+
+
+def _selector(selector: Object) -> selectors.Selector:
+    """Replication controllers have plain labels where the others have a selector."""
+    if all(isinstance(value, str) for value in selector.values()):
+        return selectors.exact_labels(selector)
+    return selectors.label_selector(msgspec.convert(selector, LabelSelector))
+
+
+def _with_scale(document: Object, scale: Object) -> Object:
+    metadata = scale.get("metadata") or {}
+    replicas = (scale.get("spec") or {}).get("replicas") or 0
+    if replicas < 0:
+        cause = errors.Cause(
+            "spec.replicas",
+            "FieldValueInvalid",
+            f"Invalid value: {replicas}: must be greater than or equal to 0",
+        )
+        group_kind = GroupKind(SCALE.group, SCALE.kind)
+        raise errors.invalid(group_kind, document["metadata"]["name"], [cause])
+    document["spec"]["replicas"] = replicas
+    for field in ("uid", "resourceVersion"):
+        document["metadata"].pop(field, None)
+        if metadata.get(field):
+            document["metadata"][field] = metadata[field]
+    return document

@@ -1,0 +1,83 @@
+"""Owners take what their selector finds and let go of what it no longer finds.
+
+As pkg/controller/controller_ref_manager.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from dray.api import errors
+from dray.api.kinds import Kind
+from dray.api.meta import ObjectMeta
+from dray.api.selectors import Selector
+from dray.client.verbs import Client
+from dray.controllers import ownership, wire
+
+
+class HasMetadata(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+class Adopter(Generic[T]):
+    """Adopts and releases objects of one kind for owners of another."""
+
+    def __init__(self, client: Client, kind: Kind, owner_kind: Kind) -> None:
+        self._client = client
+        self._kind, self._owner_kind = kind, owner_kind
+
+    async def claim(
+        self, owner: ObjectMeta, selector: Selector, owned: Iterable[T], orphans: Iterable[T]
+    ) -> list[T]:
+        """What belongs to the owner from now on; those it only just adopted come back later."""
+        kept = []
+        for each in owned:
+            if selector.matches(each.metadata.labels):
+                kept.append(each)
+            elif not owner.deletion_timestamp:
+                await self._release(owner, each.metadata)
+        wanted = [
+            each
+            for each in orphans
+            if selector.matches(each.metadata.labels) and not each.metadata.deletion_timestamp
+        ]
+        if wanted and not owner.deletion_timestamp and await self._is_still_there(owner):
+            for each in wanted:
+                await self._adopt(owner, each.metadata)
+                kept.append(each)
+        return kept
+
+    async def _is_still_there(self, owner: ObjectMeta) -> bool:
+        """Ask the server: an owner deleted meanwhile must not take anything along."""
+        try:
+            raw = await self._client.get(self._owner_kind, owner.name, owner.namespace)
+        except errors.NotFound:
+            return False
+        found = raw["metadata"]
+        return found["uid"] == owner.uid and not found.get("deletionTimestamp")
+
+    async def _adopt(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
+        reference = ownership.reference(self._owner_kind, owner)
+        await self._set_owners(metadata, [*_references(metadata), reference])
+
+    async def _release(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
+        others = [each for each in _references(metadata) if each["uid"] != owner.uid]
+        try:
+            await self._set_owners(metadata, others)
+        except errors.NotFound:
+            return
+
+    async def _set_owners(self, metadata: ObjectMeta, references: list[Any]) -> None:
+        change = {"ownerReferences": references or None}
+        await wire.patch_metadata(self._client, self._kind, metadata, change)
+
+
+def _references(metadata: ObjectMeta) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(each) for each in metadata.owner_references]

@@ -1,0 +1,68 @@
+"""Conditions of workloads: set, replaced, removed, with the times that go with it."""
+
+from __future__ import annotations
+
+import datetime
+
+import msgspec
+
+from dray.api import gotime
+from dray.api.workloads import WorkloadCondition
+
+Conditions = tuple[WorkloadCondition, ...]
+
+TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
+
+
+def find(conditions: Conditions, type_: str) -> WorkloadCondition | None:
+    return next((each for each in conditions if each.type == type_), None)
+
+
+def is_true(conditions: Conditions, type_: str) -> bool:
+    found = find(conditions, type_)
+    return found is not None and found.status == TRUE
+
+
+def without(conditions: Conditions, type_: str) -> Conditions:
+    return tuple(each for each in conditions if each.type != type_)
+
+
+def changed(conditions: Conditions, condition: WorkloadCondition) -> Conditions:
+    """Replace the condition of that type, unless status and reason are what they were."""
+    current = find(conditions, condition.type)
+    if current is not None and current.status == condition.status:
+        if current.reason == condition.reason:
+            return conditions
+        condition = msgspec.structs.replace(
+            condition, last_transition_time=current.last_transition_time
+        )
+    return (*without(conditions, condition.type), condition)
+
+
+def make(
+    type_: str, status: str, reason: str, message: str, now: datetime.datetime
+) -> WorkloadCondition:
+    """A condition that becomes what it is now, as ReplicaSets and StatefulSets write it."""
+    return WorkloadCondition(
+        type=type_,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=gotime.write(now),
+    )
+
+
+def make_updated(
+    type_: str, status: str, reason: str, message: str, now: datetime.datetime
+) -> WorkloadCondition:
+    """The form of Deployments, which also tell when they last looked."""
+    made = make(type_, status, reason, message, now)
+    return msgspec.structs.replace(made, last_update_time=made.last_transition_time)
+
+
+def make_probed(
+    type_: str, status: str, reason: str, message: str, now: datetime.datetime
+) -> WorkloadCondition:
+    """The form of Jobs."""
+    made = make(type_, status, reason, message, now)
+    return msgspec.structs.replace(made, last_probe_time=made.last_transition_time)
