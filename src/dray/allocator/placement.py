@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dray.allocator import problems, proofs, requests, resolution, results, search, verdicts
+from dray.allocator import problems, proofs, requests, resolution, results, verdicts
 from dray.allocator.fleet import EVERY_NODE, Fleet, NodeEntry
 from dray.allocator.inventory import Inventory
 from dray.allocator.policies import Order
 from dray.allocator.problems import Problem
 from dray.allocator.requests import Signature
 from dray.allocator.resolution import ResolvedClaim, ResolvedRequest
+from dray.allocator.search import Search
 from dray.allocator.verdicts import Failure, Verdict
 from dray.api.claims import AllocationResult, ResourceClaim
 
@@ -54,7 +55,7 @@ class _Remembered(NamedTuple):
 class _Record:
     """What is known about one question."""
 
-    __slots__ = ("answers", "claims", "cursor", "open", "problems", "skips_full_nodes")
+    __slots__ = ("answers", "claims", "cursor", "open", "problems", "refusal", "skips_full_nodes")
 
     def __init__(self, claims: Sequence[ResolvedClaim], fleet: Fleet) -> None:
         self.claims = claims
@@ -63,6 +64,8 @@ class _Record:
         self.open = fleet.present
         """The nodes that have not said no since they were last loosened."""
         self.cursor = fleet.loosened.end()
+        self.refusal = Refused(verdicts.NoDevices())
+        """Why the claims did not fit on the last node that was asked."""
         self.problems: dict[int, Problem] = {}
         self.answers: dict[int, _Remembered] = {}
 
@@ -102,18 +105,19 @@ class Placement:
         known = record.answers.get(entry.index)
         if known and known.inventory is inventory and known.version == inventory.version:
             return known.answer
-        answer = self._solve(self._problem(record, entry, inventory))
+        attempt = self._attempt(record, entry, inventory)
+        answer = self._fit(attempt) or _refused(attempt)
         if self._answers >= _ANSWERS_LIMIT:
             self._forget_answers()
         record.answers[entry.index] = _Remembered(inventory, inventory.version, answer)
         self._answers += 1
         return answer
 
-    def first_fit(self, claims: Sequence[ResourceClaim], start: int = 0) -> Answer | None:
+    def first_fit(self, claims: Sequence[ResourceClaim], start: int = 0) -> Answer:
         """The first node on which the claims fit, in order from the `start`-th node on.
 
-        Where there is none, the last refusal, or None if no node had to be asked. Raises Failure as
-        soon as a node shows that the claims cannot be allocated at all.
+        Where there is none, why the last node that was asked says no. Raises Failure as soon as a
+        node shows that the claims cannot be allocated at all.
         """
         fleet = self._fleet
         record = self._record(claims)
@@ -122,48 +126,48 @@ class Placement:
         if record.skips_full_nodes:
             nodes &= fleet.roomy
         later = nodes >> start << start if start else nodes
-        answer = self._first_fit(record, later)
-        if nodes == later or isinstance(answer, Fit):
-            return answer
-        return self._first_fit(record, nodes ^ later) or answer
+        fit = self._first_fit(record, later)
+        if fit is None and nodes != later:
+            fit = self._first_fit(record, nodes ^ later)
+        return fit or record.refusal
 
-    def _first_fit(self, record: _Record, nodes: int) -> Answer | None:
-        answer: Answer | None = None
+    def _first_fit(self, record: _Record, nodes: int) -> Fit | None:
+        fleet = self._fleet
+        attempt: Search | None = None
         while nodes:
             bit = nodes & -nodes
-            entry = self._fleet.by_index[bit.bit_length() - 1]
+            entry = fleet.by_index[bit.bit_length() - 1]
             assert entry is not None, "a node that is present has an entry"
-            answer = self._try(record, entry)
-            if isinstance(answer, Fit):
-                return answer
+            inventory = fleet.inventory(entry)
+            if record.skips_full_nodes and not inventory.everything & ~inventory.taken:
+                fleet.roomy ^= bit
+            else:
+                attempt = self._attempt(record, entry, inventory)
+                fit = self._fit(attempt)
+                if fit is not None:
+                    return fit
             nodes ^= bit
             record.open ^= bit
-        return answer
+        if attempt is not None:
+            record.refusal = _refused(attempt)
+        return None
 
     def problem(self, claims: Sequence[ResourceClaim], node: str) -> Problem:
         """The claims on a node as the checks see them, for whoever wants every verdict."""
         entry = self._fleet.nodes[node]
         return self._problem(self._record(claims), entry, self._fleet.inventory(entry))
 
-    def _try(self, record: _Record, entry: NodeEntry) -> Answer:
-        fleet = self._fleet
-        inventory = fleet.inventory(entry)
-        if record.skips_full_nodes and not inventory.everything & ~inventory.taken:
-            fleet.roomy &= ~(1 << entry.index)
-            return Refused(verdicts.NoDevices())
-        return self._solve(self._problem(record, entry, inventory))
+    def _attempt(self, record: _Record, entry: NodeEntry, inventory: Inventory) -> Search:
+        problem = self._problem(record, entry, inventory)
+        return Search(problem, order=self._order, should_stop=self._should_stop)
 
-    def _solve(self, problem: Problem) -> Answer:
-        attempt = search.Search(problem, order=self._order, should_stop=self._should_stop)
+    def _fit(self, attempt: Search) -> Fit | None:
         solution = attempt.run()
-        if solution is not None:
-            allocations = results.build(problem, solution, self._new_share_id)
-            return Fit(problem.inventory.node.metadata.name, allocations)
-        failure = None
-        if any(pool.invalid_reason for pool in problem.inventory.pools):
-            failure = Failure("invalid resource pools were encountered", on_node_only=True)
-        reason = proofs.impossibility(problem) or attempt.refusal or verdicts.NoDevices()
-        return Refused(reason, failure)
+        if solution is None:
+            return None
+        problem = attempt.problem
+        allocations = results.build(problem, solution, self._new_share_id)
+        return Fit(problem.inventory.node.metadata.name, allocations)
 
     def _record(self, claims: Sequence[ResourceClaim]) -> _Record:
         if self._epoch != self._fleet.epoch or len(self._records) >= _SIGNATURES_LIMIT:
@@ -201,6 +205,15 @@ class Placement:
         for record in self._records.values():
             record.answers.clear()
         self._answers = 0
+
+
+def _refused(attempt: Search) -> Refused:
+    problem = attempt.problem
+    failure = None
+    if any(pool.invalid_reason for pool in problem.inventory.pools):
+        failure = Failure("invalid resource pools were encountered", on_node_only=True)
+    reason = proofs.impossibility(problem) or attempt.refusal or verdicts.NoDevices()
+    return Refused(reason, failure)
 
 
 def _needs_free_device(claims: Sequence[ResolvedClaim]) -> bool:

@@ -58,7 +58,7 @@ class Search:
         order: Order | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> None:
-        self._problem = problem
+        self.problem = problem
         self._inventory = problem.inventory
         self._steps = problem.steps
         self._checks = checks.Checks(problem)
@@ -100,11 +100,11 @@ class Search:
 
     def _is_impossible(self) -> bool:
         """Stop to think: prove that there is no solution, or which devices can be part of one."""
-        proof = proofs.impossibility(self._problem)
+        proof = proofs.impossibility(self.problem)
         if proof is not None:
             self.refusal = proof
             return True
-        self._usable = proofs.usable(self._problem)
+        self._usable = proofs.usable(self.problem)
         return False
 
     def _advance(self) -> Position | None:
@@ -281,7 +281,7 @@ class Search:
             return device.index
         kind = self._kinds.get(device.index)
         if kind is None:
-            kind = self._kinds[device.index] = self._problem.kind(device)
+            kind = self._kinds[device.index] = self.problem.kind(device)
         return kind
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 def everyone_sits(
     wishes: Sequence[int], counts: Sequence[int], seats: Callable[[int], int]
 ) -> bool:
-    """Whether each request gets `counts` different devices out of its `wishes`, a set of devices."""
+    """Whether each request gets its count of different devices out of its wishes, a set of them."""
     hall = _Hall(wishes, seats)
     return all(hall.seat(request) for request, count in enumerate(counts) for _ in range(count))
 

@@ -92,7 +92,10 @@ def offers(resource_slice: ResourceSlice) -> Iterator[Offer]:
 
 def profiles(published: Iterable[Offer]) -> list[Profile]:
     """The distinct profiles, from the one that takes least of its device to the largest."""
-    found = {profile.name or profile.label: profile for profile in map(_profile, published)}
+    found = {
+        (profile.driver, profile.name or profile.label): profile
+        for profile in map(_profile, published)
+    }
     largest = _largest(found.values())
     return sorted(found.values(), key=lambda profile: (_share(profile, largest), profile.name))
 

@@ -100,7 +100,7 @@ def expand(
     path: Path = fields.SPEC,
 ) -> Expansion:
     """A claim's spec, in the storage version, with each request that is asked for expanded."""
-    market = Market(tuple(published), {each.metadata.name: each for each in classes})
+    market = Market(published, classes)
     path = path.child("devices").child("requests")
     requests, errors, remarks = [], list[FieldError](), list[str]()
     for index, request in enumerate(_requests(spec)):
@@ -119,37 +119,36 @@ def expand(
     return Expansion({**spec, "devices": devices}, tuple(errors), tuple(remarks))
 
 
-def keep(new: Object, old: Object) -> Object:
+def keep(new: Object, old: Object, classes: Iterable[DeviceClass]) -> Object:
     """`new`, with the requests of `old` that it asks for in the words it used before."""
+    market = Market((), classes)
     before = {request.get("name"): request for request in _requests(old)}
     requests = [
-        before[request["name"]]
-        if _is_source_of(request, before.get(request.get("name")))
-        else request
-        for request in _requests(new)
+        _kept(request, before.get(request.get("name"), {}), market) for request in _requests(new)
     ]
     return {**new, "devices": {**new["devices"], "requests": requests}}
 
 
-def _is_source_of(request: Object, expanded: Object | None) -> bool:
-    alternatives = (expanded or {}).get("firstAvailable")
-    exactly = request.get("exactly")
+def _kept(request: Object, before: Object, market: Market) -> Object:
+    alternatives, exactly = before.get("firstAvailable"), request.get("exactly")
     if not alternatives or not exactly:
-        return False
-    selectors = exactly.get("selectors") or []
-    return all(
-        (each.get("selectors") or [])[:-1] == selectors
+        return request
+    class_name = market.partition_class(exactly.get("deviceClassName", ""))
+    is_same = all(
+        each.get("deviceClassName") == class_name
+        and (each.get("selectors") or [])[:-1] == (exactly.get("selectors") or [])
         and all(each.get(field) == exactly.get(field) for field in _COPIED)
         for each in alternatives
     )
+    return before if is_same else request
 
 
 class Market:
     """What is published, by class."""
 
-    def __init__(self, published: Sequence[Offer], classes: Mapping[str, DeviceClass]) -> None:
-        self._published = published
-        self._classes = classes
+    def __init__(self, published: Iterable[Offer], classes: Iterable[DeviceClass]) -> None:
+        self._published = tuple(published)
+        self._classes = {each.metadata.name: each for each in classes}
 
     def partition_class(self, name: str) -> str:
         """The class of the partitions of a class's devices; without one, the class itself."""
@@ -161,11 +160,14 @@ class Market:
                 return each.metadata.name
         return name
 
+    def selectors(self, class_name: str) -> list[str]:
+        found = self._classes.get(class_name)
+        return [each.cel.expression for each in found.spec.selectors if each.cel] if found else []
+
     def profiles(self, class_name: str, selectors: Sequence[str]) -> list[Profile]:
         """The profiles of all devices that the class and the selectors accept."""
-        found = self._classes.get(class_name)
-        own = [each.cel.expression for each in found.spec.selectors if each.cel] if found else []
-        compiled = [cel.compile_selector(each, stored=True) for each in (*own, *selectors)]
+        expressions = (*self.selectors(class_name), *selectors)
+        compiled = [cel.compile_selector(each, stored=True) for each in expressions]
         answers: dict[Any, bool] = {}
         return partitionprofiles.profiles(
             offer for offer in self._published if _is_accepted(offer, compiled, answers)
@@ -190,6 +192,22 @@ def _matches(selector: cel.Selector, view: cel.DeviceView) -> bool:
         return selector.matches(view)
     except (EvaluationError, CostExceeded):
         return False
+
+
+def pending(spec: Object, asked: Mapping[str, Any]) -> list[Object]:
+    """The requests that are asked for by size and are not expanded yet."""
+    return [
+        request
+        for request in _requests(spec)
+        if request.get("name") in asked and not request.get("firstAvailable")
+    ]
+
+
+def expressions(request: Object, market: Market) -> list[str]:
+    """Every selector that decides which partitions a request may have."""
+    exactly = request.get("exactly") or {}
+    class_name = market.partition_class(exactly.get("deviceClassName", ""))
+    return [*market.selectors(class_name), *_expressions(exactly)]
 
 
 def _expand_request(request: Object, wanted: Any, market: Market, path: Path) -> tuple[Object, str]:

@@ -134,8 +134,7 @@ class _Run:
                 self._start = fleet.nodes[answer.node].index + 1
             return
         self._answers[name] = None
-        if answer is not None:
-            self._refusals[name] = answer.reason
+        self._refusals[name] = answer.reason
 
     def _report(self, seconds: float, first_claim: float) -> Report:
         milliseconds = sorted(1000 * each for each in self._latencies) or [0.0]

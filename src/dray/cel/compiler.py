@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dray.cel import macros, regexes, runtime, values
+from dray.api.quantity import Quantity
+from dray.api.semver import Version
+from dray.cel import macros, regexes, runtime, types, values
 from dray.cel.emitter import MAYBE_OPTIONAL, Chain, Emitter, Plan, Qualifier
-from dray.cel.functions import dispatching
+from dray.cel.functions.overloads import Overload
 from dray.cel.syntax import Call, Comprehension, ListLiteral, MapLiteral, Node, Select
 from dray.cel.trampoline import Step
 from dray.cel.types import Kind
@@ -21,6 +23,8 @@ from dray.cel.values import MISSING, NONE, CostExceeded, EvaluationError, Option
 _HELPERS: dict[str, Any] = {
     "str": str,
     "int": int,
+    "Quantity": Quantity,
+    "Version": Version,
     "KeyError": KeyError,
     "TypeError": TypeError,
     "EvaluationError": EvaluationError,
@@ -47,9 +51,17 @@ _HELPERS: dict[str, Any] = {
     "wrap": runtime.wrap,
 }
 
+SHORTCUT_LENGTH = 3
+
 _COMPARISONS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}
 _EQUAL_AS_IN_PYTHON = frozenset({Kind.STRING, Kind.INT, Kind.BOOL, Kind.BYTES, Kind.UINT})
 _GUARDED_CLASSES = {str: "str", int: "int"}
+_CLASS_NAMES = {
+    types.STRING: "str",
+    types.INT: "int",
+    types.QUANTITY: "Quantity",
+    types.SEMVER: "Version",
+}
 
 
 def compile_plain(plan: Plan) -> Callable[..., Any]:
@@ -100,33 +112,50 @@ class _PlainEmitter(Emitter):
     def _function_call(self, node: Call) -> Step[str]:
         operands = self.plan.operands(node)
         names = yield from self.values(operands)
-        return self._apply(self._implementation(node, operands), names)
+        return self._apply(node, operands, names)
 
-    def _implementation(self, node: Call, operands: Sequence[Node]) -> Callable[..., Any]:
-        """The overload where it is certain which one is meant, else what looks at the values."""
-        reference = self.plan.checked.references[node.id]
-        function = self.plan.environment.functions[reference.name]
-        if len(reference.overload_ids) != 1:
-            return function.dispatch
-        overload = self.plan.environment.overload(function.name, reference.overload_ids[0])
-        for operand, expected in zip(operands, overload.arguments, strict=True):
+    def _guards(
+        self, overload: Overload, operands: Sequence[Node], names: Sequence[str]
+    ) -> list[str] | None:
+        """Tests that the operands have the classes the overload takes, as far as it is uncertain.
+
+        None if no simple test tells.
+        """
+        guards: list[str] = []
+        for operand, name, expected in zip(operands, names, overload.arguments, strict=True):
             sure = self.sure_type(operand)
-            if expected.parameters or sure is None or sure.name != expected.name:
-                return dispatching.guarded(function, overload)
-        return overload.call
+            if sure is not None and sure == expected:
+                continue
+            class_name = _CLASS_NAMES.get(expected)
+            if class_name is None:
+                return None
+            guards.append(f"{name}.__class__ is {class_name}")
+        return guards
 
-    def _apply(self, function: Callable[..., Any], names: Sequence[str]) -> str:
-        """Calls a function of the library, now if its arguments are known."""
-        writer = self.writer
-        if all(map(writer.is_constant, names)):
-            try:
-                return writer.constant(function(*map(writer.value, names)))
-            except EvaluationError as problem:
-                return self._fail(str(problem))
-            except CostExceeded:
-                pass
-        call = f"{writer.constant(function)}({', '.join(names)})"
-        return writer.assign(call, may_fail=True)
+    def _apply(self, node: Call, operands: Sequence[Node], names: Sequence[str]) -> str:
+        """Calls a function of the library: now if its operands are known, directly if it can."""
+        if all(map(self.writer.is_constant, names)):
+            known = self._result_of_constants(self.plan.implementation(node), names)
+            if known is not None:
+                return known
+        arguments = ", ".join(names)
+        call = f"{self.writer.constant(self.plan.implementation(node))}({arguments})"
+        overload = self.plan.overload(node)
+        guards = self._guards(overload, operands, names) if overload else None
+        if overload is not None and guards is not None:
+            direct = f"{self.writer.constant(overload.call)}({arguments})"
+            call = f"{direct} if {' and '.join(guards)} else {call}" if guards else direct
+        return self.writer.assign(call, may_fail=True)
+
+    def _result_of_constants(
+        self, function: Callable[..., Any], names: Sequence[str]
+    ) -> str | None:
+        try:
+            return self.writer.constant(function(*map(self.writer.value, names)))
+        except EvaluationError as problem:
+            return self._fail(str(problem))
+        except CostExceeded:
+            return None
 
     def _fail(self, message: str) -> str:
         """Raises an error that is known already; no value comes of it."""
@@ -155,17 +184,31 @@ class _PlainEmitter(Emitter):
         return None
 
     def _comparison(self, node: Call) -> Step[str]:
+        if quantities := self._compared_quantities(node):
+            left, right = yield from self.values(quantities)
+            operator = _COMPARISONS[node.function]
+            return self.writer.assign(f"{left}.nano {operator} {right}.nano")
         names = yield from self.values(node.arguments)
         left, right = names
         comparison = f"{left} {_COMPARISONS[node.function]} {right}"
         if all(self.is_surely(operand, Kind.INT) for operand in node.arguments):
             return self.writer.assign(comparison)
-        function = self._implementation(node, node.arguments)
         guard = self._class_guard(left, right)
         if guard is None or all(map(self.writer.is_constant, names)):
-            return self._apply(function, names)
-        fallback = f"{self.writer.constant(function)}({left}, {right})"
+            return self._apply(node, node.arguments, names)
+        fallback = f"{self.writer.constant(self.plan.implementation(node))}({left}, {right})"
         return self.writer.assign(f"{comparison} if {guard} else {fallback}", may_fail=True)
+
+    def _compared_quantities(self, node: Call) -> list[Node] | None:
+        """The quantities a and b of `a.compareTo(b) >= 0`, the usual test of a capacity."""
+        comparison, zero = node.arguments
+        if not isinstance(comparison, Call) or comparison.function != "compareTo":
+            return None
+        if not self.plan.is_constant(zero) or self.plan.constant(zero) != 0:
+            return None
+        quantities = self.plan.operands(comparison)
+        are_sure = all(self.sure_type(operand) == types.QUANTITY for operand in quantities)
+        return quantities if are_sure else None
 
     def _negation(self, node: Call) -> Step[str]:
         if not self._is_bool(node.arguments[0]):
@@ -191,12 +234,12 @@ class _PlainEmitter(Emitter):
         writer = self.writer
         is_known = writer.is_constant(pattern) and not writer.is_constant(text)
         if not is_known or writer.value(pattern).__class__ is not str:
-            return self._apply(self._implementation(node, operands), names)
+            return self._apply(node, operands, names)
         is_in = writer.constant(regexes.compile(writer.value(pattern)).is_in)
         expression = f"not not {is_in}({text}.encode())"
         if self.is_surely(operands[0], Kind.STRING):
             return writer.assign(expression)
-        fallback = writer.constant(self._implementation(node, operands))
+        fallback = writer.constant(self.plan.implementation(node))
         guarded = f"{expression} if {text}.__class__ is str else {fallback}({text}, {pattern})"
         return writer.assign(guarded, may_fail=True)
 
@@ -290,10 +333,38 @@ class _PlainEmitter(Emitter):
 
     def _plain_chain(self, chain: Chain) -> Step[str]:
         value: str = yield self.value(chain.root)
-        for qualifier in chain.qualifiers:
+        qualifiers = chain.qualifiers
+        if shortcut := self._shortcut(chain):
+            value = self._short_cut(value, shortcut, qualifiers[:SHORTCUT_LENGTH])
+            qualifiers = qualifiers[SHORTCUT_LENGTH:]
+        for qualifier in qualifiers:
             key = yield from self._key(qualifier)
             value = self._qualified(value, key, qualifier.is_test)
         return value
+
+    def _shortcut(self, chain: Chain) -> str | None:
+        """The key under which an object may hold what is deep inside it."""
+        if self.plan.type(chain.root).kind is not Kind.OBJECT:
+            return None
+        keys = [self.plan.text_key(qualifier) for qualifier in chain.qualifiers[:SHORTCUT_LENGTH]]
+        known = [key for key in keys if key is not None]
+        return runtime.shortcut(*known) if len(known) == SHORTCUT_LENGTH else None
+
+    def _short_cut(self, value: str, shortcut: str, qualifiers: Sequence[Qualifier]) -> str:
+        """The value of the first steps, taken at once if the object allows it."""
+        writer = self.writer
+        found = writer.name("t")
+        is_test = qualifiers[-1].is_test
+        key = writer.constant(shortcut)
+        writer.line(f"if {key} in {value}: {found} = {'True' if is_test else f'{value}[{key}]'}")
+        writer.line("else:")
+        writer.indent()
+        for qualifier in qualifiers:
+            step = writer.constant(self.plan.text_key(qualifier))
+            value = self._qualified(value, step, qualifier.is_test)
+        writer.line(f"{found} = {value}")
+        writer.dedent()
+        return found
 
     def _qualified(self, value: str, key: str, is_test: bool) -> str:
         writer = self.writer

@@ -12,7 +12,6 @@ from typing import Any
 
 from dray.cel import macros, metering, runtime, values
 from dray.cel.emitter import Chain, Emitter, Plan, Qualifier
-from dray.cel.functions import dispatching
 from dray.cel.metering import LIST_CREATION, MAP_CREATION
 from dray.cel.syntax import Call, Comprehension, ListLiteral, MapLiteral, Node
 from dray.cel.trampoline import Step
@@ -38,9 +37,6 @@ _HELPERS: dict[str, Any] = {
     "put_optional": runtime.put_optional,
 }
 
-# Functions of two arguments that cel-go binds once for all overloads. Where several overloads of
-# any other function are left, it stops at the first argument that is an error.
-_BOUND_ONCE = frozenset({"@in", "@sortByAssociatedKeys", "matches"})
 _STOPS_EARLY = frozenset({"string_format"})
 _REGEX_FUNCTIONS = frozenset({"matches", "find", "findAll"})
 
@@ -94,13 +90,9 @@ class _CountingEmitter(Emitter):
         return self._charged_call(node, names)
 
     def _charged_call(self, node: Call, names: Sequence[str]) -> str:
-        reference = self.plan.checked.references[node.id]
-        function = self.plan.environment.functions[reference.name]
-        call, cost = function.dispatch, function.dispatch_cost
-        if len(reference.overload_ids) == 1:
-            overload = self.plan.environment.overload(function.name, reference.overload_ids[0])
-            call, cost = dispatching.guarded(function, overload), overload.cost
-        constants = map(self.writer.constant, (call, cost))
+        overload = self.plan.overload(node)
+        cost = overload.cost if overload else self.plan.function(node).dispatch_cost
+        constants = map(self.writer.constant, (self.plan.implementation(node), cost))
         return self.writer.assign(f"meter.call({', '.join([*constants, *names])})")
 
     def _stops_early(self, node: Call, operands: Sequence[Node]) -> bool:
@@ -108,14 +100,13 @@ class _CountingEmitter(Emitter):
 
         See cel-go interpreter/planner.go, planCall: calls with a variable number of arguments.
         """
-        name, overload_ids, _ = self.plan.checked.references[node.id]
         if len(operands) != 2:
             return len(operands) > 2
-        if name in _REGEX_FUNCTIONS and self.plan.is_constant(operands[1]):
+        function = self.plan.function(node)
+        if function.name in _REGEX_FUNCTIONS and self.plan.is_constant(operands[1]):
             return True
-        if len(overload_ids) == 1:
-            return overload_ids[0] in _STOPS_EARLY
-        return not ("_" in name or name in _BOUND_ONCE)
+        overload = self.plan.overload(node)
+        return overload.id in _STOPS_EARLY if overload else not function.binds_once
 
     def _early_stopping_call(self, node: Call, operands: Sequence[Node]) -> Step[str]:
         writer = self.writer

@@ -13,6 +13,8 @@ from dray.cel import trampoline, types, values
 from dray.cel.checker import Checked
 from dray.cel.environment import Environment
 from dray.cel.folding import Folded
+from dray.cel.functions import dispatching
+from dray.cel.functions.overloads import Function, Overload
 from dray.cel.source import Writer
 from dray.cel.syntax import Call, Comprehension, Identifier, Node, Select
 from dray.cel.trampoline import Step
@@ -69,6 +71,20 @@ class Plan(NamedTuple):
         receiver = self.checked.receiver(call)
         return list(call.arguments) if receiver is None else [receiver, *call.arguments]
 
+    def function(self, call: Call) -> Function:
+        return self.environment.functions[self.checked.references[call.id].name]
+
+    def overload(self, call: Call) -> Overload | None:
+        """The overload that is meant, where the static types leave only one."""
+        name, overload_ids, _ = self.checked.references[call.id]
+        return self.environment.overload(name, overload_ids[0]) if len(overload_ids) == 1 else None
+
+    def implementation(self, call: Call) -> Callable[..., Any]:
+        """What takes operands of any type and refuses those that do not fit."""
+        overload = self.overload(call)
+        function = self.function(call)
+        return dispatching.guarded(function, overload) if overload else function.dispatch
+
     def qualifier(self, node: Node) -> Qualifier | None:
         """The last step of a chain of selections; None for any other node."""
         if self.is_constant(node):
@@ -81,6 +97,15 @@ class Plan(NamedTuple):
             if node.function in ("_[?_]", "_?._"):
                 return Qualifier(node.arguments[1], True)
         return None
+
+    def text_key(self, qualifier: Qualifier) -> str | None:
+        """The key of a step that is not optional, where it is a constant string."""
+        if qualifier.is_optional:
+            return None
+        if isinstance(qualifier.key, str):
+            return qualifier.key
+        constant = self.folded.constants.get(qualifier.key.id)
+        return constant if isinstance(constant, str) else None
 
     def chain(self, node: Node) -> Chain:
         """A node as selections from the first value that is none itself."""

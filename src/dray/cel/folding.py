@@ -15,7 +15,7 @@ from dray.cel import regexes, runtime, trees
 from dray.cel.checker import Checked
 from dray.cel.environment import Environment
 from dray.cel.syntax import Call, Identifier, ListLiteral, Literal, MapLiteral, Node, Select
-from dray.cel.trees import children, children_first
+from dray.cel.trees import children_first
 from dray.cel.types import Kind
 from dray.cel.values import EvaluationError, UInt
 

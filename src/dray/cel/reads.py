@@ -21,7 +21,6 @@ from dray.cel.syntax import (
     Node,
     Select,
 )
-from dray.cel.trees import children
 from dray.cel.visiting import Visit
 
 Path: TypeAlias = tuple[str, ...]

@@ -44,6 +44,11 @@ def go_name(value: Any) -> str:
     return name
 
 
+def shortcut(*keys: str) -> str:
+    """Where an object may hold a copy of what these keys lead to, to be found in one step."""
+    return "\0".join(keys)
+
+
 def invalid_key(key: Any) -> str | None:
     """Why a value cannot be a key or an index; None if it can."""
     return None if key.__class__ in _KEY_CLASSES else f"invalid qualifier type: {go_name(key)}"

@@ -160,7 +160,7 @@ class Deployments(Loop[ObjectKey]):
         self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet
     ) -> tuple[Deployment, ReplicaSet]:
         """Bring annotations and revision of the current ReplicaSet and the deployment in step."""
-        annotations = revisions.annotations(deployment, new, revisions.following(old))
+        annotations = revisions.current_annotations(deployment, new, revisions.following(old))
         min_ready = deployment.spec.min_ready_seconds
         changes: dict[str, Any] = {}
         if annotations != new.metadata.annotations:

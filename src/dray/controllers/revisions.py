@@ -1,4 +1,4 @@
-"""The ReplicaSets of a Deployment as its revisions: what a new one is made of and annotated with."""
+"""The ReplicaSets of a Deployment as its revisions: what they are made of and annotated with."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _copied_annotations(deployment: Deployment) -> dict[str, str]:
     }
 
 
-def annotations(deployment: Deployment, new: ReplicaSet, revision: int) -> dict[str, str]:
+def current_annotations(deployment: Deployment, new: ReplicaSet, revision: int) -> dict[str, str]:
     """What the current ReplicaSet should be annotated with; revisions only grow."""
     made = {**new.metadata.annotations, **_copied_annotations(deployment)}
     before = rollouts.revision(new)

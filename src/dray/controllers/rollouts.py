@@ -136,7 +136,8 @@ def old_sizes(deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet
         fewer = max(min(unhealthy, room), 0)
         sizes[each.metadata.name] -= fewer
         room -= fewer
-    spare = available([*old, new]) - min_available
+    # Counts of what is available lag behind; what is already on its way out must not count twice.
+    spare = min(available([*old, new]) - min_available, room)
     for each in by_age(old):
         fewer = max(min(sizes[each.metadata.name], spare), 0)
         sizes[each.metadata.name] -= fewer

@@ -294,7 +294,7 @@ def test_unhealthy_old_pods_go_first() -> None:
     web = rolling(10, 3, 2)
     old = [make(ReplicaSet, "a", 8, 7)]
     assert rollouts.old_sizes(web, old, make(ReplicaSet, "b", 5, 0)) == {"a": 8}
-    assert rollouts.old_sizes(web, old, make(ReplicaSet, "b", 2, 2)) == {"a": 7}
+    assert rollouts.old_sizes(web, old, make(ReplicaSet, "b", 2, 1)) == {"a": 7}
 
 
 def test_scaling_amid_a_rollout_keeps_proportions() -> None:
