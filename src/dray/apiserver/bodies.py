@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import yaml
@@ -23,12 +24,27 @@ class Body(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def read(body: bytes, content_type: str, expected: GroupVersionKind, field_validation: str) -> Body:
+Lift = Callable[[Object], None]
+"""Takes out of an object what dray understands beyond its type, before that is checked."""
+
+
+def lift_nothing(_document: Object) -> None:
+    pass
+
+
+def read(
+    body: bytes,
+    content_type: str,
+    expected: GroupVersionKind,
+    field_validation: str,
+    lift: Lift = lift_nothing,
+) -> Body:
     """The object of a request for `expected`; 400 with Kubernetes' words where it is none."""
     document = parse(body, content_type, expected.kind)
     gvk = _declared(document, expected)
     if gvk != expected:
         raise _wrong_type(gvk, expected)
+    lift(document)
     return checked(document, expected, field_validation)
 
 

@@ -38,9 +38,16 @@ class Patch:
         return self._change(document)
 
 
-def parse(call: Call, media_type: str, chosen: WriteOptions, warnings: list[str]) -> Patch:
+def parse(
+    call: Call,
+    media_type: str,
+    chosen: WriteOptions,
+    warnings: list[str],
+    lift: bodies.Lift = bodies.lift_nothing,
+) -> Patch:
     if media_type == exchange.APPLY_PATCH:
         applied = _applied(call, chosen)
+        lift(applied)
         return Patch(lambda live: _apply(call, live, applied, chosen), owns_fields=True)
     content = _json(call)
     change = {
@@ -51,6 +58,7 @@ def parse(call: Call, media_type: str, chosen: WriteOptions, warnings: list[str]
 
     def patched(document: Object | None) -> Object:
         result = _attempt(call, change, document, content)
+        lift(result)
         body = bodies.checked(result, call.gvk, chosen.field_validation)
         warnings.extend(body.warnings)
         return body.document

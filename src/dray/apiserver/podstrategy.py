@@ -12,6 +12,7 @@ Object = dict[str, Any]
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 _COMPUTE = ("cpu", "memory")
+_KEPT_STATUS = ("qosClass", "resourceClaimStatuses", "nodeAllocatableResourceClaimStatuses")
 
 
 def initial_status(pod: Object) -> Object:
@@ -29,7 +30,9 @@ def initial_status(pod: Object) -> Object:
 
 
 def prepare_update(new: Object, old: Object, _now: datetime.datetime) -> None:
-    """A pod that lost its last gate no longer says that it is gated."""
+    """What an update leaves out of the pod's resources stays; a lost last gate is no condition."""
+    if "resources" in old.get("spec", {}):
+        new.setdefault("spec", {}).setdefault("resources", old["spec"]["resources"])
     if not old.get("spec", {}).get("schedulingGates") or new.get("spec", {}).get("schedulingGates"):
         return
     status = new.get("status", {})
@@ -44,15 +47,17 @@ def prepare_update(new: Object, old: Object, _now: datetime.datetime) -> None:
 
 
 def prepare_status(new: Object, old: Object, _now: datetime.datetime) -> None:
-    """The owners of a pod and its quality of service are not its status's business."""
+    """Owners are not the status's business, and some of it stays where an update leaves it out."""
     owners = old["metadata"].get("ownerReferences")
     if owners is None:
         new["metadata"].pop("ownerReferences", None)
     else:
         new["metadata"]["ownerReferences"] = owners
-    quality = old.get("status", {}).get("qosClass")
-    if quality and not new.setdefault("status", {}).get("qosClass"):
-        new["status"]["qosClass"] = quality
+    status = new.setdefault("status", {})
+    for field in _KEPT_STATUS:
+        kept = old.get("status", {}).get(field)
+        if kept and not status.get(field):
+            status[field] = kept
 
 
 def quality_of_service(spec: Object) -> str:

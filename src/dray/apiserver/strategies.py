@@ -65,6 +65,7 @@ def prepare_create(kind: Kind, document: Object, features: Features) -> None:
         document["metadata"]["generation"] = 1
     else:
         document["metadata"].pop("generation", None)
+    _drop_equal_owners(document["metadata"])
     gatedfields.drop(kind.kind, document, None, features)
     strategy.prepare_create(document)
 
@@ -77,6 +78,7 @@ def prepare_update(
     if kind.subresource("status"):
         _set(new, "status", old.get("status"))
     _keep_system_metadata(new, old)
+    _drop_equal_owners(new["metadata"])
     gatedfields.drop(kind.kind, new, old, features)
     strategy.prepare_update(new, old, now)
     if strategy.counts_generation and _without_status(new) != _without_status(old):
@@ -110,6 +112,16 @@ def _set(document: Object, key: str, value: Any) -> None:
 def _keep_system_metadata(new: Object, old: Object) -> None:
     for key in SYSTEM_METADATA:
         _set(new["metadata"], key, old["metadata"].get(key))
+
+
+def _drop_equal_owners(metadata: Object) -> None:
+    owners = metadata.get("ownerReferences")
+    if owners and len(owners) > 1:
+        distinct: list[Object] = []
+        for owner in owners:
+            if owner not in distinct:
+                distinct.append(owner)
+        metadata["ownerReferences"] = distinct
 
 
 def _without_status(document: Object) -> Object:

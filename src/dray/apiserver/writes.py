@@ -18,11 +18,13 @@ from dray.apiserver import (
     admission,
     bodies,
     checks,
+    claimwarnings,
     codec,
     deletion,
     holds,
     managedfields,
     options,
+    partitionrequest,
     patches,
     reads,
     storage,
@@ -55,11 +57,10 @@ class Writer:
 
     async def create(self, call: Call) -> Response:
         chosen = options.parse(call.request, "CreateOptions")
-        body = bodies.read(call.request.body, content_type(call), call.gvk, chosen.field_validation)
+        body = self._read(call, chosen)
+        warnings = [*body.warnings, *claimwarnings.zero_counts(body.document)]
         document = self.to_storage(call, body.document)
-        document = await self.create_document(
-            call, document, chosen, warnings := list(body.warnings)
-        )
+        document = await self.create_document(call, document, chosen, warnings)
         shown = versions.from_storage(document, call.gvk.api_version)
         return reads.respond(call, shown, 201, warning_header(warnings))
 
@@ -115,7 +116,7 @@ class Writer:
         managedfields.track(call, None, document, chosen)
         action.new = document
         causes = await self.chain.complaints(action)
-        causes += checks.on_create(call.kind, document, self.features)
+        causes += checks.on_create(call.kind, document, self.features, call.info.version)
         self._raise(call, name, causes)
         key = storage.key(call.kind, name, call.namespace)
         put = Put(
@@ -161,7 +162,7 @@ class Writer:
 
     async def update(self, call: Call) -> Response:
         chosen = options.parse(call.request, "UpdateOptions")
-        body = bodies.read(call.request.body, content_type(call), call.gvk, chosen.field_validation)
+        body = self._read(call, chosen)
         wanted = self.to_storage(call, body.document)
         check_name(call, wanted)
         _check_namespace(call, wanted)
@@ -186,7 +187,7 @@ class Writer:
         media_type = patch_type(call)
         chosen = options.parse(call.request, "PatchOptions")
         warnings: list[str] = []
-        patch = patches.parse(call, media_type, chosen, warnings)
+        patch = patches.parse(call, media_type, chosen, warnings, self._lift)
 
         async def apply(old: Object) -> Object:
             shown = versions.from_storage(old, call.gvk.api_version)
@@ -292,10 +293,20 @@ class Writer:
                 await self.store.commit(Transaction((delete, *also.operations), also.guards))
         return document
 
+    def _read(self, call: Call, chosen: WriteOptions) -> bodies.Body:
+        return bodies.read(
+            call.request.body, content_type(call), call.gvk, chosen.field_validation, self._lift
+        )
+
+    @property
+    def _lift(self) -> bodies.Lift:
+        if self.features.partition_request:
+            return partitionrequest.lift
+        return bodies.lift_nothing
+
     def _complaints(self, call: Call, new: Object, old: Object) -> list[errors.Cause]:
-        if call.info.subresource == "status":
-            return checks.on_status_update(call.kind, new, old, self.features)
-        return checks.on_update(call.kind, new, old, self.features)
+        check = checks.on_status_update if call.info.subresource == "status" else checks.on_update
+        return check(call.kind, new, old, self.features, call.info.version)
 
     def to_storage(self, call: Call, document: Object) -> Object:
         """The wire version with its defaults, as it is stored."""
