@@ -19,21 +19,21 @@ Object = dict[str, Any]
 def on_create(kind: Kind, document: Object, features: Features, version: str) -> list[errors.Cause]:
     """`version` is what the client speaks: paths are told in its fields."""
     value = _struct(kind, document)
-    return _causes(rules.validate_create(kind.kind, value, features, version))
+    return causes(rules.validate_create(kind.kind, value, features, version))
 
 
 def on_update(
     kind: Kind, new: Object, old: Object, features: Features, version: str
 ) -> list[errors.Cause]:
     values = _struct(kind, new), _struct(kind, old)
-    return _causes(rules.validate_update(kind.kind, *values, features, version))
+    return causes(rules.validate_update(kind.kind, *values, features, version))
 
 
 def on_status_update(
     kind: Kind, new: Object, old: Object, features: Features, version: str
 ) -> list[errors.Cause]:
     values = _struct(kind, new), _struct(kind, old)
-    return _causes(rules.validate_status_update(kind.kind, *values, features, version))
+    return causes(rules.validate_status_update(kind.kind, *values, features, version))
 
 
 def _struct(kind: Kind, document: Object) -> Any:
