@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -58,7 +59,7 @@ def test_derived_attribute_evaluates(case: dict[str, Any]) -> None:
             assert compiled.error
             continue
         try:
-            found = msgspec.to_builtins(compiled.evaluate(view))
+            found = json.loads(msgspec.json.encode(compiled.evaluate(view)))
             error = None
         except (EvaluationError, CostExceeded) as raised:
             found, error = None, str(raised)

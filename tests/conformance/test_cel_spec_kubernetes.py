@@ -28,7 +28,7 @@ from dray.cel.issues import CompilationFailed
 from dray.cel.metering import Meter
 from dray.cel.program import Program
 from dray.cel.runtime import put
-from dray.cel.syntax import Call, Comprehension, Identifier, Node
+from dray.cel.syntax import Call, Comprehension, Identifier, Node, Select
 from dray.cel.trees import children
 from dray.cel.values import CostExceeded, EvaluationError, UInt
 from tests.conformance import cases
@@ -47,6 +47,9 @@ SIMPLE_TYPES = {
     "string": types.STRING,
     "uint": types.UINT,
 }
+
+UNBOUND = "@unbound"
+"""The name and the value of a variable that nobody declared."""
 
 
 @functools.cache
@@ -101,11 +104,15 @@ def all_nodes(root: Node) -> list[Node]:
     return found
 
 
+def local_names(nodes: list[Node]) -> set[str]:
+    loops = [node for node in nodes if isinstance(node, Comprehension)]
+    return {name for loop in loops for name in (loop.variable, loop.accumulator)}
+
+
 def resolve_container(root: Node, container: str, declared: Environment) -> None:
     """Names are tried inside the container first, unless a loop or binding declares them."""
     nodes = all_nodes(root)
-    loops = [node for node in nodes if isinstance(node, Comprehension)]
-    local = {name for loop in loops for name in (loop.variable, loop.accumulator)}
+    local = local_names(nodes)
     for node in nodes:
         if isinstance(node, Identifier) and node.name not in local:
             qualified = f"{container}.{node.name}"
@@ -118,9 +125,8 @@ def unchecked(text: str, root: Node, declared: Environment) -> tuple[Checked, En
     functions = dict(declared.functions)
     references: dict[int, Reference] = {}
     nodes = all_nodes(root)
-    loops = [node for node in nodes if isinstance(node, Comprehension)]
-    local = {name for loop in loops for name in (loop.variable, loop.accumulator)}
     node_types = {node.id: types.DYN for node in nodes}
+    known = {*declared.variables, *local_names(nodes)}
     for node in nodes:
         if isinstance(node, Call):
             references[node.id] = call_reference(node, functions)
@@ -129,21 +135,30 @@ def unchecked(text: str, root: Node, declared: Environment) -> tuple[Checked, En
             references[node.id] = Reference(node.name, constant=named.value)
             node_types[node.id] = types.type_of(named.type)
         elif isinstance(node, Identifier):
-            is_known = node.name in local or node.name in declared.variables
-            references[node.id] = Reference(node.name if is_known else "@unbound")
-    variables = {**declared.variables, "@unbound": types.DYN}
+            references[node.id] = Reference(node.name if node.name in known else UNBOUND)
+        elif isinstance(node, Select) and dotted_name(node) in declared.variables:
+            references[node.id] = Reference(dotted_name(node))
+    variables = {**declared.variables, UNBOUND: types.DYN}
     extended = dataclasses.replace(declared, functions=functions, variables=variables)
     return Checked(text, root, node_types, references), extended
 
 
+def dotted_name(node: Node) -> str:
+    if isinstance(node, Select):
+        return f"{dotted_name(node.operand)}.{node.field}"
+    return node.name if isinstance(node, Identifier) else ""
+
+
 def call_reference(node: Call, functions: dict[str, Function]) -> Reference:
-    prefix = node.target.name if isinstance(node.target, Identifier) else ""
-    if f"{prefix}.{node.function}" in functions:
-        return Reference(f"{prefix}.{node.function}")
+    qualified = f"{dotted_name(node.target)}.{node.function}" if node.target else ""
+    if qualified in functions:
+        return Reference(qualified)
     arity = len(node.arguments) + (node.target is not None)
     function = functions.get(node.function)
     if function and any(len(each.arguments) == arity for each in function.overloads):
         return Reference(node.function)
+    if function and len(function.overloads) == 1:
+        raise InstantiationFailed(f"no such overload: {node.function}")
     functions[f"@{node.function}"] = Function(f"@{node.function}", (), fail)
     return Reference(f"@{node.function}")
 
@@ -152,30 +167,31 @@ def fail(*arguments: Any) -> Any:
     raise EvaluationError("no such overload")
 
 
-def evaluate_unchecked(text: str, root: Node, test: dict[str, Any]) -> Any:
-    checked, extended = unchecked(text, root, environment_of(test))
+def evaluate_unchecked(text: str, root: Node, declared: Environment, bindings: Any) -> Any:
+    checked, extended = unchecked(text, root, declared)
     plan = Plan(checked, extended, fold(checked, extended))
-    bindings = {name: decoded(value) for name, value in test["bindings"].items()}
-    arguments = [bindings.get(name) for name in extended.variables]
+    arguments = [bindings.get(name, UNBOUND) for name in extended.variables]
     found = compile_counted(plan)(Meter(values.COST_LIMIT), *arguments)
-    try:
-        plain = compile_plain(plan)(*arguments)
-    except EvaluationError as error:
-        assert str(found) == str(error)
-        raise
+    if isinstance(found, EvaluationError):
+        with pytest.raises(EvaluationError, match=f"^{re.escape(str(found))}$"):
+            compile_plain(plan)(*arguments)
+        raise found
+    plain = compile_plain(plan)(*arguments)
     assert values.is_equal(plain, found)
+    if plain is UNBOUND:
+        raise EvaluationError("no such attribute")
     return plain
 
 
 def evaluate(text: str, test: dict[str, Any]) -> Any:
     root = parser.parse(text)
-    if test["disable_check"]:
-        return evaluate_unchecked(text, root, test)
     declared = environment_of(test)
+    bindings = {name: decoded(value) for name, value in test["bindings"].items()}
     if test["container"]:
         resolve_container(root, test["container"], declared)
+    if test["disable_check"]:
+        return evaluate_unchecked(text, root, declared, bindings)
     compiled = Program(checker.check(text, root, declared), declared)
-    bindings = {name: decoded(value) for name, value in test["bindings"].items()}
     return compiled.evaluate(*[bindings.get(name) for name in declared.variables])
 
 

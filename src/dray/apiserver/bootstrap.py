@@ -1,0 +1,55 @@
+"""What a new cluster starts with: namespaces, roles and their bindings, priority classes.
+
+Objects are made when they are missing and never overwritten: what an admin changed stays changed,
+and what he deleted comes back only with the next start.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dray.api import canonical, gotime, kinds
+from dray.apiserver import codec, namespaces, policy, priorities, storage
+from dray.store.store import ABSENT, GuardFailed, Put, Store, Transaction
+
+Object = dict[str, Any]
+
+PUTS_AT_ONCE = 32
+
+
+def objects() -> Iterator[Object]:
+    return itertools.chain(namespaces.objects(), policy.objects(), priorities.objects())
+
+
+async def bootstrap(store: Store, now: datetime.datetime, new_uid: Callable[[], str]) -> None:
+    """Write what is missing; several servers may do so at once."""
+    missing = []
+    for document in objects():
+        put = _put(document, now, new_uid())
+        if await store.get(put.key) is None:
+            missing.append(put)
+    for start in range(0, len(missing), PUTS_AT_ONCE):
+        await _write(store, missing[start : start + PUTS_AT_ONCE])
+
+
+async def _write(store: Store, puts: list[Put]) -> None:
+    """All of them, less those that somebody else was quicker to write."""
+    while puts:
+        try:
+            await store.commit(Transaction(tuple(puts)))
+            return
+        except GuardFailed as failure:
+            puts = [put for put in puts if put.key != failure.key]
+
+
+def _put(document: Object, now: datetime.datetime, uid: str) -> Put:
+    group, _ = kinds.parse_api_version(document["apiVersion"])
+    kind = kinds.served(group, document["kind"])
+    metadata = {**document["metadata"], "uid": uid, "creationTimestamp": gotime.write(now)}
+    written = canonical.write(
+        storage.storage_gvk(kind).schema_type, {**document, "metadata": metadata}
+    )
+    return Put(storage.key(kind, metadata["name"]), codec.to_stored(written), ABSENT)
