@@ -126,7 +126,9 @@ def unchecked(text: str, root: Node, declared: Environment) -> tuple[Checked, En
     references: dict[int, Reference] = {}
     nodes = all_nodes(root)
     node_types = {node.id: types.DYN for node in nodes}
-    known = {*declared.variables, *local_names(nodes)}
+    local = local_names(nodes)
+    known = {*declared.variables, *local}
+    hidden = {name for name in declared.variables if name.split(".")[0] in local}
     for node in nodes:
         if isinstance(node, Call):
             references[node.id] = call_reference(node, functions)
@@ -136,8 +138,8 @@ def unchecked(text: str, root: Node, declared: Environment) -> tuple[Checked, En
             node_types[node.id] = types.type_of(named.type)
         elif isinstance(node, Identifier):
             references[node.id] = Reference(node.name if node.name in known else UNBOUND)
-        elif isinstance(node, Select) and dotted_name(node) in declared.variables:
-            references[node.id] = Reference(dotted_name(node))
+        elif (name := dotted_name(node)) in declared.variables.keys() - hidden:
+            references[node.id] = Reference(name)
     variables = {**declared.variables, UNBOUND: types.DYN}
     extended = dataclasses.replace(declared, functions=functions, variables=variables)
     return Checked(text, root, node_types, references), extended

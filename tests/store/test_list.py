@@ -63,6 +63,7 @@ async def test_list_at_an_earlier_revision_is_exact(open_store: Opener) -> None:
         await put(target, "/pods/a/changed", b"old")
         await put(target, "/pods/a/deleted", b"there")
         revision = await put(target, "/pods/a/same", b"same")
+        await put(target, "/pods/a/changed", b"newer")
         await put(target, "/pods/a/changed", b"new")
         await delete(target, "/pods/a/deleted")
         await put(target, "/pods/a/added", b"late")

@@ -14,16 +14,17 @@ from typing import Any
 
 import pytest
 
-from dray.store import database, sqlite, store
+from dray.store import database, sqlite, store, watch
 from tests.store.steps import commit, delete, keys, put, take, values
 
 
 class Interceptor:
-    """Connects to SQLite and lets a test step in before each append to the log."""
+    """Connects to SQLite; lets a test step in before the log is appended to or read back."""
 
     def __init__(self) -> None:
         self.statements: list[str] = []
         self.before_append: Callable[[sqlite3.Connection], object] = lambda connection: None
+        self.before_history: Callable[[sqlite3.Connection], object] = lambda connection: None
 
     @property
     def appends(self) -> int:
@@ -37,6 +38,8 @@ class Interceptor:
                 interceptor.statements.append(sql)
                 if sql.startswith("INSERT INTO log"):
                     interceptor.before_append(self)
+                if sql.strip().startswith("SELECT new."):
+                    interceptor.before_history(self)
                 return super().execute(sql, parameters)
 
         return sqlite3.connect(path, isolation_level=None, factory=Connection)
@@ -318,6 +321,25 @@ async def test_interrupted_sweep_is_taken_up_by_the_next(path: Path) -> None:
             await target.list("/", revision=19)
         await target.compact(25)
     assert _log_rows(path) == 6
+
+
+async def test_history_compacted_while_it_is_read_has_expired(path: Path) -> None:
+    interceptor = Interceptor()
+    small = watch.Limits(window_events=1)
+    async with sqlite.open(path, connect=interceptor.connect, limits=small) as target:
+        start = await put(target, "/pods/a/x", b"old")
+        for _ in range(5):
+            await put(target, "/pods/a/x", b"new")
+        with await target.watch("/pods/", start) as watcher:
+            for read in (target.list("/pods/", revision=start), watcher.read()):
+                gate = Gate()
+                interceptor.before_history = gate.wait
+                reading = asyncio.ensure_future(read)
+                await gate.reached()
+                await target.compact(await put(target, "/pods/a/x", b"newer"))
+                gate.open()
+                with pytest.raises(store.Expired):
+                    await reading
 
 
 def _log_rows(path: Path) -> int:

@@ -6,6 +6,7 @@ it knows.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
 from dray.allocator import verdicts
@@ -97,3 +98,6 @@ class Check(Protocol):
 
     def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
         """Whether `picked` for `other` can be a reason to refuse a candidate for `slot`."""
+
+    def trace(self, device: Candidate) -> Hashable:
+        """What the picks so far mean for a device, to tell it from others that look the same."""

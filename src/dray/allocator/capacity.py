@@ -5,7 +5,7 @@ Follows incubating/consumable_capacity.go. Amounts are compared in nano units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator import verdicts
@@ -273,6 +273,12 @@ class Capacity:
 
     def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
         return bool(candidates & picked.bit)
+
+    def trace(self, device: Candidate) -> Hashable:
+        holding = self._holding_of(device)
+        held = holding.capacity if holding else _NOTHING
+        picked = self._picked.get(device.index)
+        return frozenset(held.items()), None if picked is None else frozenset(picked.items())
 
     def _lacking(self, demanded: Demand, device: Candidate) -> str | None:
         """The capacity of which too little is left."""

@@ -6,7 +6,7 @@ same checks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from dray.allocator import screening, verdicts
 from dray.allocator.candidates import Candidate, Check, Slot
@@ -39,6 +39,9 @@ class Failing:
     def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
         return False
 
+    def trace(self, device: Candidate) -> Hashable:
+        return None
+
 
 class Checks:
     """The state that one search works on."""
@@ -56,7 +59,7 @@ class Checks:
                 Capacity(inventory.devices, shares, inventory.holding_of, problem.demand)
             )
         self._groups: list[Check] = []
-        self._counters: list[Check] = []
+        self._counters: list[Counters] = []
         if inventory.partitions and inventory.features.partitionable_devices:
             ledgers = [section.ledger for section in inventory.sections]
             self._counters.append(
@@ -90,3 +93,13 @@ class Checks:
             return [*applying, *self._capacity, *self._groups, *self._counters, *constrained]
         # Upstream looks at the capacity of "all" devices last (allocateDevice).
         return [*applying, *self._groups, *self._counters, *constrained, *self._capacity]
+
+    def most(self, devices: int) -> int:
+        """An upper bound of how many of some free devices can be taken together, each once."""
+        free = devices & ~self._usage.picked & ~self._problem.inventory.taken
+        return min([free.bit_count(), *[counters.most(free) for counters in self._counters]])
+
+    def traces(self, device: Candidate) -> Hashable:
+        """What the picks so far mean for a device."""
+        touched: list[Check] = [self._usage, *self._capacity, *self._groups, *self._counters]
+        return tuple([check.trace(device) for check in touched])

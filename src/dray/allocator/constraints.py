@@ -5,7 +5,7 @@ Constraints are monotonic: what refuses a device goes on refusing it when more d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from dray.allocator import verdicts
 from dray.allocator.attributes import INCOMPARABLE, Value
@@ -181,3 +181,6 @@ class Constraints:
     def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
         mine = self.applying[slot.option]
         return any(constraint in mine for constraint in self.applying.get(other, ()))
+
+    def trace(self, device: Candidate) -> Hashable:
+        return None

@@ -10,7 +10,7 @@ subtraction. Upstream refuses every partition of a pool in which any counter is 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator import verdicts
@@ -205,12 +205,12 @@ class Counters:
                 self._left[section], device.need
             ):
                 kept |= bit
-        if wanted > 1 and kept.bit_count() >= wanted > self._most(kept):
+        if wanted > 1 and kept.bit_count() >= wanted > self.most(kept):
             return 0
         return kept
 
-    def _most(self, candidates: int) -> int:
-        """An upper bound of how many of the candidates can be taken together."""
+    def most(self, candidates: int) -> int:
+        """An upper bound of how many of the candidates can be taken together, each once."""
         rest = candidates & self.concerns & ~(self._shared | self._charged)
         most = (candidates & ~rest).bit_count()
         crowded = []
@@ -234,6 +234,9 @@ class Counters:
 
     def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
         return bool(self.concerns & picked.bit and self.concerns & candidates)
+
+    def trace(self, device: Candidate) -> Hashable:
+        return self._is_paid(device)
 
     def _is_paid(self, device: Candidate) -> bool:
         """The first share of a device pays for all (allocateDevice, skipCounterCheck)."""

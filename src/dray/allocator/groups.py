@@ -5,7 +5,7 @@ Follows experimental/compatibility_groups.go: a device without groups goes only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator import verdicts
@@ -96,6 +96,9 @@ class Groups:
 
     def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
         return bool(self.concerns & picked.bit and self.concerns & candidates)
+
+    def trace(self, device: Candidate) -> Hashable:
+        return bool(device.bit & (self._shared | self._charged))
 
     def _incompatible(
         self, device: Candidate, counter_set: str, groups: frozenset[str], present: Intersection

@@ -97,8 +97,8 @@ class Problem:
                 return plan.demand(device)
         raise LookupError(option.name)
 
-    def kind(self, device: Candidate) -> Hashable:
-        """Equal for devices that no request and no check can tell apart while both are free."""
+    def look(self, device: Candidate) -> Hashable:
+        """Equal for devices that no request and no check can tell apart by what they are."""
         bit = device.bit
         looks: list[Hashable] = [
             (bool(plan.selected & bit), bool(plan.accepted & bit)) for plan in self.plans()

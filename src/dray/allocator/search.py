@@ -70,8 +70,9 @@ class Search:
         self._chosen: list[Plan] = [step.plans[0] for step in problem.steps]
         self._choices: dict[int, int] = {}
         """Depths at which options of prioritized requests were chosen, by step."""
-        self._kinds: dict[int, Hashable] = {}
+        self._looks: dict[int, Hashable] = {}
         self._positions = 0
+        self._looks_ahead = False
         self._usable: Mapping[Plan, int] = {}
         """Devices that can still be of use, where that is known to be fewer than are accepted."""
         self._furthest = -1
@@ -105,6 +106,7 @@ class Search:
             self.refusal = proof
             return True
         self._usable = proofs.usable(self.problem)
+        self._looks_ahead = True
         return False
 
     def _advance(self) -> Position | None:
@@ -175,13 +177,19 @@ class Search:
         tried: set[Hashable] = set()
         for device in self._ordered(plan, candidates):
             later ^= device.bit
-            if tried and self._kind(frame, device) in tried:
+            if tried and self._kind(device) in tried:
                 continue
-            if self._take(frame, slot, device, applying) is None:
-                frame.pick = Pick(plan, device)
+            kind = self._kind(device) if self._looks_ahead else None
+            if self._take(frame, slot, device, applying) is not None:
+                continue
+            frame.pick = Pick(plan, device)
+            if self._looks_ahead and self._starves_later(frame, position, later):
+                self._trail.unwind(frame.mark)
+                frame.pick = None
+            else:
                 yield self._after(position, plan, later)
-                if self._prunes:
-                    tried.add(self._kind(frame, device))
+            if self._prunes:
+                tried.add(kind or self._kind(device))
         self._blame(frame, position, plan, plan.accepted)
 
     def _wanted(self, frame: _Frame, position: Position, plan: Plan) -> Iterator[Position]:
@@ -243,21 +251,49 @@ class Search:
             frame.conflicts |= 1 << (frame.depth - 1)
         if self._steps[position.step].is_prioritized:
             frame.conflicts |= 1 << self._choices[position.step]
-        for lower in self._frames[: frame.depth]:
-            if self._stands_in_the_way(lower, position, plan, candidates):
-                frame.conflicts |= 1 << lower.depth
+        frame.conflicts |= self._causes(frame, plan, candidates)
 
-    def _stands_in_the_way(
-        self, lower: _Frame, position: Position, plan: Plan, candidates: int
-    ) -> bool:
-        if lower.pick is None or not plan.slots:
+    def _causes(self, frame: _Frame, plan: Plan, candidates: int) -> int:
+        """The lower frames whose picks may keep candidates away from an option."""
+        causes = 0
+        for lower in self._frames[: frame.depth if plan.slots else 0]:
+            if lower.pick is not None and any(
+                check.interferes(
+                    plan.slots[0], candidates, lower.pick.plan.option, lower.pick.device
+                )
+                for check in self._checks.of(plan)
+            ):
+                causes |= 1 << lower.depth
+        return causes
+
+    def _starves_later(self, frame: _Frame, position: Position, allowed: int) -> bool:
+        """Whether later requests cannot be served after the picks so far; notes due to which."""
+        steps = self._steps[position.step + 1 :]
+        for step in steps:
+            if all(self._is_starved(plan) for plan in step.plans):
+                for plan in step.plans:
+                    frame.conflicts |= self._causes(frame, plan, plan.accepted)
+                return True
+        plan = self._chosen[position.step]
+        needed, devices = plan.count - position.ordinal - 1, allowed
+        for step in steps:
+            needed += min(plan.count for plan in step.plans)
+            for plan in step.plans:
+                devices |= self._usable.get(plan, plan.accepted)
+        if devices & self._inventory.shareable or any(
+            plan.option.admin_access for step in steps for plan in step.plans
+        ):
             return False
-        slot = plan.slots[position.ordinal]
-        picked_for, picked = lower.pick.plan.option, lower.pick.device
-        return any(
-            check.interferes(slot, candidates, picked_for, picked)
-            for check in self._checks.of(plan)
-        )
+        if self._checks.most(devices) >= needed:
+            return False
+        frame.conflicts |= (1 << frame.depth) - 1
+        return True
+
+    def _is_starved(self, plan: Plan) -> bool:
+        if plan.wanted is not None or not plan.slots:
+            return False
+        candidates = self._usable.get(plan, plan.accepted)
+        return not _narrowed(self._checks.of(plan), plan.slots[0], candidates, plan.count)
 
     def _refusal(
         self, frame: _Frame, position: Position, plan: Plan, candidates: int
@@ -271,18 +307,12 @@ class Search:
             self._trail.unwind(frame.mark)
         return verdicts.NoCombination(plan.claim, str(plan.option.name), last)
 
-    def _kind(self, frame: _Frame, device: Candidate) -> Hashable:
+    def _kind(self, device: Candidate) -> Hashable:
         """Equal for devices of which one leads to a solution only if the other does."""
-        in_use = self._inventory.taken | self._inventory.shared
-        if device.bit & in_use or any(
-            lower.pick is not None and lower.pick.device is device
-            for lower in self._frames[: frame.depth]
-        ):
-            return device.index
-        kind = self._kinds.get(device.index)
-        if kind is None:
-            kind = self._kinds[device.index] = self.problem.kind(device)
-        return kind
+        look = self._looks.get(device.index)
+        if look is None:
+            look = self._looks[device.index] = self.problem.look(device)
+        return look, self._checks.traces(device)
 
 
 def _narrowed(applying: Iterable[Check], slot: Slot, candidates: int, wanted: int) -> int:

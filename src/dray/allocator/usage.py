@@ -6,7 +6,7 @@ that sees the pool catch up by itself (`inventory`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from dray.allocator import verdicts
 from dray.allocator.candidates import Candidate, Slot
@@ -127,6 +127,10 @@ class Usage:
 
     def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
         return bool(candidates & picked.bit)
+
+    def trace(self, device: Candidate) -> Hashable:
+        bit = device.bit
+        return bool(self._taken & bit), tuple([bool(picked & bit) for picked in self._by_claim])
 
     def _restore(self, picked: int, claim: int, by_claim: int) -> None:
         self.picked = picked

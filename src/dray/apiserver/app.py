@@ -18,7 +18,7 @@ from dray.api import errors, exchange, kinds, openapi
 from dray.api.exchange import Request, Response, User
 from dray.api.kinds import Kind
 from dray.api.names import GroupResource
-from dray.apiserver import codec, discovery, reads, requests, watches
+from dray.apiserver import authorization, codec, discovery, reads, requests, watches
 from dray.apiserver.deletion import Deleter
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.rbac import Attributes
@@ -106,7 +106,7 @@ class App:
         return response
 
     async def _authorized(self, request: Request, info: RequestInfo, user: User) -> Response:
-        refusal = self.authorize(user, _attributes(info))
+        refusal = self.authorize(user, authorization.attributes_of(request, info))
         if refusal is not None:
             resource = GroupResource(info.group, info.resource) if info.is_resource else None
             raise errors.forbidden(resource, info.name, refusal)
@@ -215,14 +215,6 @@ class App:
         self.metrics.requests.add(info.verb, info.group, info.resource, str(response.status))
         if response.stream is None:
             self.metrics.seconds.observe(seconds, info.verb, info.resource)
-
-
-def _attributes(info: RequestInfo) -> Attributes:
-    if not info.is_resource:
-        return Attributes(info.verb, path=info.path)
-    return Attributes(
-        info.verb, info.group, info.resource, info.subresource, info.namespace, info.name
-    )
 
 
 def _check_verb(call: Call) -> None:

@@ -44,9 +44,13 @@ class Authorizer:
             Follower(store, nodes.pods.prefix, nodes.pods),
             Follower(store, nodes.slices.prefix, nodes.slices),
         ]
-        for follower in followers:
+        authorizer = cls(policy, nodes, followers)
+        await authorizer.load()
+        return authorizer
+
+    async def load(self) -> None:
+        for follower in self._followers:
             await follower.load()
-        return cls(policy, nodes, followers)
 
     async def run(self) -> None:
         """Follow the store until it is closed."""

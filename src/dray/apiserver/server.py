@@ -1,51 +1,171 @@
-"""Puts the parts of one API server together."""
+"""Puts the parts of one API server together, and keeps what follows the store running."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import datetime
 import random
+import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from dray import telemetry
 from dray.api import features as gates
+from dray.api import kinds
+from dray.api.exchange import User
 from dray.api.features import Features
-from dray.apiserver import app as application
-from dray.apiserver.admission import Chain, Rule
-from dray.apiserver.app import App, Authorize, Metrics, Subresource
+from dray.api.meta import ObjectMeta, Wire
+from dray.apiserver import storage, wiring
+from dray.apiserver.admission import Chain
+from dray.apiserver.app import App, Metrics
+from dray.apiserver.authentication import Authenticator
+from dray.apiserver.authorization import Authorizer
+from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.deletion import Deleter
 from dray.apiserver.discovery import Discovery
+from dray.apiserver.following import Follower
+from dray.apiserver.published import PublishedSlices
+from dray.apiserver.serving import DEFAULT_LIMITS, Limits, Server
+from dray.apiserver.structs import Reader
+from dray.apiserver.tokens import TokenSigner
+from dray.apiserver.wiring import Answerers, Surroundings
 from dray.apiserver.writes import Writer
-from dray.store.store import Store
+from dray.store.store import Entry, Store
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """No vowels: generated names spell no words, as apimachinery's do not."""
 SUFFIX_LENGTH = 5
 
 
-def assemble(
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What can be chosen about an API server."""
+
+    features: Features = gates.DEFAULT
+    disabled: tuple[str, ...] = ()
+    """Group versions that are switched off: `--runtime-config=resource.k8s.io/v1beta1=false`."""
+    mounts_tokens: bool = False
+    static_tokens: Mapping[str, User] = field(default_factory=dict)
+    limits: Limits = DEFAULT_LIMITS
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An API server that answers: in this process through `app`, over HTTPS through `server`."""
+
+    app: App
+    server: Server
+    authorizer: Authorizer
+    signer: TokenSigner
+
+
+@contextlib.asynccontextmanager
+async def opened(
     store: Store,
     *,
-    features: Features = gates.DEFAULT,
-    authorize: Authorize = lambda _user, _attributes: None,
-    rules: Iterable[Rule] = (),
-    subresources: Mapping[tuple[str, str, str], Subresource] | None = None,
-    disabled: Iterable[str] = (),
+    signer: TokenSigner,
+    settings: Settings | None = None,
     registry: telemetry.Registry | None = None,
-    is_ready: Callable[[], str] = lambda: "",
-) -> App:
-    """An application over a store. `disabled` are group versions that are switched off."""
-    chain = Chain(rules)
-    writer = Writer(store, features, chain, new_uid, new_suffix)
-    return application.App(
+) -> AsyncIterator[Opened]:
+    """An API server over a store, with what a new cluster starts with; ready when yielded."""
+    chosen = settings or Settings()
+    await bootstrap(store, _now(), new_uid)
+    authorizer = await Authorizer.open(store)
+    published = PublishedSlices()
+    accounts = ServiceAccounts()
+    followers = [published.follow(store), accounts.follow(store)]
+    for follower in followers:
+        await follower.load()
+    authenticator = Authenticator(signer, accounts.has, time.time, chosen.static_tokens)
+    app = _assemble(store, chosen, authorizer, authenticator, published, signer, registry)
+    async with _running(authorizer, followers):
+        yield Opened(app, Server(app, authenticator, chosen.limits), authorizer, signer)
+
+
+def assemble(store: Store, *, features: Features = gates.DEFAULT) -> App:
+    """An application that allows everything and admits everything, for tests."""
+    chain = Chain(())
+    return App(
         store=store,
-        discovery=Discovery(disabled),
-        authorize=authorize,
-        writer=writer,
+        discovery=Discovery(),
+        authorize=lambda _user, _attributes: None,
+        writer=Writer(store, features, chain, new_uid, new_suffix),
         deleter=Deleter(store, chain),
-        metrics=Metrics(registry or telemetry.Registry()),
-        subresources=subresources or {},
-        is_ready=is_ready,
+        metrics=Metrics(telemetry.Registry()),
     )
+
+
+def _assemble(
+    store: Store,
+    settings: Settings,
+    authorizer: Authorizer,
+    authenticator: Authenticator,
+    published: PublishedSlices,
+    signer: TokenSigner,
+    registry: telemetry.Registry | None,
+) -> App:
+    features = settings.features
+    around = Surroundings(
+        store, features, authorizer, published, _now, new_suffix, settings.mounts_tokens
+    )
+    chain = wiring.chain(around)
+    writer = Writer(store, features, chain, new_uid, new_suffix)
+    deleter = Deleter(store, chain)
+    behind = Answerers(store, chain, writer, deleter, authorizer, authenticator, signer, new_uid)
+    return App(
+        store=store,
+        discovery=Discovery(settings.disabled),
+        authorize=authorizer.refusal,
+        writer=writer,
+        deleter=deleter,
+        metrics=Metrics(registry or telemetry.Registry()),
+        subresources=wiring.subresources(behind),
+    )
+
+
+@contextlib.asynccontextmanager
+async def _running(authorizer: Authorizer, followers: Iterable[Follower]) -> AsyncIterator[None]:
+    """Follow the store in the background until the block is left."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(authorizer.run())]
+        tasks += [group.create_task(follower.run()) for follower in followers]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+class HasMetadata(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ServiceAccounts:
+    """Which service accounts exist, so that tokens of deleted ones end with them."""
+
+    def __init__(self) -> None:
+        self._kind = kinds.served("", "ServiceAccount")
+        self._reader = Reader(HasMetadata)
+        self._uids: dict[str, str] = {}
+
+    def follow(self, store: Store) -> Follower:
+        return Follower(store, storage.prefix(self._kind), self)
+
+    def has(self, namespace: str, name: str, uid: str) -> bool:
+        return self._uids.get(storage.key(self._kind, name, namespace)) == uid
+
+    def put(self, entry: Entry) -> None:
+        self._uids[entry.key] = self._reader.read(entry).metadata.uid
+
+    def remove(self, key: str) -> None:
+        self._uids.pop(key, None)
+
+
+def signer_in(directory: Path) -> TokenSigner:
+    return TokenSigner.load_or_create(directory / "service-accounts.key")
 
 
 def new_uid() -> str:
@@ -54,3 +174,7 @@ def new_uid() -> str:
 
 def new_suffix() -> str:
     return "".join(random.choices(_SUFFIX_ALPHABET, k=SUFFIX_LENGTH))
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

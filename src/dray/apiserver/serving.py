@@ -33,6 +33,9 @@ class Limits:
     shutdown_seconds: float = 10.0
 
 
+DEFAULT_LIMITS = Limits()
+
+
 class Server:
     """Listens, authenticates and hands requests to the application."""
 
@@ -41,7 +44,7 @@ class Server:
     ) -> None:
         self._app = app
         self._authenticator = authenticator
-        self._limits = limits or Limits()
+        self._limits = limits or DEFAULT_LIMITS
         self._open_watches = 0
         self._closing = asyncio.Event()
 

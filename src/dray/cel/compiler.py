@@ -74,7 +74,7 @@ class _PlainEmitter(Emitter):
         if self.plan.is_constant(node):
             return self.writer.constant(self.plan.constant(node))
         if self.plan.is_variable(node):
-            return self.variable(node)
+            return self.whole_variable(node)
         if isinstance(node, Call):
             return (yield from self._call(node))
         if isinstance(node, Select):
@@ -332,7 +332,7 @@ class _PlainEmitter(Emitter):
         return (yield from self.nested(qualifier.key))
 
     def _plain_chain(self, chain: Chain) -> Step[str]:
-        value: str = yield self.value(chain.root)
+        value = yield from self.chain_start(chain)
         qualifiers = chain.qualifiers
         if shortcut := self._shortcut(chain):
             value = self._short_cut(value, shortcut, qualifiers[:SHORTCUT_LENGTH])
@@ -356,8 +356,12 @@ class _PlainEmitter(Emitter):
         found = writer.name("t")
         is_test = qualifiers[-1].is_test
         key = writer.constant(shortcut)
-        writer.line(f"if {key} in {value}: {found} = {'True' if is_test else f'{value}[{key}]'}")
-        writer.line("else:")
+        if is_test:
+            writer.line(f"if {key} in {value}: {found} = True")
+            writer.line("else:")
+        else:
+            writer.line(f"try: {found} = {value}[{key}]")
+            writer.line("except KeyError:")
         writer.indent()
         for qualifier in qualifiers:
             step = writer.constant(self.plan.text_key(qualifier))
@@ -402,7 +406,7 @@ class _PlainEmitter(Emitter):
     def _dynamic_chain(self, chain: Chain) -> Step[str]:
         """A chain that may start at an optional: that is known when it runs."""
         writer = self.writer
-        root = yield self.value(chain.root)
+        root = yield from self.chain_start(chain)
         if keys := self._constant_keys(chain):
             return writer.assign(f"qualify_all({root}, {keys})", may_fail=True)
         is_optional = writer.assign(f"{root}.__class__ is Optional")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dray.cel import macros, metering, runtime, values
-from dray.cel.emitter import Chain, Emitter, Plan, Qualifier
+from dray.cel.emitter import Emitter, Plan, Qualifier
 from dray.cel.metering import LIST_CREATION, MAP_CREATION
 from dray.cel.syntax import Call, Comprehension, ListLiteral, MapLiteral, Node
 from dray.cel.trampoline import Step
@@ -52,7 +52,7 @@ class _CountingEmitter(Emitter):
             return self.writer.constant(self.plan.constant(node))
         if self.plan.is_variable(node):
             self._charge(1)
-            return self.variable(node)
+            return self.whole_variable(node)
         if self.plan.qualifier(node):
             return (yield from self._select(node, cost=1))
         if isinstance(node, Call):
@@ -70,7 +70,7 @@ class _CountingEmitter(Emitter):
     def _unobserved(self, node: Node) -> Step[str]:
         """A branch of `?:` or an index: a variable or selection costs only its steps there."""
         if self.plan.is_variable(node):
-            return self.variable(node)
+            return self.whole_variable(node)
         if self.plan.qualifier(node):
             return (yield from self._select(node, cost=0))
         return (yield from self.nested(node))
@@ -174,7 +174,7 @@ class _CountingEmitter(Emitter):
     def _select(self, node: Node, cost: int) -> Step[str]:
         """`cost` is what the chain costs besides its steps."""
         chain = self.plan.chain(node)
-        start = yield from self._start(chain)
+        start = yield from self.chain_start(chain)
         resolution = self.writer.assign(f"meter.resolve({start})")
         for qualifier in chain.qualifiers:
             yield from self._qualify(resolution, qualifier)
@@ -183,11 +183,6 @@ class _CountingEmitter(Emitter):
         if _is_conditional(chain.root):
             cost = 0
         return self.writer.assign(f"{resolution}.result({cost})")
-
-    def _start(self, chain: Chain) -> Step[str]:
-        if self.plan.is_variable(chain.root):
-            return self.variable(chain.root)
-        return (yield from self.value(chain.root))
 
     def _qualify(self, resolution: str, qualifier: Qualifier) -> Step[None]:
         writer = self.writer

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Literal, NamedTuple
 
 from dray.api import quantity, semver, slices
-from dray.cel import environment, program, types, values
+from dray.cel import environment, program, runtime, types, values
 from dray.cel.checker import Checked
 from dray.cel.environment import Environment
 from dray.cel.folding import InstantiationFailed
@@ -25,11 +25,8 @@ from dray.cel.values import DefaultingMap, EvaluationError
 UNKNOWN_COST = 2**64 - 1
 _REMEMBERED = 4096
 
-_VARIABLE = "device"
-_JOINT = "\0"
-_DRIVER = _JOINT.join((_VARIABLE, "driver"))
-_ALLOW_MULTIPLE = _JOINT.join((_VARIABLE, "allowMultipleAllocations"))
-_NAMED = frozenset({"attributes", "capacity"})
+_NAMED = ("attributes", "capacity")
+_FIELDS = ("driver", "allowMultipleAllocations", *_NAMED)
 
 
 class CompileError(NamedTuple):
@@ -39,14 +36,35 @@ class CompileError(NamedTuple):
     detail: str
 
 
+class _Fields(values.Object):
+    """The fields of `device`. Values of attributes and capacities are at their shortcuts.
+
+    The maps of them are made when an expression wants one as a whole.
+    """
+
+    def as_map(self) -> dict[str, Any]:
+        return {field: self[field] for field in _FIELDS}
+
+    def __missing__(self, field: str) -> DefaultingMap:
+        if field not in _NAMED:
+            raise KeyError(field)
+        domains = DefaultingMap()
+        for key, value in list(self.items()):
+            if key.startswith(runtime.shortcut(field, "")):
+                _, domain, id = key.split("\0")
+                domains.setdefault(domain, {})[id] = value
+        self[field] = domains
+        return domains
+
+
 class _Tokens(dict[str, Hashable]):
     """What distinguishes devices: a hashable value for every path into `device`.
 
-    Paths are joined to one string, because Python remembers the hash of a string.
+    A path is its keys joined to one string, because Python remembers the hash of a string.
     """
 
     def __missing__(self, path: str) -> Hashable:
-        inside = path + _JOINT
+        inside = runtime.shortcut(path, "") if path else ""
         below = [entry for entry in self.items() if entry[0].startswith(inside)]
         self[path] = token = frozenset(below) if below else None
         return token
@@ -73,57 +91,36 @@ class DeviceView:
     @functools.cached_property
     def fields(self) -> dict[str, Any]:
         """The value of the variable; raises EvaluationError for an attribute without a value."""
-        return {
-            "driver": self._driver,
-            "allowMultipleAllocations": bool(self._device.allow_multiple_allocations),
-            "attributes": self._by_domain(self._attribute_values()),
-            "capacity": self._by_domain(self._capacity_values()),
-        }
+        fields = _Fields(
+            driver=self._driver,
+            allowMultipleAllocations=bool(self._device.allow_multiple_allocations),
+        )
+        for name, attribute in self._device.attributes.items():
+            try:
+                fields[self._path("attributes", name)] = _attribute_value(attribute)
+            except ValueError as problem:
+                raise EvaluationError(f"attribute {name}: {problem}") from None
+        for name, capacity in self._device.capacity.items():
+            fields[self._path("capacity", name)] = quantity.parse(capacity.value)
+        return fields
 
     @functools.cached_property
     def tokens(self) -> dict[str, Hashable]:
         """What makes the device differ from others, by path."""
         try:
-            self._check_attributes()
+            tokens = _Tokens(self.fields)
         except EvaluationError as problem:
             return _BrokenTokens(str(problem))
-        tokens = _Tokens({_DRIVER: self._driver})
-        tokens[_ALLOW_MULTIPLE] = bool(self._device.allow_multiple_allocations)
         for name, attribute in self._device.attributes.items():
-            tokens[self._joined("attributes", name)] = _attribute_token(attribute)
+            if attribute.string_value is None and attribute.int_value is None:
+                tokens[self._path("attributes", name)] = attribute, attribute.bool_value
         for name, capacity in self._device.capacity.items():
-            tokens[self._joined("capacity", name)] = capacity.value
+            tokens[self._path("capacity", name)] = capacity.value
         return tokens
 
-    def _joined(self, field: str, name: str) -> str:
-        domain, id = self._qualified(name)
-        return f"{_VARIABLE}{_JOINT}{field}{_JOINT}{domain}{_JOINT}{id}"
-
-    def _check_attributes(self) -> None:
-        for _ in self._attribute_values():
-            pass
-
-    def _attribute_values(self) -> Iterator[tuple[str, Any]]:
-        for name, attribute in self._device.attributes.items():
-            try:
-                yield name, _attribute_value(attribute)
-            except ValueError as problem:
-                raise EvaluationError(f"attribute {name}: {problem}") from None
-
-    def _capacity_values(self) -> Iterator[tuple[str, Any]]:
-        for name, capacity in self._device.capacity.items():
-            yield name, quantity.parse(capacity.value)
-
-    def _by_domain(self, named: Iterable[tuple[str, Any]]) -> DefaultingMap:
-        domains = DefaultingMap()
-        for name, value in named:
-            domain, id = self._qualified(name)
-            domains.setdefault(domain, {})[id] = value
-        return domains
-
-    def _qualified(self, name: str) -> tuple[str, str]:
+    def _path(self, field: str, name: str) -> str:
         domain, slash, id = name.partition("/")
-        return (domain, id) if slash else (self._driver, name)
+        return f"{field}\0{domain}\0{id}" if slash else f"{field}\0{self._driver}\0{name}"
 
 
 def view(driver: str, device: slices.Device) -> DeviceView:
@@ -151,15 +148,6 @@ def _version(text: str) -> semver.Version:
         return semver.parse(text)
     except semver.VersionError as problem:
         raise ValueError(f"parse semantic version: {problem}") from None
-
-
-def _attribute_token(attribute: slices.DeviceAttribute) -> Hashable:
-    """What makes the value of an attribute differ from others, also from those Python equates."""
-    if attribute.string_value is not None:
-        return attribute.string_value
-    if attribute.int_value is not None:
-        return attribute.int_value
-    return attribute.bool_value, attribute
 
 
 class _Compiled:
@@ -201,14 +189,14 @@ class Selector(_Compiled):
 
     @property
     def reads(self) -> frozenset[Path]:
-        """Paths such as (device, attributes, DOMAIN, ID); a shorter one means all below it."""
+        """Paths such as (attributes, DOMAIN, ID); a shorter one means all below it."""
         return frozenset(map(_significant, self.program.reads))
 
     @functools.cached_property
     def shape(self) -> Callable[[DeviceView], Hashable]:
         """The values that the selector reads: devices of equal shape have equal answers."""
-        paths = [_JOINT.join(path) for path in sorted(self.reads)]
-        get = operator.itemgetter(*(paths or [""]))
+        paths = [runtime.shortcut(*path) for path in sorted(self.reads)]
+        get = operator.itemgetter(*(paths or ["\0"]))
         return lambda device: get(device.tokens)
 
     def matches(self, device: DeviceView) -> bool:
@@ -226,8 +214,9 @@ class Selector(_Compiled):
 
 
 def _significant(path: Path) -> Path:
-    """A path without what is inside an attribute."""
-    return path[:4] if path[1:2] and path[1] in _NAMED else path[:2]
+    """A path without the variable and without what is inside an attribute."""
+    _, *keys = path
+    return tuple(keys[:3] if keys and keys[0] in _NAMED else keys[:1])
 
 
 def _too_deep() -> EvaluationError:

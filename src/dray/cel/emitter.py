@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dray.cel import trampoline, types, values
+from dray.cel import runtime, trampoline, types, values
 from dray.cel.checker import Checked
 from dray.cel.environment import Environment
 from dray.cel.folding import Folded
@@ -22,6 +22,8 @@ from dray.cel.types import Kind, Type
 
 UNSET = object()
 """What a variable holds before its value is found."""
+
+_HELPERS = {"__builtins__": {}, "UNSET": UNSET, "as_value": runtime.as_value}
 
 MAYBE_OPTIONAL = frozenset({Kind.OPTIONAL, Kind.DYN, Kind.ANY, Kind.PARAMETER})
 
@@ -157,7 +159,7 @@ class Emitter(ABC):
 
     def __init__(self, plan: Plan, helpers: dict[str, Any], *parameters: str) -> None:
         self.plan = plan
-        self.writer = Writer({"__builtins__": {}, "UNSET": UNSET, **helpers})
+        self.writer = Writer({**_HELPERS, **helpers})
         self._scopes: dict[str, list[_Variable]] = {}
         self._visible: list[str] = list(parameters)
 
@@ -219,6 +221,18 @@ class Emitter(ABC):
             return False
         is_declared = name in self.plan.environment.variables
         return len(self._scopes[name]) > 1 if is_declared else True
+
+    def whole_variable(self, node: Node) -> str:
+        """A variable as a value of its own, not the start of a selection."""
+        value = self.variable(node)
+        if self.is_local(node) or self.plan.type(node).kind is not Kind.OBJECT:
+            return value
+        return self.writer.assign(f"as_value({value})")
+
+    def chain_start(self, chain: Chain) -> Step[str]:
+        if self.plan.is_variable(chain.root):
+            return self.variable(chain.root)
+        return (yield from self.value(chain.root))
 
     def variable(self, node: Node) -> str:
         name = self.plan.checked.references[node.id].name

@@ -62,10 +62,24 @@ def probe(value: Any, key: Any) -> Any:
         return values.find(value, key, MISSING)
     if value.__class__ is values.DefaultingMap:
         return values.find(value, key, value.default)
+    if isinstance(value, values.Object):
+        return _field(value, key)
     if value.__class__ in values.LIST_CLASSES:
         index = _list_index(key)
         return value[index] if 0 <= index < len(value) else MISSING
     return MISSING
+
+
+def _field(fields: values.Object, key: Any) -> Any:
+    try:
+        return fields[key]
+    except KeyError:
+        return MISSING
+
+
+def as_value(variable: Any) -> Any:
+    """A variable that is used as a whole."""
+    return variable.as_map() if isinstance(variable, values.Object) else variable
 
 
 def qualify(value: Any, key: Any) -> Any:

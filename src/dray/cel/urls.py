@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from typing import ClassVar
@@ -90,31 +91,30 @@ class Url:
 
 def parse_request(text: str) -> Url:
     """Go's url.ParseRequestURI: an absolute URL or path, `#` taken literally."""
-    return _parse(text, text, is_request=True)
+    return _parse(text, is_request=True)
 
 
 def parse(text: str) -> Url:
     """Go's url.Parse."""
     before, _, fragment = text.partition("#")
-    url = _parse(before, before, is_request=False)
+    url = _parse(before, is_request=False)
     if not fragment:
         return url
     try:
-        fields = {name: getattr(url, name) for name in Url.__slots__}
-        return Url(**fields | {"fragment": _unescape(fragment)})
+        return dataclasses.replace(url, fragment=_unescape(fragment))
     except UrlError as error:
         raise _located(text, error) from None
 
 
-def _located(text: str, error: UrlError | str) -> UrlError:
+def _located(text: str, error: UrlError) -> UrlError:
     return UrlError(f"parse {gotext.quote(text)}: {error}")
 
 
-def _parse(whole: str, text: str, is_request: bool) -> Url:
+def _parse(text: str, is_request: bool) -> Url:
     try:
         return _parse_parts(text, is_request)
     except UrlError as error:
-        raise _located(whole, error) from None
+        raise _located(text, error) from None
 
 
 def _parse_parts(text: str, is_request: bool) -> Url:

@@ -141,6 +141,16 @@ class DefaultingMap(dict[Hashable, Any]):
         return self.default
 
 
+class Object(dict[str, Any]):
+    """The fields of a variable that is an object, which may be found when they are asked for.
+
+    Selections from it see this; as a value of its own the object is the map of its fields.
+    """
+
+    def as_map(self) -> dict[str, Any]:
+        return dict(self)
+
+
 LIST_CLASSES: frozenset[Any] = frozenset({list, tuple, range, Concatenation})
 MAP_CLASSES: frozenset[Any] = frozenset({dict, DefaultingMap})
 

@@ -5,6 +5,7 @@ As pkg/controller/controller_ref_manager.go.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,16 +28,20 @@ T = TypeVar("T", bound=HasMetadata)
 
 
 class Adopter(Generic[T]):
-    """Adopts and releases objects of one kind for owners of another."""
+    """Adopts and releases objects of one kind for owners of another.
 
-    def __init__(self, client: Client, kind: Kind, owner_kind: Kind) -> None:
+    With a `finalizer`, owners also hold on to what is theirs until they have counted it.
+    """
+
+    def __init__(self, client: Client, kind: Kind, owner_kind: Kind, finalizer: str = "") -> None:
         self._client = client
         self._kind, self._owner_kind = kind, owner_kind
+        self._finalizer = finalizer
 
     async def claim(
         self, owner: ObjectMeta, selector: Selector, owned: Iterable[T], orphans: Iterable[T]
     ) -> list[T]:
-        """What belongs to the owner from now on; those it only just adopted come back later."""
+        """What belongs to the owner; what it adopts here comes with the event of that."""
         kept = []
         for each in owned:
             if selector.matches(each.metadata.labels):
@@ -51,7 +56,6 @@ class Adopter(Generic[T]):
         if wanted and not owner.deletion_timestamp and await self._is_still_there(owner):
             for each in wanted:
                 await self._adopt(owner, each.metadata)
-                kept.append(each)
         return kept
 
     async def _is_still_there(self, owner: ObjectMeta) -> bool:
@@ -65,18 +69,19 @@ class Adopter(Generic[T]):
 
     async def _adopt(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
         reference = ownership.reference(self._owner_kind, owner)
-        await self._set_owners(metadata, [*_references(metadata), reference])
+        change: dict[str, Any] = {"ownerReferences": [*_references(metadata), reference]}
+        if self._finalizer and self._finalizer not in metadata.finalizers:
+            change["finalizers"] = [*metadata.finalizers, self._finalizer]
+        await wire.patch_metadata(self._client, self._kind, metadata, change)
 
     async def _release(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
         others = [each for each in _references(metadata) if each["uid"] != owner.uid]
-        try:
-            await self._set_owners(metadata, others)
-        except errors.NotFound:
-            return
-
-    async def _set_owners(self, metadata: ObjectMeta, references: list[Any]) -> None:
-        change = {"ownerReferences": references or None}
-        await wire.patch_metadata(self._client, self._kind, metadata, change)
+        change: dict[str, Any] = {"ownerReferences": others or None}
+        if self._finalizer in metadata.finalizers:
+            kept = [each for each in metadata.finalizers if each != self._finalizer]
+            change["finalizers"] = kept or None
+        with contextlib.suppress(errors.NotFound):
+            await wire.patch_metadata(self._client, self._kind, metadata, change)
 
 
 def _references(metadata: ObjectMeta) -> list[dict[str, Any]]:

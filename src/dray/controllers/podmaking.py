@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dray.api import errors
 from dray.api.kinds import Kind
@@ -20,6 +20,13 @@ from dray.controllers.ownwrites import OwnWrites
 from dray.controllers.templated import Template
 
 LONGEST_PREFIX = 253
+
+
+class Outcome(NamedTuple):
+    """How many succeeded, and why the first of the others did not."""
+
+    done: int
+    failure: errors.StatusError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +50,17 @@ class PodMaker:
         self._tell(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
         return created
 
-    async def create_all(self, owner: ObjectMeta, bodies: Sequence[Object]) -> None:
+    async def create_all(self, owner: ObjectMeta, bodies: Sequence[Object]) -> Outcome:
         """One, then two, then four …, so that what always fails fails once."""
         done, batch = 0, 1
         while done < len(bodies):
             some = bodies[done : done + batch]
-            answers = await asyncio.gather(
-                *(self.create(owner, body) for body in some), return_exceptions=True
-            )
-            _raise_first(answers)
-            done += len(some)
+            outcome = await _together(self.create(owner, body) for body in some)
+            done += outcome.done
+            if outcome.failure is not None:
+                return Outcome(done, outcome.failure)
             batch *= 2
+        return Outcome(done)
 
     async def delete(self, owner: ObjectMeta, pod: Pod) -> None:
         """Delete a pod that belongs to the owner; one that is gone already is fine."""
@@ -71,11 +78,8 @@ class PodMaker:
         note = f"Deleted pod: {pod.metadata.name}"
         self._tell(owner, events.NORMAL, "SuccessfulDelete", note)
 
-    async def delete_all(self, owner: ObjectMeta, pods: Iterable[Pod]) -> None:
-        answers = await asyncio.gather(
-            *(self.delete(owner, pod) for pod in pods), return_exceptions=True
-        )
-        _raise_first(answers)
+    async def delete_all(self, owner: ObjectMeta, pods: Iterable[Pod]) -> Outcome:
+        return await _together(self.delete(owner, pod) for pod in pods)
 
     def _tell(self, owner: ObjectMeta, type_: str, reason: str, note: str) -> None:
         self.recorder.record(events.reference(self.kind, owner), type_, reason, note)
@@ -100,7 +104,17 @@ def is_namespace_ending(error: errors.StatusError) -> bool:
     return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 
-def _raise_first(answers: Iterable[object]) -> None:
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
+async def _together(work: Iterable[Awaitable[Any]]) -> Outcome:
+    answers = await asyncio.gather(*work, return_exceptions=True)
+    failures = [answer for answer in answers if isinstance(answer, BaseException)]
+    for failure in failures:
+        if not isinstance(failure, errors.StatusError):
+            raise failure
+    refusals = [failure for failure in failures if isinstance(failure, errors.StatusError)]
+    return Outcome(len(answers) - len(failures), next(iter(refusals), None))
+
+
+def check(outcome: Outcome) -> None:
+    """Raise what went wrong."""
+    if outcome.failure is not None:
+        raise outcome.failure

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import datetime
-import math
 from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
 
-from dray.api import errors, gotime, selectors
+from dray.api import errors, selectors
 from dray.api.pods import Pod
 from dray.api.workloads import ReplicaSetStatus
 from dray.client.cache import Change, ObjectKey
 from dray.controllers import (
     caches,
     conditions,
+    deletionorder,
     loops,
     ownership,
     podmaking,
@@ -32,7 +32,6 @@ from dray.controllers.templated import ReplicaSet
 COMPONENT = "replicaset-controller"
 MAX_AT_ONCE = 500
 FAILURE = "ReplicaFailure"
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class ReplicaSets(Loop[ObjectKey]):
@@ -110,11 +109,12 @@ class ReplicaSets(Loop[ObjectKey]):
             count = min(-excess, MAX_AT_ONCE)
             template, metadata = replica_set.spec.template, replica_set.metadata
             body = podmaking.pod_from(template, resources.REPLICA_SET, metadata)
-            await self._maker.create_all(metadata, [body] * count)
+            podmaking.check(await self._maker.create_all(metadata, [body] * count))
         elif excess > 0:
             ranks = self._crowding(replica_set, active)
-            order = deletion_order(active, ranks, self.now())
-            await self._maker.delete_all(replica_set.metadata, order[: min(excess, MAX_AT_ONCE)])
+            order = deletionorder.first_to_go(active, self.now(), ranks)
+            chosen = order[: min(excess, MAX_AT_ONCE)]
+            podmaking.check(await self._maker.delete_all(replica_set.metadata, chosen))
 
     def _crowding(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> Counter[str]:
         """How many active pods each node has of this set and of its siblings."""
@@ -177,46 +177,3 @@ def seconds_to_availability(
     """When the next of the ready pods becomes available."""
     waits = [podstate.seconds_until_available(pod, min_ready_seconds, now) for pod in pods]
     return min((wait for wait in waits if wait), default=None)
-
-
-def deletion_order(
-    pods: Sequence[Pod], crowding: Counter[str], now: datetime.datetime
-) -> list[Pod]:
-    """Whom to delete first, by pkg/controller/controller_utils.go, ActivePodsWithRanks."""
-    return sorted(pods, key=lambda pod: _deletion_rank(pod, crowding, now))
-
-
-_PHASES = (podstate.PENDING, podstate.UNKNOWN, podstate.RUNNING)
-
-
-def _deletion_rank(
-    pod: Pod, crowding: Counter[str], now: datetime.datetime
-) -> tuple[bool, int, bool, int, int, int, int, int, str]:
-    phase = pod.status.phase
-    created = pod.metadata.creation_timestamp
-    return (
-        bool(pod.spec.node_name),
-        _PHASES.index(phase) if phase in _PHASES else 0,
-        podstate.is_ready(pod),
-        _deletion_cost(pod),
-        -crowding[pod.spec.node_name],
-        _age_class(podstate.ready_since(pod), now),
-        -podstate.restarts(pod),
-        _age_class(gotime.parse(created) if created else None, now),
-        pod.metadata.uid,
-    )
-
-
-def _deletion_cost(pod: Pod) -> int:
-    try:
-        return int(pod.metadata.annotations.get(DELETION_COST, "0"))
-    except ValueError:
-        return 0
-
-
-def _age_class(since: datetime.datetime | None, now: datetime.datetime) -> int:
-    """Ages on a logarithmic scale, so that among pods of about the same age chance decides."""
-    if since is None:
-        return -1
-    age_seconds = (now - since).total_seconds()
-    return int(math.log2(age_seconds * 1e9)) if age_seconds > 0 else -1

@@ -25,8 +25,7 @@ from dray.cel.urls import UrlError
     ],
 )
 def test_text_round_trips(text: str) -> None:
-    expected = text.replace("%25eth0", "%25eth0")
-    assert str(urls.parse(text)).replace("%eth0", "%25eth0") == expected
+    assert str(urls.parse(text)) == text
 
 
 @pytest.mark.parametrize(
