@@ -116,6 +116,13 @@ async def test_newer_format_is_refused(etcd_server: etcd.Server) -> None:
             pass
 
 
+async def test_revision_before_the_first_has_expired(etcd_server: etcd.Server) -> None:
+    async with etcd_store.open(access(etcd_server), root=f"{ROOT}/first") as target:
+        await put(target, "/pods/a/x")
+        with pytest.raises(store.Expired):
+            await target.list("/pods/", revision=0)
+
+
 async def test_member_that_does_not_answer_is_passed_over(etcd_server: etcd.Server) -> None:
     endpoints = (f"127.0.0.1:{etcd.free_port()}", etcd_server.endpoint)
     async with etcd_store.open(Access(endpoints), root=f"{ROOT}/members") as target:

@@ -207,6 +207,8 @@ async def test_closing_the_store_ends_its_watches(open_store: Opener) -> None:
         watcher = await target.watch("/pods/", await target.revision())
     with pytest.raises(store.Closed):
         await anext(watcher)
+    with pytest.raises(store.Closed):
+        await target.watch("/pods/", watcher.revision)
 
 
 async def test_progress_says_what_has_been_read(open_store: Opener) -> None:

@@ -93,6 +93,15 @@ class MapKey:
     value: Any
 
 
+class _Unique:
+    """A list or the like as a key of a map: no other value finds its entry."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class Concatenation(Sequence[Any]):
     """The list that `+` makes of two lists, without copying either."""
 
@@ -368,14 +377,14 @@ def map_key(value: Any) -> Hashable:
     key: Hashable = value
     if value.__class__ is str or value.__class__ is int:
         return key
-    if value.__class__ in _SELF_EQUAL:
-        return MapKey(value.__class__, value)
-    raise EvaluationError(f"unsupported key type: {type_name(value)}")
+    return MapKey(value.__class__, value if value.__class__ in _SELF_EQUAL else _Unique(value))
 
 
 def key_value(key: Hashable) -> Any:
     """The value that a key of a dict stands for."""
-    return key.value if isinstance(key, MapKey) else key
+    if not isinstance(key, MapKey):
+        return key
+    return key.value.value if key.value.__class__ is _Unique else key.value
 
 
 def keys(entries: CelMap) -> Iterable[Any]:

@@ -20,10 +20,20 @@ def decode(raw: Object, type_: type[T]) -> T:
 
 
 def difference(old: Wire, new: Wire) -> dict[str, Any]:
-    """The merge patch from one struct to another, field by field; empty when they are equal."""
-    before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
-    changed = {name: value for name, value in after.items() if before.get(name) != value}
-    return changed | {name: None for name in before if name not in after}
+    """The merge patch from one struct to another; empty when they are equal."""
+    return _difference(msgspec.to_builtins(old), msgspec.to_builtins(new))
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    changed: dict[str, Any] = {name: None for name in before if name not in after}
+    for name, value in after.items():
+        current = before.get(name)
+        if isinstance(value, dict) and isinstance(current, dict):
+            if inner := _difference(current, value):
+                changed[name] = inner
+        elif value != current:
+            changed[name] = value
+    return changed
 
 
 async def patch_status(

@@ -2,7 +2,7 @@
 
 One table is the truth: a log of changes in which each value is written once. The newest row of a
 key is its current entry, `previous` leads from a row to the one it replaced, and compaction removes
-rows that were replaced. There is no index to keep up: keys and holds are indexed in state.
+rows that were replaced. There is no index to keep up: keys and holds are indexed in memory.
 
 Everything here blocks; a database belongs to the one thread that opened it.
 """
@@ -26,7 +26,7 @@ from dray.store import state, store
 
 FORMAT = 1
 APPLICATION_ID = int.from_bytes(b"dray")
-PLACES = 256
+PLACES = 256  # part of the format, and more than a transaction can have
 PAGE_BYTES = 8_192
 SWEPT_AT_ONCE = 1_000
 RESERVED_BYTES = 8 * 2**20
@@ -36,7 +36,7 @@ Connect = Callable[[Path], sqlite3.Connection]
 _SCHEMA = (
     """
     CREATE TABLE log (
-        ordinal  INTEGER PRIMARY KEY,  -- the revision times 256, plus the place in its transaction
+        ordinal  INTEGER PRIMARY KEY,  -- the revision times PLACES, plus the place in its commit
         key      TEXT NOT NULL,
         value    BLOB,                 -- NULL: deleted
         created  INTEGER NOT NULL,
@@ -63,8 +63,9 @@ _CURRENT = """
 """
 
 # The plus keeps SQLite from building an index over all keys: the range holds few rows.
-REPLACED = """
-    old.ordinal BETWEEN new.previous * 256 AND new.previous * 256 + 255 AND +old.key = new.key
+REPLACED = f"""
+    old.ordinal >= new.previous * {PLACES} AND old.ordinal < (new.previous + 1) * {PLACES}
+    AND +old.key = new.key
 """
 """Joins a row `new` of the log with the row `old` that it replaced."""
 

@@ -77,6 +77,9 @@ class EtcdStore(store.Store):
     async def list(
         self, prefix: str, *, limit: int = 0, after_key: str = "", revision: int | None = None
     ) -> store.Page:
+        if revision == 0:
+            # To etcd that means the newest; it has no revision before the first.
+            raise store.Expired(revision, await self.revision())
         page = await self._list_some(store.Span.under(prefix, after_key), limit, revision)
         entries, remaining = page.entries, page.remaining
         while remaining and (not limit or len(entries) < limit):

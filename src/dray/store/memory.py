@@ -61,6 +61,8 @@ class MemoryStore(store.Store):
         self._fanout.end(store.Closed())
 
     def _check_reachable(self, revision: int) -> None:
+        if self._closed:
+            raise store.Closed
         if revision > self._state.revision:
             raise store.FutureRevision(revision, self._state.revision)
         if revision < self._fanout.window.start:

@@ -177,9 +177,10 @@ def test_numbers_find_keys_of_other_numeric_types() -> None:
     assert values.find({1: "int"}, [1], "missing") == "missing"
 
 
-def test_a_list_cannot_be_a_key() -> None:
-    with pytest.raises(EvaluationError, match="unsupported key type: list"):
-        values.map_key([])
+def test_a_list_is_a_key_that_nothing_finds() -> None:
+    entries = {values.map_key([1]): "one", values.map_key([1]): "another"}
+    assert list(values.keys(entries)) == [[1], [1]]
+    assert values.find(entries, [1], "missing") == "missing"
 
 
 def test_a_concatenation_is_a_list() -> None:

@@ -1,0 +1,58 @@
+"""What a real Kubernetes 1.37 refused, refused here: code, reason, message and causes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from dray.apiserver.server import Settings
+from tests.wire.serving import Answer, Api, all_alpha, with_api
+
+GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
+
+KNOWN_DIFFERENCES: dict[str, str] = {}
+"""Cases in which dray answers otherwise on purpose; each is in docs/compatibility.md."""
+
+
+def recorded() -> Iterator[Any]:
+    found = sorted(GOLDEN.glob("e*/status.json"))
+    if not found:
+        yield pytest.param(None, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))
+    for path in found:
+        yield pytest.param(path.parent, id=path.parent.name)
+
+
+@pytest.mark.parametrize("case", list(recorded()))
+def test_same_refusal(case: Path, tmp_path: Path) -> None:
+    documents = [each for each in yaml.safe_load_all((case / "manifest.yaml").read_text()) if each]
+    answers = json.loads((case / "status.json").read_text())
+
+    async def replay(api: Api) -> list[Answer]:
+        return [
+            await api(*recorded["request"].split(" ", 1), document)
+            for recorded, document in zip(answers, documents, strict=False)
+        ]
+
+    for expected, found in zip(
+        answers, with_api(replay, tmp_path, Settings(features=all_alpha())), strict=False
+    ):
+        if case.name in KNOWN_DIFFERENCES:
+            continue
+        assert found.status == expected["code"], found.body
+        if found.status >= 400:
+            assert comparable(found.json) == comparable(expected["body"])
+
+
+def comparable(status: dict[str, Any]) -> Any:
+    """A Status whose causes may come in any order, as maps have none in Go."""
+    details = status.get("details", {})
+    causes = sorted(json.dumps(cause, sort_keys=True) for cause in details.get("causes", ()))
+    message = status["message"] if len(causes) < 2 else sorted(status["message"].split(", "))
+    others = {key: value for key, value in details.items() if key != "causes"}
+    return status["code"], status.get("reason"), message, causes, others
