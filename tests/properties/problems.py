@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -43,7 +43,9 @@ ATTRIBUTES = ("ring", "slot", "links")
 CLASSES = {
     "any": "true",
     "a": 'device.driver == "a.test"',
-    "big": 'device.driver == "a.test" && device.capacity["a.test"].mem.compareTo(quantity("4")) >= 0',
+    "big": (
+        'device.driver == "a.test" && device.capacity["a.test"].mem.compareTo(quantity("4")) >= 0'
+    ),
 }
 SELECTORS = (
     'device.attributes["a.test"].?slot.orValue(0) >= 1',
@@ -79,7 +81,7 @@ def draw(dice: random.Random) -> Problem:
         list_type_attributes=dice.random() < 0.3,
         derived_attributes=True,
     )
-    slices = [piece for _ in range(dice.choice((1, 2, 2))) for piece in _pool(dice, gates)]
+    slices = [piece for _ in range(dice.choice((1, 2, 2))) for piece in draw_pool(dice, gates)]
     unique = {(each.spec.driver, each.spec.pool.name, each.metadata.name): each for each in slices}
     slices = list(unique.values())
     dice.shuffle(slices)
@@ -90,7 +92,7 @@ def draw(dice: random.Random) -> Problem:
     ]
     taken = [id for id in ids if dice.random() < 0.1]
     shared = [id for id in ids if gates.consumable_capacity and dice.random() < 0.1]
-    claims = [_claim(dice, number, gates) for number in range(dice.choice((1, 1, 2)))]
+    claims = [draw_claim(dice, number, gates) for number in range(dice.choice((1, 1, 2)))]
     return Problem(slices, _classes(), claims, taken, shared, gates)
 
 
@@ -104,7 +106,7 @@ def _classes() -> dict[str, DeviceClass]:
     }
 
 
-def _pool(dice: random.Random, gates: Features) -> list[ResourceSlice]:
+def draw_pool(dice: random.Random, gates: Features) -> list[ResourceSlice]:
     driver = dice.choice(DRIVERS)
     name = dice.choice(("p1", "p2"))
     with_counters = dice.random() < 0.4
@@ -143,9 +145,7 @@ def _slice(
 ) -> ResourceSlice:
     return ResourceSlice(
         ObjectMeta(name=f"{driver}-{pool.name}-{name}"),
-        ResourceSliceSpec(
-            driver, pool, NODE, devices=devices, shared_counters=shared_counters
-        ),
+        ResourceSliceSpec(driver, pool, NODE, devices=devices, shared_counters=shared_counters),
     )
 
 
@@ -188,9 +188,7 @@ def _capacity(dice: random.Random) -> DeviceCapacity:
     return DeviceCapacity(str(dice.choice((2, 4, 8))), dice.choice(policies))
 
 
-def _consumption(
-    dice: random.Random, gates: Features
-) -> tuple[DeviceCounterConsumption, ...]:
+def _consumption(dice: random.Random, gates: Features) -> tuple[DeviceCounterConsumption, ...]:
     counters = {"cores": Counter(str(dice.choice((1, 2))))}
     if dice.random() < 0.5:
         counters["memory"] = Counter(dice.choice(("1Gi", "2Gi")))
@@ -204,12 +202,10 @@ def _taint(dice: random.Random) -> DeviceTaint:
     return DeviceTaint("worn", dice.choice(("", "x")), dice.choice(("NoSchedule", "None", "None")))
 
 
-def _claim(dice: random.Random, number: int, gates: Features) -> ResourceClaim:
+def draw_claim(dice: random.Random, number: int, gates: Features) -> ResourceClaim:
     names = [f"r{index}" for index in range(dice.choice((1, 1, 2, 2, 3)))]
     requests = tuple(_request(dice, name, gates) for name in names)
-    constraints = tuple(
-        _constraint(dice, requests) for _ in range(dice.choice((0, 0, 1, 1, 2)))
-    )
+    constraints = tuple(_constraint(dice, requests) for _ in range(dice.choice((0, 0, 1, 1, 2))))
     return ResourceClaim(
         ObjectMeta(name=f"claim-{number}", namespace="shop"),
         ResourceClaimSpec(DeviceClaim(requests, constraints)),
@@ -218,15 +214,13 @@ def _claim(dice: random.Random, number: int, gates: Features) -> ResourceClaim:
 
 def _request(dice: random.Random, name: str, gates: Features) -> DeviceRequest:
     if dice.random() < 0.25:
-        options = tuple(
-            DeviceSubRequest(f"s{index}", **_asked(dice, gates)) for index in range(2)
-        )
+        options = tuple(DeviceSubRequest(f"s{index}", **_asked(dice, gates)) for index in range(2))
         return DeviceRequest(name, first_available=options)
     admin = True if dice.random() < 0.1 else None
     return DeviceRequest(name, ExactDeviceRequest(**_asked(dice, gates), admin_access=admin))
 
 
-def _asked(dice: random.Random, gates: Features) -> dict[str, object]:
+def _asked(dice: random.Random, gates: Features) -> dict[str, Any]:
     wants_all = dice.random() < 0.08
     chosen = dice.sample(range(len(SELECTORS)), dice.choice((0, 0, 1)))
     if FAILING in chosen and dice.random() < 0.5:
@@ -234,15 +228,13 @@ def _asked(dice: random.Random, gates: Features) -> dict[str, object]:
     capacity = None
     if gates.consumable_capacity and dice.random() < 0.3:
         capacity = CapacityRequirements({"mem": str(dice.choice((1, 2, 3, 4)))})
-    derived = ()
+    derived: tuple[DeviceDerivedAttribute, ...] = ()
     if dice.random() < 0.1:
         expression = dice.choice((*DERIVED, DERIVED[0]))
         derived = (DeviceDerivedAttribute("made.test/ring", expression),)
     return {
         "device_class_name": dice.choice(("any", "any", "any", "a", "big")),
-        "selectors": tuple(
-            DeviceSelector(CELDeviceSelector(SELECTORS[index])) for index in chosen
-        ),
+        "selectors": tuple(DeviceSelector(CELDeviceSelector(SELECTORS[index])) for index in chosen),
         "allocation_mode": "All" if wants_all else "ExactCount",
         "count": 0 if wants_all else dice.choice((1, 1, 1, 2, 2, 3)),
         "tolerations": (DeviceToleration(operator="Exists"),) if dice.random() < 0.3 else (),
@@ -258,7 +250,14 @@ def _constraint(dice: random.Random, requests: tuple[DeviceRequest, ...]) -> Dev
     ]
     meant = tuple(dice.sample(names, dice.randint(0, len(names))))
     attribute = dice.choice(
-        ("a.test/ring", "a.test/ring", "a.test/ring", "a.test/slot", "a.test/links", "made.test/ring")
+        (
+            "a.test/ring",
+            "a.test/ring",
+            "a.test/ring",
+            "a.test/slot",
+            "a.test/links",
+            "made.test/ring",
+        )
     )
     if dice.random() < 0.6:
         return DeviceConstraint(meant, match_attribute=attribute)

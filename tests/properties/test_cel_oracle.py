@@ -10,11 +10,12 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from dray.api import slices
 from dray.cel import device, environment, program, values
+from dray.cel.folding import InstantiationFailed
 from dray.cel.issues import CompilationFailed
 
 cel = pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python is not installed")
@@ -73,7 +74,8 @@ def int_expression(draw: st.DrawFn, depth: int = 3) -> str:
         case "choose":
             return f"({draw(bool_expression(depth - 1))} ? {draw(inner)} : {draw(inner)})"
         case "convert":
-            return f"int({draw(string_expression(depth - 1))})"
+            # The C++ engine forgives blanks around a number; Go does not.
+            return f"int({draw(string_expression(depth - 1))}.trim())"
         case "search":
             both = string_expression(depth - 1)
             return f"{draw(both)}.indexOf({draw(both)})"
@@ -178,13 +180,13 @@ ERROR = Answer("error")
 
 
 def our_answer(text: str, view: device.DeviceView) -> Answer | None:
-    """None where it does not compile."""
+    """None where it does not compile. cel-go fails early where folding a constant fails."""
     try:
         compiled = program.Program(program.check(text, OURS), OURS)
     except CompilationFailed:
         return None
-    except device.InstantiationFailed:
-        return ERROR
+    except InstantiationFailed:
+        reject()
     plain, counted = run(compiled.evaluate, view), compiled.measure(view.fields)
     assert plain == (ERROR if counted.error else answer(counted.value)), "the two code forms differ"
     return plain
@@ -208,7 +210,7 @@ def their_answer(text: str, attributes: dict[str, Any]) -> Answer | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(
     text=bool_expression() | int_expression() | string_expression() | list_expression(),
     number=integers,

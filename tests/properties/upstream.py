@@ -61,6 +61,10 @@ class Asked:
         return f"{self.request}/{self.sub}" if self.sub else self.request
 
     @property
+    def own_name(self) -> str:
+        return self.sub or self.request
+
+    @property
     def is_admin(self) -> bool:
         return bool(getattr(self.spec, "admin_access", None))
 
@@ -149,7 +153,7 @@ class Upstream:
         asked.count = asked.spec.count
         if asked.spec.allocation_mode != "All":
             return
-        where = f"claim {reference}, request {asked.sub or asked.request}"
+        where = f"claim {reference}, request {asked.own_name}"
         for id, pool in self.pools:
             if not pool.usable:
                 state = "invalid" if pool.invalid else "being updated"
@@ -311,17 +315,17 @@ class Upstream:
         if self._is_in_use(claim, asked, id) and not (is_shareable and asked.is_admin):
             return False
         pays = not (is_shareable and (id in self.state.shared or id in self.picked_shares))
-        if pays and device.consumes_counters:
-            if not (self._joins_groups(offered) and self._has_counters(offered)):
-                return False
+        joins = self._joins_groups(offered) and self._has_counters(offered)
+        if pays and device.consumes_counters and not joins:
+            return False
         if self.features.device_taints and not _is_tolerated(device, asked):
             return False
         if not self._meets_constraints(claim, asked, offered):
             if must:
+                where = f"claim {_reference(self.claims[claim])}, request {asked.own_name}"
                 raise UpstreamError(
-                    f"claim {_reference(self.claims[claim])}, request {asked.sub or asked.request}: "
-                    f"cannot add device {'/'.join(id)} because a claim constraint would not be "
-                    "satisfied"
+                    f"{where}: cannot add device {'/'.join(id)} because a claim constraint would "
+                    "not be satisfied"
                 )
             return False
         if not self._has_capacity(
@@ -439,9 +443,7 @@ class Upstream:
                 f"{error}"
             ) from None
 
-    def _matches_all(
-        self, mine: DeviceAttribute, others: Sequence[DeviceAttribute | None]
-    ) -> bool:
+    def _matches_all(self, mine: DeviceAttribute, others: Sequence[DeviceAttribute | None]) -> bool:
         if self.features.list_type_attributes:
             common = _members(mine)
             for other in others:
@@ -489,9 +491,7 @@ def _pools(slices: Sequence[ResourceSlice], features: Features) -> list[tuple[An
 
 
 def _has_binding_conditions(pool: Pool) -> bool:
-    return any(
-        device.binding_conditions for piece in pool.slices for device in piece.spec.devices
-    )
+    return any(device.binding_conditions for piece in pool.slices for device in piece.spec.devices)
 
 
 def _draws(offered: Offered) -> Iterator[tuple[tuple[str, ...], int]]:
@@ -544,11 +544,7 @@ def _consumed(wanted: str | None, capacity: DeviceCapacity) -> Quantity:
         steps = -(-(amount.value() - least.value()) // step)
         return quantity.of(least.value() + steps * step)
     return next(
-        (
-            quantity.parse(value)
-            for value in policy.valid_values
-            if amount <= quantity.parse(value)
-        ),
+        (quantity.parse(value) for value in policy.valid_values if amount <= quantity.parse(value)),
         amount,
     )
 

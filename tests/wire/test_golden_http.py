@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from dray.api.exchange import User
 from dray.apiserver.server import Settings
-from tests.wire.serving import ADMIN, Answer, Api, User, all_alpha, with_api
+from tests.wire.serving import ADMIN, Answer, Api, all_alpha, with_api
 
 GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 TRANSCRIPT = GOLDEN / "100-raw-http" / "output.txt"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator import pools
@@ -249,11 +249,11 @@ class Fleet:
             else:
                 pool.holdings.take(result.device, key)
 
-    def release(self, key: ClaimKey) -> None:
-        """The claim is gone or has no devices any more."""
+    def release(self, key: ClaimKey) -> AllocationResult | None:
+        """The claim is gone or has no devices any more; what it had."""
         allocation = self._allocations.pop(key, None)
         if allocation is None:
-            return
+            return None
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
@@ -264,6 +264,7 @@ class Fleet:
             else:
                 pool.holdings.release(result.device, key)
             self._loosen(self._reach(pool))
+        return allocation
 
     def hold_state(self, state: AllocatedState) -> None:
         """Take note of an allocated state that comes without its claims."""
@@ -287,6 +288,10 @@ class Fleet:
             raise found.with_traceback(None)
         found.catch_up()
         return found
+
+    def slices(self) -> Collection[ResourceSlice]:
+        """All that is published, whether a node sees it or not."""
+        return self._slices.values()
 
     def holders_of(self, device: DeviceId) -> tuple[ClaimKey, ...]:
         pool = self._pools.get(PoolId(device.driver, device.pool))

@@ -9,13 +9,13 @@ some device could make upstream fail, nothing is left out, for the failure is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator import checks, proofs, requests, verdicts
 from dray.allocator.candidates import Candidate, Check, Slot
 from dray.allocator.policies import Order
-from dray.allocator.problems import Plan, Problem
+from dray.allocator.problems import Plan, Problem, Step
 from dray.allocator.results import Pick, Solution
 from dray.allocator.trail import Trail
 
@@ -274,20 +274,23 @@ class Search:
                 for plan in step.plans:
                     frame.conflicts |= self._causes(frame, plan, plan.accepted)
                 return True
-        plan = self._chosen[position.step]
-        needed, devices = plan.count - position.ordinal - 1, allowed
+        if self._crowds(position, allowed, steps):
+            frame.conflicts |= (1 << frame.depth) - 1
+            return True
+        return False
+
+    def _crowds(self, position: Position, allowed: int, steps: Sequence[Step]) -> bool:
+        """Whether what is left of a request and all later ones need more devices than there are."""
+        current = self._chosen[position.step]
+        needed, devices = current.count - position.ordinal - 1, allowed
         for step in steps:
-            needed += min(plan.count for plan in step.plans)
+            needed += min([plan.count for plan in step.plans])
             for plan in step.plans:
                 devices |= self._usable.get(plan, plan.accepted)
-        if devices & self._inventory.shareable or any(
-            plan.option.admin_access for step in steps for plan in step.plans
-        ):
+        plans = [current, *[plan for step in steps for plan in step.plans]]
+        if devices & self._inventory.shareable or any(plan.option.admin_access for plan in plans):
             return False
-        if self._checks.most(devices) >= needed:
-            return False
-        frame.conflicts |= (1 << frame.depth) - 1
-        return True
+        return self._checks.most(devices) < needed
 
     def _is_starved(self, plan: Plan) -> bool:
         if plan.wanted is not None or not plan.slots:

@@ -41,13 +41,7 @@ MAX_NOTE_CHARACTERS = 1024
 COMBINED = "(combined from similar events): "
 
 
-def _event_kind() -> Kind:
-    kind = kinds.by_kind("", "Event")
-    assert kind is not None
-    return kind
-
-
-EVENT = _event_kind()
+EVENT = kinds.served("", "Event")
 
 
 def reference(kind: Kind, metadata: ObjectMeta) -> ObjectReference:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dray.api import errors, gotime, kinds
-from dray.api.kinds import Kind
 from dray.client.verbs import Client, Object
 
 log = logging.getLogger(__name__)
@@ -39,13 +38,7 @@ class Timing:
     retry_seconds: float = 2.0
 
 
-def _lease_kind() -> Kind:
-    kind = kinds.by_kind("coordination.k8s.io", "Lease")
-    assert kind is not None
-    return kind
-
-
-LEASE = _lease_kind()
+LEASE = kinds.served("coordination.k8s.io", "Lease")
 
 
 class LeaderElection:

@@ -46,6 +46,7 @@ class Caches:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._caches: dict[tuple[str, str], Cache[Any]] = {}
+        self._optional: set[tuple[str, str]] = set()
 
     @property
     def pods(self) -> Cache[Pod]:
@@ -142,7 +143,12 @@ class Caches:
         return self._get(resources.JOB, Job, {NAMESPACE: _namespace})
 
     def of(self, kind: Kind) -> Cache[Any]:
-        """The copy of any kind, of its metadata at least; ask after the loops that need more."""
+        """The copy of any kind, of its metadata at least; ask after the loops that need more.
+
+        Nobody waits for it but who asked: a kind that cannot be listed stops no other loop.
+        """
+        if (kind.group, kind.plural) not in self._caches:
+            self._optional.add((kind.group, kind.plural))
         return self._get(kind, HasMetadata)
 
     def _get(
@@ -164,9 +170,10 @@ class Caches:
                 group.create_task(_keep(plural, cache), name=f"cache-{plural}")
 
     async def synced(self) -> None:
-        """Wait until every copy is complete."""
-        for cache in self._caches.values():
-            await cache.synced.wait()
+        """Wait until every copy that a loop relies on is complete."""
+        for key, cache in self._caches.items():
+            if key not in self._optional:
+                await cache.synced.wait()
 
 
 async def _keep(plural: str, cache: Cache[Any]) -> None:

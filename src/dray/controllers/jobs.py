@@ -84,6 +84,7 @@ class Jobs(Loop[Work]):
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._jobs)
         self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
         self._backoffs: dict[ObjectKey, Backoff] = {}
+        self._counted: dict[ObjectKey, set[str]] = {}
         self._recorder = context.recorder(COMPONENT)
         self._maker = PodMaker(self.client, resources.JOB, self._recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(
@@ -159,6 +160,7 @@ class Jobs(Loop[Work]):
         self._written.forget(key)
         self._pod_writes.forget(key)
         self._backoffs.pop(key, None)
+        self._counted.pop(key, None)
 
     async def _free_leftover(self, key: ObjectKey) -> None:
         pod = self._pods.get(key.name, key.namespace)
@@ -177,6 +179,7 @@ class Jobs(Loop[Work]):
     async def _wind_up(self, job: Job) -> float | None:
         """Let go of the last pods, and of the job itself when its time is over."""
         self._backoffs.pop(_key(job), None)
+        self._counted.pop(_key(job), None)
         for pod in self._pods.find(caches.OWNER, job.metadata.uid):
             self._add_leftover(pod)
         ttl, finish = job.spec.ttl_seconds_after_finished, job_progress.finish(job)
@@ -200,7 +203,7 @@ class Jobs(Loop[Work]):
         orphans = self._pods.find(caches.ORPHAN, job.metadata.namespace)
         selector = selectors.label_selector(job.spec.selector)
         pods = await self._adopter.claim(job.metadata, selector, owned, orphans)
-        progress, now = job_progress.read(job, pods), self.now()
+        progress, now = job_progress.read(job, self._without_counted(job, pods)), self.now()
         step = Step(job, progress, now, len(progress.active), progress.ready, progress.terminating)
         step.end = job_progress.ending(job, progress, now)
         backoff = self._backoffs.get(_key(job), Backoff()).after(progress)
@@ -218,6 +221,16 @@ class Jobs(Loop[Work]):
             raise step.failure
         deadline = job_progress.seconds_to_deadline(job, now)
         return min([*step.again_seconds, *([] if deadline is None else [deadline])], default=None)
+
+    def _without_counted(self, job: Job, pods: Sequence[Pod]) -> list[Pod]:
+        """Leave out pods that were counted and let go, but still are in our copy as before."""
+        tracked = {pod.metadata.uid for pod in pods if job_progress.is_tracked(pod)}
+        counted = self._counted.get(_key(job), set()) & tracked
+        if counted:
+            self._counted[_key(job)] = counted
+        else:
+            self._counted.pop(_key(job), None)
+        return [pod for pod in pods if pod.metadata.uid not in counted]
 
     async def _stop(self, step: Step) -> None:
         """Delete what still runs; the job is over when that is gone."""
@@ -342,6 +355,7 @@ class Jobs(Loop[Work]):
             if written:
                 self._pod_writes.note(_key(step.job), written)
             tracked.discard(pod.metadata.uid)
+            self._counted.setdefault(_key(step.job), set()).add(pod.metadata.uid)
         return tracked
 
     async def _write(self, job: Job, status: JobStatus) -> Job:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import abc
 import datetime
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from dray.api import errors
 from dray.api.features import Features
+from dray.api.kinds import Kind
 from dray.client.cache import Cache, ObjectKey
 from dray.client.controller import Controller
 from dray.client.events import Recorder
@@ -33,6 +34,8 @@ class Context:
     features: Features
     now: Clock
     recorders: dict[str, Recorder]
+    served: Sequence[Kind]
+    """The kinds the server has; loops that concern all objects look at these."""
 
     def recorder(self, component: str) -> Recorder:
         """The events of one component, in whose name they are written."""
@@ -66,7 +69,12 @@ class Loop(abc.ABC, Generic[Key]):
     def resync(self) -> None:
         """Put every key there is work for into the queue."""
 
+    async def synced(self) -> None:
+        """Wait for what the loop has to know before it may act."""
+        await self.context.caches.synced()
+
     async def run(self) -> None:
+        await self.synced()
         self.resync()
         controller: Controller[Key] = Controller(
             self.name, self._guarded, workers=self._workers, queue=self.queue

@@ -51,13 +51,14 @@ def test_system_classes_are_there() -> None:
         ),
         (
             {"priority": 5},
-            "the integer value of priority (5) must not be provided in pod spec; priority admission "
-            "controller computed 0 from the given PriorityClass name",
+            "the integer value of priority (5) must not be provided in pod spec; priority "
+            "admission controller computed 0 from the given PriorityClass name",
         ),
         (
             {"preemptionPolicy": "Never"},
-            "the string value of PreemptionPolicy (Never) must not be provided in pod spec; priority "
-            "admission controller computed PreemptLowerPriority from the given PriorityClass name",
+            "the string value of PreemptionPolicy (Never) must not be provided in pod spec; "
+            "priority admission controller computed PreemptLowerPriority from the given "
+            "PriorityClass name",
         ),
     ],
 )

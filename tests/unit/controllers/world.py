@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from dray.api import errors, kinds
 from dray.api import features as gates
@@ -20,14 +21,18 @@ from dray.api.exchange import User
 from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.apiserver import codec, server, storage
+from dray.apiserver.server import Settings
+from dray.apiserver.tokens import TokenSigner
 from dray.client.inprocess import InProcessTransport
 from dray.client.verbs import Client, Object, Selection
+from dray.controllers import discovery, loops
 from dray.controllers.caches import Caches
 from dray.controllers.loops import Context, Loop
 from dray.store import memory
 from dray.store.store import Put, Store, Transaction
 
 ADMIN = User("admin", frozenset({"system:masters"}))
+CONTROLLERS = User("system:kube-controller-manager", frozenset({"system:authenticated"}))
 DEADLINE_SECONDS = 10.0
 
 Build = Callable[[Context], Loop[Any]]
@@ -93,11 +98,13 @@ class World:
 
     async def bind(self, name: str, node: str = "node-1", namespace: str = "default") -> None:
         """What the scheduler does."""
-
-        def assign(raw: Object) -> None:
-            raw["spec"]["nodeName"] = node
-
-        await self.overwrite("pods", name, assign, namespace)
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        await self.client.create_subresource(named("pods"), name, "binding", binding, namespace)
 
     async def overwrite(
         self, kind: str, name: str, change: Callable[[Object], Any], namespace: str = "default"
@@ -167,25 +174,29 @@ def decode(raw: bytes) -> Object:
 async def world(
     builds: Sequence[Build], features: Features, clock: Clock | None
 ) -> AsyncIterator[World]:
-    async with memory.open() as store:
-        app = server.assemble(store, features=features)
-        client = Client(InProcessTransport(app.handle, ADMIN))
-        for name in ("default", "kube-system", "kube-node-lease"):
-            await client.create(
-                named("namespaces"),
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
-            )
-        now = clock or (lambda: datetime.datetime.now(datetime.UTC))
-        context = Context(client, Caches(client), features, now, {})
-        loops = [build(context) for build in builds]
+    async with (
+        memory.open() as store,
+        server.opened(store, signer=signer(), settings=Settings(features=features)) as api,
+    ):
+        admin = Client(InProcessTransport(api.app.handle, ADMIN))
+        client = Client(InProcessTransport(api.app.handle, CONTROLLERS))
+        served = await discovery.served_kinds(client)
+        now = clock or loops.utc_now
+        context = Context(client, Caches(client), features, now, {}, served)
+        made = [build(context) for build in builds]
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(context.caches.run())]
             await context.caches.synced()
-            tasks += [group.create_task(loop.run()) for loop in loops]
+            tasks += [group.create_task(loop.run()) for loop in made]
             tasks += [group.create_task(each.run()) for each in context.recorders.values()]
-            yield World(store, client, context)
+            yield World(store, admin, context)
             for task in tasks:
                 task.cancel()
+
+
+@functools.cache
+def signer() -> TokenSigner:
+    return TokenSigner(ec.generate_private_key(ec.SECP256R1()))
 
 
 def with_loops(

@@ -1,0 +1,250 @@
+"""The gates that a device has to pass for a request, on one node, ready to be asked one by one.
+
+The allocator stops where upstream would stop: at the first failure, and at a device that some check
+has ruled out. Here every check is asked of every device, nothing is raised, and what a check says
+does not depend on what the others say.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from dray.allocator import constraints, pools, screening, taints, verdicts
+from dray.allocator.attributes import Value
+from dray.allocator.candidates import Candidate, Check, Slot
+from dray.allocator.checks import Checks
+from dray.allocator.inventory import Inventory
+from dray.allocator.problems import Plan, Problem, Step
+from dray.allocator.requests import Option
+from dray.allocator.resolution import ResolvedClaim, ResolvedOption, ResolvedRequest
+from dray.allocator.selectors import Selectors
+from dray.allocator.trail import Trail
+from dray.api.taints import DeviceToleration
+
+_TOLERATES_ALL = (DeviceToleration(operator="Exists"),)
+
+
+class Kind(enum.StrEnum):
+    """What a gate looks at, in the order in which people ask."""
+
+    CLASS = "class"
+    SELECTOR = "selector"
+    NODE = "node"
+    FEATURES = "features"
+    TAINTS = "taints"
+    TAKEN = "taken"
+    CAPACITY = "capacity"
+    GROUPS = "groups"
+    COUNTERS = "counters"
+    CONSTRAINTS = "constraints"
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """One gate. A selector is told by its number and text, one of a class by the class as well."""
+
+    kind: Kind
+    index: int = 0
+    expression: str = ""
+    device_class: str = ""
+
+    @property
+    def is_selector(self) -> bool:
+        return self.kind in (Kind.CLASS, Kind.SELECTOR)
+
+
+class Answer(NamedTuple):
+    """What a gate makes of the devices of a node."""
+
+    gate: Gate
+    passing: int
+    failing: int = 0
+    """Devices on which the check cannot be evaluated."""
+
+
+class CannotEvaluate(msgspec.Struct, frozen=True, tag_field="verdict", tag=True):
+    """A selector, a derived attribute or a capacity fails on the device; upstream's words."""
+
+    detail: str
+
+
+Objection = verdicts.DeviceVerdict | CannotEvaluate
+"""What a gate has against a device."""
+
+
+class Panel:
+    """The gates of one node for some claims."""
+
+    def __init__(
+        self, inventory: Inventory, claims: Sequence[ResolvedClaim], selectors: Selectors
+    ) -> None:
+        self.inventory = inventory
+        self._selectors = selectors
+        self._unanswered: dict[Plan, int] = {}
+        """Devices whose capacity cannot be compared with what an option asks for."""
+        self.steps = [self._step(request) for claim in claims for request in claim.requests]
+        self._problem = Problem(inventory, claims, self.steps)
+        applying = {
+            plan.option: found
+            for plan in self._problem.plans()
+            if (found := self._constraints_on(plan, claims[plan.claim]))
+        }
+        if applying:
+            self._problem.constraints = constraints.Constraints(
+                applying, self._value, lambda _option, _attribute: None
+            )
+        self._checks = Checks(self._problem)
+
+    def wanted(self, plan: Plan) -> int:
+        """How many devices of the node the option needs; for All, all that match."""
+        if not plan.option.is_all:
+            return plan.count
+        matching = screening.matches(plan.resolved, self.inventory).accepted
+        if self.inventory.features.consumable_capacity:
+            matching &= plan.selected
+        return max(matching.bit_count(), 1)
+
+    def answers(self, plan: Plan) -> Iterator[Answer]:
+        """What every gate says about every device, in order; nothing is asked before its turn."""
+        inventory = self.inventory
+        for test in plan.resolved.tests:
+            kind = Kind.SELECTOR if test.device_class is None else Kind.CLASS
+            gate = Gate(kind, test.number, test.text, test.device_class or "")
+            yield Answer(gate, *test.selector.matches(inventory))
+        yield Answer(Gate(Kind.NODE), *inventory.on_node)
+        everything = inventory.everything
+        yield Answer(Gate(Kind.FEATURES), everything & ~self._disabled(plan))
+        yield Answer(Gate(Kind.TAINTS), everything & ~self._tainted(plan))
+        taken = 0 if plan.option.admin_access else inventory.taken
+        yield Answer(Gate(Kind.TAKEN), everything & ~taken)
+        asked = {check.name: check for check in self._checks.of(plan)}
+        yield self._capacity(plan, asked.get(verdicts.Check.CAPACITY))
+        for name in (verdicts.Check.GROUPS, verdicts.Check.COUNTERS, verdicts.Check.CONSTRAINTS):
+            yield self._ask(_KIND_OF[name], asked.get(name), plan, everything)
+
+    def objection(self, plan: Plan, gate: Gate, device: Candidate) -> Objection | None:
+        """What one gate has against one device."""
+        for verdict in screening.refusals(plan.resolved, self.inventory, device):
+            if _is_of(verdict, gate):
+                return verdict
+        if device.bit & self._unanswered.get(plan, 0) or gate.is_selector:
+            return self._failure(plan, gate, device)
+        for check in self._checks.of(plan):
+            if _KIND_OF[check.name] is gate.kind and check.concerns & device.bit:
+                return _asked(check, plan.slots[0], device)
+        return self._failure(plan, gate, device)
+
+    def _failure(self, plan: Plan, gate: Gate, device: Candidate) -> CannotEvaluate | None:
+        for test in plan.resolved.tests if gate.is_selector else ():
+            if (test.number, test.device_class or "") == (gate.index, gate.device_class):
+                answer = test.selector.answer(device)
+                return CannotEvaluate(answer) if isinstance(answer, str) else None
+        if gate.kind in (Kind.NODE, Kind.CAPACITY):
+            untested = plan.resolved._replace(tests=())
+            return CannotEvaluate(screening.failure(untested, self.inventory, device).detail)
+        return None
+
+    def _step(self, request: ResolvedRequest) -> Step:
+        plans = [self._plan(option) for option in request.options if option.failure is None]
+        return Step(request, plans)
+
+    def _plan(self, resolved: ResolvedOption) -> Plan:
+        plan = Plan(resolved)
+        plan.slots = [Slot(plan.claim, plan.option, 0)]
+        inventory = self.inventory
+        if inventory.features.consumable_capacity:
+            plan.demands, able = screening.demands(plan.option, inventory, inventory.everything)
+            plan.selected, self._unanswered[plan] = able
+        return plan
+
+    def _disabled(self, plan: Plan) -> int:
+        """Devices that a feature gate or the lack of a node's feature keeps away."""
+        inventory = self.inventory
+        tolerant = msgspec.structs.replace(plan.option, tolerations=_TOLERATES_ALL)
+        disabled = screening.barred(tolerant, inventory) if inventory.suspects else 0
+        if not pools.has_binding_conditions(inventory.features):
+            disabled |= inventory.where(lambda each: bool(each.device.binding_conditions))
+        return disabled
+
+    def _tainted(self, plan: Plan) -> int:
+        if not self.inventory.features.device_taints:
+            return 0
+        tainted = 0
+        for device in self.inventory.members(self.inventory.suspects):
+            if taints.first_untolerated(device.taints, plan.option.tolerations) is not None:
+                tainted |= device.bit
+        return tainted
+
+    def _capacity(self, plan: Plan, check: Check | None) -> Answer:
+        """Devices that are large enough, and of those the ones that have enough left."""
+        if not self.inventory.features.consumable_capacity:
+            return Answer(Gate(Kind.CAPACITY), self.inventory.everything)
+        able, unanswered = plan.selected, self._unanswered[plan]
+        answer = self._ask(Kind.CAPACITY, check, plan, able)
+        return Answer(answer.gate, answer.passing & able, unanswered)
+
+    def _ask(self, kind: Kind, check: Check | None, plan: Plan, devices: int) -> Answer:
+        """Which of the devices a check would take if nothing else were picked."""
+        passing, failing = self.inventory.everything, 0
+        if check is None:
+            return Answer(Gate(kind), passing)
+        for device in self.inventory.members(check.concerns & devices):
+            found = _asked(check, plan.slots[0], device)
+            if found is not None:
+                passing ^= device.bit
+            if isinstance(found, CannotEvaluate):
+                failing |= device.bit
+        return Answer(Gate(kind), passing, failing)
+
+    def _constraints_on(self, plan: Plan, claim: ResolvedClaim) -> list[constraints.Constraint]:
+        lists = self.inventory.features.list_type_attributes
+        found = []
+        for number, constraint in enumerate(claim.question.constraints):
+            state = constraints.build(number, constraint, compares_lists=lists)
+            if state is not None and constraints.applies_to(constraint, plan.option):
+                found.append(state)
+                plan.is_constrained = True
+        return found
+
+    def _value(self, option: Option, device: Candidate, attribute: str) -> Value | None:
+        expression = option.derived.get(attribute)
+        if expression is None:
+            return self.inventory.value(device, attribute)
+        return self._selectors.derived(expression).value(device, attribute)
+
+
+_KIND_OF = {
+    verdicts.Check.USAGE: Kind.TAKEN,
+    verdicts.Check.BINDING_CONDITIONS: Kind.FEATURES,
+    verdicts.Check.CLASS_SELECTORS: Kind.CLASS,
+    verdicts.Check.REQUEST_SELECTORS: Kind.SELECTOR,
+    verdicts.Check.NODE_SELECTION: Kind.NODE,
+    verdicts.Check.CAPACITY: Kind.CAPACITY,
+    verdicts.Check.NODE_OPERATIONS: Kind.FEATURES,
+    verdicts.Check.GROUPS: Kind.GROUPS,
+    verdicts.Check.COUNTERS: Kind.COUNTERS,
+    verdicts.Check.TAINTS: Kind.TAINTS,
+    verdicts.Check.CONSTRAINTS: Kind.CONSTRAINTS,
+}
+
+
+def _is_of(verdict: verdicts.DeviceVerdict, gate: Gate) -> bool:
+    if isinstance(verdict, verdicts.SelectorRefused):
+        place = (verdict.index, verdict.device_class or "")
+        return gate.is_selector and place == (gate.index, gate.device_class)
+    if isinstance(verdict, verdicts.CountersDisabled):
+        return gate.kind is Kind.FEATURES
+    return _KIND_OF[verdict.check] is gate.kind
+
+
+def _asked(check: Check, slot: Slot, device: Candidate) -> Objection | None:
+    trail = Trail()
+    try:
+        return check.take(slot, device, trail)
+    except verdicts.Failure as failure:
+        return CannotEvaluate(failure.detail)
+    finally:
+        trail.unwind(0)

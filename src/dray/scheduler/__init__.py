@@ -1,0 +1,1 @@
+"""Where pods run: chooses a node and devices for each pod, writes both, says why not."""

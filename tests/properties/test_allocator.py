@@ -1,0 +1,157 @@
+"""The allocator against a search that tries everything, and against an independent judge."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from dray.allocator import candidates, checks, legality, placement, search
+from dray.allocator.trail import Trail
+from dray.allocator.verdicts import Failure
+from dray.api.names import ClaimKey
+from tests.properties import problems, worlds
+
+# One seed is one problem: drawing each of its hundred decisions from hypothesis would take longer
+# than solving it.
+seeds = st.integers(min_value=0, max_value=2**63)
+many = hypothesis.settings(max_examples=3000, deadline=None)
+some = hypothesis.settings(max_examples=500, deadline=None)
+
+
+@many
+@hypothesis.given(seeds)
+def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
+    problem = problems.draw(random.Random(seed))
+    fleet = worlds.fleet_of(problem)
+    answer = worlds.answer_of(fleet, problem.claims, problems.NODE)
+    assert answer == worlds.upstream_answer(problem)
+
+
+@some
+@hypothesis.given(seeds, st.integers(min_value=1, max_value=5))
+def test_counting_early_changes_no_answer(seed: int, patience: int) -> None:
+    problem = problems.draw(random.Random(seed))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "_PATIENCE", patience)
+        answer = worlds.answer_of(worlds.fleet_of(problem), problem.claims, problems.NODE)
+    assert answer == worlds.upstream_answer(problem)
+
+
+@some
+@hypothesis.given(seeds)
+def test_every_allocation_is_legal(seed: int) -> None:
+    """Claims are placed one after the other; after each, the whole state is judged."""
+    dice = random.Random(seed)
+    problem = problems.draw(dice)._replace(taken=[], shared=[])
+    fleet = worlds.fleet_of(problem)
+    asked = worlds.placement_on(fleet)
+    placed: list[Any] = []
+    for number in range(4):
+        claim = problems.draw_claim(dice, number, problem.features)
+        try:
+            answer = asked.ask([claim], problems.NODE)
+        except Failure:
+            continue
+        if isinstance(answer, placement.Fit):
+            (done,) = worlds.allocated([claim], answer)
+            fleet.put_claim(done)
+            placed.append(done)
+            key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
+            violations = legality.judge(
+                problem.slices, placed, problem.features, just_allocated=[key]
+            )
+            assert violations == []
+
+
+@some
+@hypothesis.given(seeds)
+def test_a_search_leaves_no_trace(seed: int) -> None:
+    problem = problems.draw(random.Random(seed))
+    fleet = worlds.fleet_of(problem)
+    try:
+        before = worlds.placement_on(fleet).problem(problem.claims, problems.NODE)
+    except Failure:
+        return
+    state = _snapshot(before.constraints)
+    attempt = search.Search(before)
+    try:
+        first = attempt.run()
+    except Failure:
+        first = None
+    assert _snapshot(before.constraints) == state
+    try:
+        again = search.Search(before).run()
+    except Failure:
+        again = None
+    assert again == first
+
+
+@some
+@hypothesis.given(seeds)
+def test_a_refused_device_leaves_no_trace(seed: int) -> None:
+    dice = random.Random(seed)
+    problem = problems.draw(dice)
+    fleet = worlds.fleet_of(problem)
+    try:
+        on_node = worlds.placement_on(fleet).problem(problem.claims, problems.NODE)
+    except Failure:
+        return
+    together = checks.Checks(on_node)
+    trail = Trail()
+    for plan in on_node.plans():
+        for slot in plan.slots:
+            for device in on_node.inventory.members(plan.accepted):
+                applying = together.of(plan)
+                mark, state = trail.mark(), _snapshot([applying, on_node.constraints])
+                if _refuses(applying, slot, device, trail):
+                    trail.unwind(mark)
+                    assert _snapshot([applying, on_node.constraints]) == state
+                elif dice.random() < 0.5:
+                    break
+    trail.unwind(0)
+    fresh = checks.Checks(on_node)
+    for plan in on_node.plans():
+        assert _snapshot(together.of(plan)) == _snapshot(fresh.of(plan))
+
+
+def _refuses(
+    applying: Any, slot: candidates.Slot, device: candidates.Candidate, trail: Trail
+) -> bool:
+    for check in applying:
+        if not check.concerns & device.bit:
+            continue
+        mark, state = trail.mark(), _snapshot(check)
+        try:
+            verdict = check.take(slot, device, trail)
+        except Failure:
+            return True
+        if verdict is not None:
+            assert trail.mark() == mark
+            assert _snapshot(check) == state
+            return True
+    return False
+
+
+def _snapshot(value: Any) -> Any:
+    """What checks and constraints remember, as values that stay."""
+    if isinstance(value, list | tuple):
+        return [_snapshot(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): _snapshot(each) for key, each in value.items()}
+    if type(value).__module__ in _STATEFUL:
+        return {
+            name: _snapshot(getattr(value, name))
+            for name in type(value).__slots__
+            if name not in ("_devices", "_ledgers", "_problem", "_plan")
+        }
+    return value if isinstance(value, int | str | frozenset) else repr(value)
+
+
+_STATEFUL = [
+    f"dray.allocator.{name}"
+    for name in ("usage", "capacity", "counters", "groups", "constraints", "checks")
+]

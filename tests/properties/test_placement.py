@@ -1,0 +1,211 @@
+"""Remembered answers against fresh ones over random streams of changes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import hypothesis
+import msgspec
+from hypothesis import strategies as st
+
+from dray.allocator import placement
+from dray.allocator.fleet import Fleet
+from dray.allocator.verdicts import Failure
+from dray.api import features
+from dray.api.claims import ResourceClaim
+from dray.api.classes import CELDeviceSelector, DeviceClass, DeviceClassSpec, DeviceSelector
+from dray.api.meta import (
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    ObjectMeta,
+)
+from dray.api.names import ClaimKey
+from dray.api.nodes import Node
+from dray.api.slices import ResourceSlice
+from dray.api.taints import (
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+)
+from tests.properties import problems, worlds
+
+NODES = ("n1", "n2", "n3")
+STEPS = 40
+
+
+class World:
+    """A live fleet, and everything that has been put into it."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self.dice = dice
+        self.gates = problems.draw(dice).features
+        self.live = Fleet(self.gates)
+        self.asked = worlds.placement_on(self.live)
+        self.nodes: dict[str, Node] = {}
+        self.slices: dict[str, ResourceSlice] = {}
+        self.classes: dict[str, DeviceClass] = {}
+        self.rules: dict[str, DeviceTaintRule] = {}
+        self.held: dict[ClaimKey, ResourceClaim] = {}
+        self.questions = [[problems.draw_claim(dice, number, self.gates)] for number in range(6)]
+        for name in NODES:
+            self.put_node(name)
+        for device_class in problems.draw(dice).classes.values():
+            self.classes[device_class.metadata.name] = device_class
+            self.live.put_class(device_class)
+        for _ in range(4):
+            self.publish()
+
+    def put_node(self, name: str) -> None:
+        labels = {"rack": self.dice.choice("ab")}
+        self.nodes[name] = Node(ObjectMeta(name=name, labels=labels))
+        self.live.put_node(self.nodes[name])
+
+    def relabel_or_drop_node(self) -> None:
+        name = self.dice.choice(NODES)
+        if name in self.nodes and self.dice.random() < 0.3:
+            del self.nodes[name]
+            self.live.drop_node(name)
+        else:
+            self.put_node(name)
+
+    def publish(self) -> None:
+        """All slices of a pool, for one node or for those that a label selects."""
+        node = self.dice.choice(NODES)
+        everywhere = self.dice.random() < 0.25
+        selector = self.dice.choice((None, "a"))
+        for piece in problems.draw_pool(self.dice, self.gates):
+            spec = msgspec.structs.replace(piece.spec, node_name=node)
+            spec = msgspec.structs.replace(
+                spec, pool=msgspec.structs.replace(spec.pool, name=f"{spec.pool.name}-{node}")
+            )
+            if everywhere:
+                spec = msgspec.structs.replace(
+                    spec,
+                    pool=msgspec.structs.replace(spec.pool, name="shared"),
+                    node_name=None,
+                    all_nodes=True if selector is None else None,
+                    node_selector=_in_rack(selector) if selector else None,
+                )
+            where = "shared" if everywhere else node
+            meta = ObjectMeta(name=f"{piece.metadata.name}-{where}")
+            self.slices[meta.name] = ResourceSlice(meta, spec)
+            self.live.put_slice(self.slices[meta.name])
+
+    def withdraw(self) -> None:
+        if self.slices:
+            name = self.dice.choice(list(self.slices))
+            del self.slices[name]
+            self.live.drop_slice(name)
+
+    def change_class(self) -> None:
+        expression = self.dice.choice((*problems.CLASSES.values(), *problems.SELECTORS))
+        name = self.dice.choice(list(problems.CLASSES))
+        selector = DeviceSelector(CELDeviceSelector(expression))
+        self.classes[name] = DeviceClass(ObjectMeta(name=name), DeviceClassSpec((selector,)))
+        self.live.put_class(self.classes[name])
+
+    def change_rule(self) -> None:
+        name = self.dice.choice(("worn", "hot"))
+        if name in self.rules:
+            del self.rules[name]
+            self.live.drop_taint_rule(name)
+            return
+        selector = self.dice.choice(
+            (None, DeviceTaintSelector(driver="a.test"), DeviceTaintSelector(device="d00"))
+        )
+        spec = DeviceTaintRuleSpec(selector, DeviceTaint(name, "", "NoSchedule"))
+        self.rules[name] = DeviceTaintRule(ObjectMeta(name=name), spec)
+        self.live.put_taint_rule(self.rules[name])
+
+    def change_features(self) -> None:
+        gate = self.dice.choice(
+            ("device_taints", "consumable_capacity", "partitionable_devices", "admin_access")
+        )
+        self.gates = msgspec.structs.replace(self.gates, **{gate: not getattr(self.gates, gate)})
+        self.live.use_features(self.gates)
+
+    def release(self) -> None:
+        if self.held:
+            key = self.dice.choice(list(self.held))
+            del self.held[key]
+            self.live.release(key)
+
+    def place(self) -> None:
+        question = self.dice.choice(self.questions)
+        try:
+            answer = self.asked.first_fit(question)
+        except Failure:
+            return
+        if isinstance(answer, placement.Fit):
+            (claim,) = worlds.allocated(question, answer)
+            key = ClaimKey("shop", f"placed-{len(self.held)}-{self.dice.random()}")
+            self.held[key] = claim
+            assert claim.status.allocation is not None
+            self.live.hold(key, claim.status.allocation)
+
+    def fresh(self) -> Fleet:
+        """A fleet that has seen nothing but the present."""
+        fleet = Fleet(self.gates)
+        for entry in self.live.by_index:
+            if entry is not None and entry.name in self.nodes:
+                fleet.put_node(self.nodes[entry.name])
+        for device_class in self.classes.values():
+            fleet.put_class(device_class)
+        for rule in self.rules.values():
+            fleet.put_taint_rule(rule)
+        for piece in self.slices.values():
+            fleet.put_slice(piece)
+        for key, claim in self.held.items():
+            assert claim.status.allocation is not None
+            fleet.hold(key, claim.status.allocation)
+        return fleet
+
+
+@hypothesis.settings(max_examples=150, deadline=None)
+@hypothesis.given(st.integers(min_value=0, max_value=2**63))
+def test_remembered_answers_are_those_of_a_fleet_without_memory(seed: int) -> None:
+    dice = random.Random(seed)
+    world = World(dice)
+    changes: Sequence[Callable[[], None]] = (
+        world.publish,
+        world.withdraw,
+        world.change_class,
+        world.change_rule,
+        world.change_features,
+        world.relabel_or_drop_node,
+        *[world.release] * 4,
+        *[world.place] * 8,
+    )
+    for _ in range(STEPS):
+        dice.choice(changes)()
+        question = dice.choice(world.questions)
+        fresh = worlds.placement_on(world.fresh())
+        assert _first(world.asked, question) == _first(fresh, question)
+        for node in world.nodes:
+            assert _on(world.asked, question, node) == _on(fresh, question, node)
+
+
+def _first(asked: placement.Placement, question: Sequence[ResourceClaim]) -> Any:
+    try:
+        answer = asked.first_fit(question)
+    except Failure as failure:
+        return failure.text(question)
+    if isinstance(answer, placement.Refused):
+        return None
+    return answer.node, worlds.described(answer, question)
+
+
+def _on(asked: placement.Placement, question: Sequence[ResourceClaim], node: str) -> Any:
+    try:
+        return worlds.described(asked.ask(question, node), question)
+    except Failure as failure:
+        return failure.text(question)
+
+
+def _in_rack(rack: str) -> NodeSelector:
+    requirement = NodeSelectorRequirement("rack", "In", (rack,))
+    return NodeSelector((NodeSelectorTerm((requirement,)),))

@@ -1,0 +1,82 @@
+"""Fleets for property tests, and answers in a form that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from dray.allocator import placement
+from dray.allocator.fleet import AllocatedState, Fleet
+from dray.allocator.verdicts import Failure
+from dray.api.claims import ResourceClaim, ResourceClaimStatus
+from dray.api.meta import ObjectMeta
+from dray.api.names import DeviceId, SharedDeviceId
+from dray.api.nodes import Node
+from tests.properties import problems, upstream
+
+SHARE_ID = "share"
+
+
+def fleet_of(problem: problems.Problem) -> Fleet:
+    fleet = Fleet(problem.features)
+    fleet.put_node(Node(ObjectMeta(name=problems.NODE)))
+    for device_class in problem.classes.values():
+        fleet.put_class(device_class)
+    for piece in problem.slices:
+        fleet.put_slice(piece)
+    fleet.hold_state(
+        AllocatedState(
+            [DeviceId(*id) for id in problem.taken],
+            [SharedDeviceId(*id, SHARE_ID) for id in problem.shared],
+        )
+    )
+    return fleet
+
+
+def placement_on(fleet: Fleet) -> placement.Placement:
+    return placement.Placement(fleet, new_share_id=lambda: SHARE_ID)
+
+
+def answer_of(fleet: Fleet, claims: Sequence[ResourceClaim], node: str) -> Any:
+    """Devices, a failure's text, or None."""
+    try:
+        answer = placement_on(fleet).ask(claims, node)
+    except Failure as failure:
+        return failure.text(claims)
+    return described(answer, claims)
+
+
+def described(answer: placement.Answer, claims: Sequence[ResourceClaim]) -> Any:
+    if isinstance(answer, placement.Refused):
+        return answer.failure.text(claims) if answer.failure else None
+    return [
+        [
+            (
+                result.request,
+                (result.driver, result.pool, result.device),
+                dict(result.consumed_capacity),
+            )
+            for result in allocation.devices.results
+        ]
+        for allocation in answer.allocations
+    ]
+
+
+def upstream_answer(problem: problems.Problem) -> Any:
+    state = upstream.State(set(problem.taken), {id: {} for id in problem.shared})
+    search = upstream.Upstream(problem.slices, problem.classes, state, problem.features)
+    try:
+        return search.allocate(problem.claims)
+    except upstream.UpstreamError as error:
+        return str(error)
+
+
+def allocated(claims: Sequence[ResourceClaim], answer: placement.Answer) -> list[ResourceClaim]:
+    """The claims with what the answer gives them."""
+    assert isinstance(answer, placement.Fit)
+    return [
+        msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation=allocation))
+        for claim, allocation in zip(claims, answer.allocations, strict=True)
+    ]
