@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dray.allocator import placement
 from dray.allocator.fleet import Fleet
 from dray.allocator.verdicts import Failure
-from dray.api import features
 from dray.api.claims import ResourceClaim
 from dray.api.classes import CELDeviceSelector, DeviceClass, DeviceClassSpec, DeviceSelector
 from dray.api.meta import (

@@ -23,7 +23,7 @@
         ├── ServiceUnavailable      503
         └── Timeout                 504
 
-The store raises them, the API server renders them with `to_status`, the client raises the same
+The API server raises them and renders them with `to_status`, the client raises the same
 classes from what `from_status` reads. A class is chosen by the reason of a Status, and by its code
 where the reason is not one of Kubernetes' own; reason and code always survive as they were sent.
 

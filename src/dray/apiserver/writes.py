@@ -65,7 +65,12 @@ class Writer:
         return reads.respond(call, shown, 201, warning_header(warnings))
 
     async def create_document(
-        self, call: Call, document: Object, chosen: WriteOptions, warnings: list[str]
+        self,
+        call: Call,
+        document: Object,
+        chosen: WriteOptions,
+        warnings: list[str],
+        owns_fields: bool = False,
     ) -> Object:
         """Create an object that is in the storage version; the stored one comes back."""
         _check_namespace(call, document)
@@ -81,7 +86,7 @@ class Writer:
                 prefix = generate[:MAX_GENERATED_PREFIX]
                 candidate["metadata"]["name"] = prefix + self.new_suffix()
             try:
-                return await self._create_named(call, candidate, chosen, warnings)
+                return await self._create_named(call, candidate, chosen, warnings, owns_fields)
             except errors.AlreadyExists as error:
                 name = candidate["metadata"]["name"]
                 resource = storage.group_resource(call.kind)
@@ -92,7 +97,12 @@ class Writer:
         raise AssertionError("unreachable")
 
     async def _create_named(
-        self, call: Call, document: Object, chosen: WriteOptions, warnings: list[str]
+        self,
+        call: Call,
+        document: Object,
+        chosen: WriteOptions,
+        warnings: list[str],
+        owns_fields: bool,
     ) -> Object:
         metadata = document["metadata"]
         for key in strategies.SYSTEM_METADATA:
@@ -113,7 +123,8 @@ class Writer:
         await self.chain.mutate(action)
         strategies.prepare_create(call.kind, document, self.features)
         document = self.canonical(call, document)
-        managedfields.track(call, None, document, chosen)
+        if not owns_fields:
+            managedfields.track(call, None, document, chosen)
         action.new = document
         causes = await self.chain.complaints(action)
         causes += checks.on_create(call.kind, document, self.features, call.info.version)
@@ -199,7 +210,7 @@ class Writer:
             if media_type != exchange.APPLY_PATCH or call.info.subresource:
                 raise
             document = self.to_storage(call, patch(None))
-            document = await self.create_document(call, document, chosen, warnings)
+            document = await self.create_document(call, document, chosen, warnings, True)
             shown = versions.from_storage(document, call.gvk.api_version)
             return reads.respond(call, shown, 201, warning_header(warnings))
         shown = versions.from_storage(document, call.gvk.api_version)
@@ -222,6 +233,7 @@ class Writer:
             old = codec.from_stored(entry, storage.storage_gvk(call.kind))
             new = await change(codec.copied(old))
             is_guarded = check_preconditions(call, new, old)
+            new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
             try:
                 return await self._update_from(call, entry, old, new, chosen, warnings, owns_fields)
             except GuardFailed as failure:

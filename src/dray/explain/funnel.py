@@ -1,38 +1,35 @@
-"""Asks every check of every device: how many are left after each, for each request.
+"""How many devices of the whole fleet are left after each gate, for one option of a request.
 
-The search visits almost nothing, so nothing can be overheard from it. Here each check is asked on
-an empty trail, node by node, with sets of devices, and only counts, a few examples and the names of
-holders are kept: memory does not grow with the fleet.
+A `Measurement` is shown node after node and keeps only counts, a few examples and the names of
+holders: its memory does not grow with the fleet. A device that several nodes reach counts once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
-from dray.allocator import checks, screening, verdicts
 from dray.allocator.candidates import Candidate
-from dray.allocator.fleet import Fleet
 from dray.allocator.inventory import Inventory
-from dray.allocator.placement import Placement
-from dray.allocator.problems import Plan, Problem
-from dray.allocator.trail import Trail
-from dray.api.claims import ResourceClaim
+from dray.allocator.problems import Plan
 from dray.api.names import ClaimKey, DeviceId
-from dray.api.slices import ResourceSlice
+from dray.explain.gates import Answer, Gate, Kind, Objection, Panel
 
 HOLDERS_KEPT = 20
+_HOLDERS_COUNTED = 2000
+_HOLDING = frozenset({Kind.TAKEN, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTERS})
+_WITHOUT_SAY = frozenset({Kind.FEATURES, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTERS})
+"""Gates that are not mentioned where they keep nothing away."""
 
 
-class Gate(msgspec.Struct, frozen=True):
-    """One check of a funnel. A selector is told by its number, text and class."""
+class Holder(msgspec.Struct, frozen=True):
+    """A claim and how many of the devices lost at a gate it holds."""
 
-    check: verdicts.Check
-    index: int = 0
-    expression: str = ""
-    device_class: str = ""
+    claim: ClaimKey
+    devices: int
 
 
 class Stage(msgspec.Struct):
@@ -43,240 +40,250 @@ class Stage(msgspec.Struct):
     after: int = 0
     failing: int = 0
     """Devices on which the check could not be evaluated."""
-    example: verdicts.DeviceVerdict | None = None
-    failure: str = ""
-    """What evaluating it said, on the first device on which it failed."""
-    holders: dict[ClaimKey, int] = {}
-    """Who holds what was lost here, and how many devices of it."""
+    example: DeviceId | None = None
+    objection: Objection | None = None
+    """What the gate has against the example."""
+    holders: tuple[Holder, ...] = ()
+    """Who holds what was lost here."""
+
+    @property
+    def lost(self) -> int:
+        return self.before - self.after
 
 
 class NodeCount(msgspec.Struct, frozen=True):
-    """A node and how many of its devices a request could have."""
+    """A node and how many of its devices a request could have, each by itself."""
 
     node: str
     left: int
+
+
+class Blockage(msgspec.Struct, frozen=True):
+    """How many nodes fall below what is needed at a gate, and one of them."""
+
+    gate: Gate
+    nodes: int
+    example: str
+
+
+class NearMiss(msgspec.Struct, frozen=True):
+    """The device that passes most gates, and what each of the others has against it."""
+
+    device: DeviceId
+    node: str
+    lacks: tuple[Objection, ...]
 
 
 class Funnel(msgspec.Struct):
     """One option of one request over the whole fleet."""
 
     claim: int
+    """The position of the claim among those asked for."""
     request: str
+    device_class: str
     needed: int
-    """How many devices; 0 for all there are."""
+    """How many devices; 0 for all that match."""
     published: int = 0
-    stages: list[Stage] = []
+    stages: tuple[Stage, ...] = ()
     nodes: int = 0
-    blocked_at: dict[Gate, int] = {}
-    """At which gate a node falls below what is needed, and how many nodes do."""
+    blocked: tuple[Blockage, ...] = ()
+    """At which gates nodes fall below what is needed."""
     best: NodeCount | None = None
     """The node on which most devices are left."""
+    nearest: NearMiss | None = None
 
     @property
     def left(self) -> int:
         return self.stages[-1].after if self.stages else self.published
 
 
-def measure(
-    fleet: Fleet, placement: Placement, claims: Sequence[ResourceClaim]
-) -> tuple[Funnel, ...]:
-    """The funnels of every request, each option by itself; raises Failure where nobody could."""
-    funnels: dict[tuple[int, str], _Measurement] = {}
-    for name in list(fleet.nodes):
-        try:
-            problem = placement.problem(claims, name)
-        except verdicts.Failure as failure:
-            if not failure.on_node_only:
-                raise
-            continue
-        state = checks.Checks(problem)
-        for plan in problem.plans():
-            key = (plan.claim, str(plan.option.name))
-            if key not in funnels:
-                funnels[key] = _Measurement(plan)
-            funnels[key].add(problem, plan, state)
-    return tuple(measurement.finish() for measurement in funnels.values())
+class Passage(NamedTuple):
+    """What became of a node's devices: how many were left after each gate, and what blocks it."""
+
+    left: tuple[int, ...]
+    blocked: Gate | None
+    depth: int
+    """The number of the gate that blocks, or of all gates."""
 
 
-class _Measurement:
-    """Adds up one option node by node. Devices that several nodes reach count once."""
+class Tally:
+    """Counts devices, those that several nodes reach only once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[object, str], int] = {}
+
+    def fresh(self, where: object, inventory: Inventory, devices: int) -> int:
+        """Those of the devices that have not been counted there before."""
+        if not devices:
+            return 0
+        offset = 0
+        for section in inventory.sections:
+            for piece in section.pool.slices:
+                width = len(piece.spec.devices)
+                if piece.spec.node_name is None:
+                    key = (where, piece.metadata.name)
+                    seen = self._seen.get(key, 0)
+                    members = devices >> offset & (1 << width) - 1
+                    self._seen[key] = seen | members
+                    devices &= ~(seen << offset)
+                offset += width
+        return devices
+
+    def count(self, where: object, inventory: Inventory, devices: int) -> int:
+        return self.fresh(where, inventory, devices).bit_count()
+
+
+class Measurement:
+    """Adds up one option node by node."""
 
     def __init__(self, plan: Plan) -> None:
-        needed = 0 if plan.option.is_all else plan.count
-        self._funnel = Funnel(plan.claim, str(plan.option.name), needed)
+        option = plan.option
+        needed = 0 if option.is_all else plan.count
+        self._funnel = Funnel(plan.claim, str(option.name), option.device_class, needed)
         self._stages: dict[Gate, Stage] = {}
-        self._counted: dict[Gate | None, set[DeviceId]] = {}
+        self._tally = Tally()
+        self._left = 0
         self._holders: dict[Gate, Counter[ClaimKey]] = {}
+        self._blocked: Counter[Gate] = Counter()
+        self._blocked_examples: dict[Gate, str] = {}
+        self._misses = _Misses()
 
-    def add(self, problem: Problem, plan: Plan, state: checks.Checks) -> None:
-        inventory = problem.inventory
+    def add(self, panel: Panel, plan: Plan) -> Passage:
+        inventory = panel.inventory
         left = inventory.everything
-        needed = max(plan.count, 1)
         self._funnel.nodes += 1
-        self._funnel.published += self._count(None, inventory, left)
-        blocked = False
-        for gate, passing, failing in _gates(problem, plan, state):
-            remaining = left & passing
-            stage = self._stage(gate)
-            stage.before += self._count(gate, inventory, left)
-            stage.failing += (left & failing).bit_count()
-            lost = left & ~remaining
-            if lost:
-                self._note(stage, problem, plan, state, lost, failing)
-            left = remaining
-            if not blocked and left.bit_count() < needed:
-                blocked = True
-                self._funnel.blocked_at[gate] = self._funnel.blocked_at.get(gate, 0) + 1
-        self._note_best(inventory, left)
+        self._funnel.published += self._tally.count("published", inventory, left)
+        needed = max(panel.wanted(plan), 1)
+        blocked, depth = None, 0
+        counts: list[int] = []
+        answers = list(panel.answers(plan))
+        for number, answer in enumerate(answers):
+            left = self._pass(panel, plan, answer, left)
+            counts.append(left.bit_count())
+            if blocked is None and counts[-1] < needed:
+                blocked, depth = answer.gate, number
+        self._left += self._tally.count("left", inventory, left)
+        self._note_node(inventory.node.metadata.name, counts[-1], blocked)
+        self._misses.add(panel, plan, answers, counts[-1])
+        return Passage(tuple(counts), blocked, len(answers) if blocked is None else depth)
 
     def finish(self) -> Funnel:
+        funnel = self._funnel
         stages = list(self._stages.values())
         for stage, following in zip(stages, [*stages[1:], None], strict=True):
             stage.after = following.before if following else self._left
-            counter = self._holders.get(stage.gate)
-            if counter:
-                stage.holders = dict(counter.most_common(HOLDERS_KEPT))
-        self._funnel.stages = stages
-        return self._funnel
+            holders = self._holders.get(stage.gate, Counter())
+            stage.holders = tuple(Holder(*each) for each in holders.most_common(HOLDERS_KEPT))
+        funnel.stages = tuple(
+            stage for stage in stages if stage.lost or stage.gate.kind not in _WITHOUT_SAY
+        )
+        funnel.blocked = tuple(
+            Blockage(gate, self._blocked[gate], self._blocked_examples[gate])
+            for gate in self._stages
+            if gate in self._blocked
+        )
+        funnel.nearest = self._misses.nearest()
+        return funnel
 
-    _left = 0
-
-    def _note_best(self, inventory: Inventory, left: int) -> None:
-        self._left += self._count(_END, inventory, left)
-        best = self._funnel.best
-        if best is None or left.bit_count() > best.left:
-            self._funnel.best = NodeCount(inventory.node.metadata.name, left.bit_count())
-
-    def _stage(self, gate: Gate) -> Stage:
+    def _pass(self, panel: Panel, plan: Plan, answer: Answer, left: int) -> int:
+        """The devices that are left after a gate."""
+        inventory, gate = panel.inventory, answer.gate
         stage = self._stages.get(gate)
         if stage is None:
-            stage = self._stages[gate] = Stage(gate, holders={})
-        return stage
+            stage = self._stages[gate] = Stage(gate)
+        arriving = self._tally.fresh(gate, inventory, left)
+        stage.before += arriving.bit_count()
+        lost = left & ~answer.passing
+        if lost:
+            failing = lost & answer.failing
+            if stage.example is None or (failing and not stage.failing):
+                self._exemplify(stage, panel, plan, failing or lost)
+            stage.failing += (arriving & failing).bit_count()
+            if gate.kind in _HOLDING:
+                self._count_holders(inventory, gate, lost & arriving)
+        return left & answer.passing
 
-    def _count(self, gate: Gate | None, inventory: Inventory, devices: int) -> int:
-        """How many of these devices no other node has shown before."""
-        if not any(_is_reached_by_several(section.pool.slices) for section in inventory.sections):
-            return devices.bit_count()
-        seen = self._counted.setdefault(gate, set())
-        fresh = {each.id for each in inventory.members(devices)} - seen
-        seen |= fresh
-        return len(fresh)
+    def _exemplify(self, stage: Stage, panel: Panel, plan: Plan, lost: int) -> None:
+        device = next(panel.inventory.members(lost))
+        stage.example = device.id
+        stage.objection = panel.objection(plan, stage.gate, device)
+
+    def _count_holders(self, inventory: Inventory, gate: Gate, lost: int) -> None:
+        counter = self._holders.setdefault(gate, Counter())
+        on_counters = gate.kind in (Kind.GROUPS, Kind.COUNTERS)
+        if on_counters and len(counter) >= HOLDERS_KEPT:
+            return
+        find = _holders_on_counters if on_counters else _holders_of_devices
+        for holder in find(inventory, lost):
+            if holder in counter or len(counter) < _HOLDERS_COUNTED:
+                counter[holder] += 1
+
+    def _note_node(self, node: str, left: int, blocked: Gate | None) -> None:
+        if blocked is not None:
+            self._blocked[blocked] += 1
+            self._blocked_examples.setdefault(blocked, node)
+        best = self._funnel.best
+        if best is None or left > best.left:
+            self._funnel.best = NodeCount(node, left)
+
+
+def _holders_of_devices(inventory: Inventory, devices: int) -> Iterator[ClaimKey]:
+    for device in inventory.members(devices):
+        yield from inventory.holders_of(device)
+
+
+def _holders_on_counters(inventory: Inventory, devices: int) -> Iterator[ClaimKey]:
+    """Who draws from the counter sets that the devices draw from."""
+    sets = {
+        (device.section, consumption.counter_set)
+        for device in inventory.members(devices)
+        for consumption in device.device.consumes_counters
+    }
+    for section, counter_set in sorted(sets):
+        yield from inventory.holders_on(section, counter_set)
+
+
+class _Misses:
+    """Looks for the device that the fewest gates refuse.
+
+    A class that refuses a device counts twice: it is a device of another kind.
+    """
+
+    def __init__(self) -> None:
+        self._fewest = 4
+        self._most_left = -1
+        self._found: tuple[Panel, Plan, Candidate, list[Gate]] | None = None
+
+    def add(self, panel: Panel, plan: Plan, answers: list[Answer], left: int) -> None:
+        everything = panel.inventory.everything
+        refused = [0, 0, 0]
+        for answer in answers:
+            objecting = everything & ~answer.passing
+            for _ in range(2 if answer.gate.kind is Kind.CLASS else 1):
+                refused[2] |= refused[1] & objecting
+                refused[1] |= refused[0] & objecting
+                refused[0] |= objecting
+        for misses, (at_least, more) in enumerate(
+            zip(refused, [*refused[1:], 0], strict=True), start=1
+        ):
+            if at_least & ~more:
+                self._note(panel, plan, answers, at_least & ~more, misses, left)
+                return
 
     def _note(
-        self,
-        stage: Stage,
-        problem: Problem,
-        plan: Plan,
-        state: checks.Checks,
-        lost: int,
-        failing: int,
+        self, panel: Panel, plan: Plan, answers: list[Answer], devices: int, misses: int, left: int
     ) -> None:
-        """Keep one example, and who holds what was lost."""
-        inventory = problem.inventory
-        if stage.example is None and not stage.failure:
-            device = next(inventory.members(lost))
-            if failing & device.bit:
-                stage.failure = screening.failure(plan.resolved, inventory, device).detail
-            else:
-                stage.example = _verdict(stage.gate, problem, plan, state, device)
-        if stage.gate.check in _HELD:
-            holders = self._holders.setdefault(stage.gate, Counter())
-            for device in inventory.members(lost):
-                holders.update(inventory.holders_of(device))
+        if (misses, -left) >= (self._fewest, -self._most_left):
+            return
+        self._fewest, self._most_left = misses, left
+        device = next(panel.inventory.members(devices))
+        lacks = [answer.gate for answer in answers if not answer.passing & device.bit]
+        self._found = (panel, plan, device, lacks)
 
-
-_END = Gate(verdicts.Check.CONSTRAINTS, -1)
-_HELD = frozenset({verdicts.Check.USAGE, verdicts.Check.CAPACITY})
-
-
-def _is_reached_by_several(pieces: Iterable[ResourceSlice]) -> bool:
-    return any(piece.spec.node_name is None for piece in pieces)
-
-
-def _gates(problem: Problem, plan: Plan, state: checks.Checks) -> Iterator[tuple[Gate, int, int]]:
-    """Every gate in the order people ask: the devices that pass it, and those it fails on."""
-    inventory = problem.inventory
-    for test in plan.resolved.tests:
-        answer = test.selector.matches(inventory)
-        check = (
-            verdicts.Check.REQUEST_SELECTORS
-            if test.device_class is None
-            else verdicts.Check.CLASS_SELECTORS
-        )
-        gate = Gate(check, test.number, test.text, test.device_class or "")
-        yield gate, answer.accepted, answer.failing
-    on_node = inventory.on_node
-    yield Gate(verdicts.Check.NODE_SELECTION), on_node.accepted, on_node.failing
-    barred = screening.barred(plan.option, inventory)
-    yield Gate(verdicts.Check.TAINTS), inventory.everything & ~barred, 0
-    held = 0 if plan.option.admin_access else inventory.taken
-    yield Gate(verdicts.Check.USAGE), inventory.everything & ~held, 0
-    if inventory.features.consumable_capacity:
-        yield Gate(verdicts.Check.CAPACITY), *_able(problem, plan, state)
-    for check in (verdicts.Check.GROUPS, verdicts.Check.COUNTERS):
-        passing = _passing(check, problem, plan, state)
-        if passing is not None:
-            yield Gate(check), passing, 0
-    if plan.is_constrained and problem.constraints is not None:
-        yield Gate(verdicts.Check.CONSTRAINTS), _constrained(problem, plan, state), 0
-
-
-def _able(problem: Problem, plan: Plan, state: checks.Checks) -> tuple[int, int]:
-    """Devices that could ever give the capacity, and of those the ones that still can."""
-    inventory = problem.inventory
-    _, able = screening.demands(plan.option, inventory, inventory.everything)
-    passing = _passing(verdicts.Check.CAPACITY, problem, plan, state)
-    accepted = able.accepted if passing is None else able.accepted & passing
-    return accepted, able.failing
-
-
-def _passing(
-    check_name: verdicts.Check, problem: Problem, plan: Plan, state: checks.Checks
-) -> int | None:
-    """The devices that one check would take if nothing else were picked; None if it has no say."""
-    found = [check for check in state.of(plan) if check.name is check_name]
-    if not found or not plan.slots:
-        return None
-    (check,) = found
-    inventory = problem.inventory
-    passing = inventory.everything
-    for device in inventory.members(check.concerns & plan.accepted):
-        trail = Trail()
-        if check.take(plan.slots[0], device, trail) is not None:
-            passing ^= device.bit
-        trail.unwind(0)
-    return passing
-
-
-def _constrained(problem: Problem, plan: Plan, state: checks.Checks) -> int:
-    passing = _passing(verdicts.Check.CONSTRAINTS, problem, plan, state)
-    return problem.inventory.everything if passing is None else passing
-
-
-def _verdict(
-    gate: Gate, problem: Problem, plan: Plan, state: checks.Checks, device: Candidate
-) -> verdicts.DeviceVerdict | None:
-    """What the gate has against one device."""
-    for verdict in screening.refusals(plan.resolved, problem.inventory, device):
-        if _belongs(verdict, gate):
-            return verdict
-    for check in state.of(plan):
-        if check.name is not gate.check or not plan.slots:
-            continue
-        trail = Trail()
-        found = check.take(plan.slots[0], device, trail)
-        trail.unwind(0)
-        if found is not None:
-            return found
-    return None
-
-
-_BARS = frozenset({verdicts.Check.TAINTS, verdicts.Check.NODE_OPERATIONS, verdicts.Check.COUNTERS})
-
-
-def _belongs(verdict: verdicts.DeviceVerdict, gate: Gate) -> bool:
-    if isinstance(verdict, verdicts.SelectorRefused):
-        return verdict.check is gate.check and verdict.index == gate.index
-    if gate.check is verdicts.Check.TAINTS:
-        return verdict.check in _BARS
-    return verdict.check is gate.check
+    def nearest(self) -> NearMiss | None:
+        if self._found is None:
+            return None
+        panel, plan, device, gates = self._found
+        objections = (panel.objection(plan, gate, device) for gate in gates)
+        node = panel.inventory.node.metadata.name
+        return NearMiss(device.id, node, tuple(each for each in objections if each is not None))

@@ -126,16 +126,22 @@ class Panel:
             yield self._ask(_KIND_OF[name], asked.get(name), plan, everything)
 
     def objection(self, plan: Plan, gate: Gate, device: Candidate) -> Objection | None:
-        """What one gate has against one device."""
+        """What one gate has against one device that does not pass it."""
         for verdict in screening.refusals(plan.resolved, self.inventory, device):
             if _is_of(verdict, gate):
                 return verdict
-        if device.bit & self._unanswered.get(plan, 0) or gate.is_selector:
-            return self._failure(plan, gate, device)
+        check = self._check_behind(plan, gate, device)
+        if check is not None:
+            return _asked(check, plan.slots[0], device)
+        return self._failure(plan, gate, device)
+
+    def _check_behind(self, plan: Plan, gate: Gate, device: Candidate) -> Check | None:
+        if gate.kind is Kind.CAPACITY and not plan.selected & device.bit:
+            return None
         for check in self._checks.of(plan):
             if _KIND_OF[check.name] is gate.kind and check.concerns & device.bit:
-                return _asked(check, plan.slots[0], device)
-        return self._failure(plan, gate, device)
+                return check
+        return None
 
     def _failure(self, plan: Plan, gate: Gate, device: Candidate) -> CannotEvaluate | None:
         for test in plan.resolved.tests if gate.is_selector else ():

@@ -1,0 +1,176 @@
+"""`dray bench churn`: a fleet that is nearly full and never at rest.
+
+Eight GPUs a node, nine tenths of them taken by claims of many different signatures. Each step ends
+one claim and places another; every tenth also publishes a slice anew. What a step costs should follow
+from what it changes, not from the size of the fleet.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from dray.allocator import placement
+from dray.allocator.fleet import Fleet
+from dray.allocator.interning import Interner
+from dray.api.claims import (
+    DeviceClaim,
+    DeviceRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
+from dray.api.classes import CELDeviceSelector, DeviceClass, DeviceClassSpec, DeviceSelector
+from dray.api.meta import ObjectMeta
+from dray.api.names import ClaimKey
+from dray.api.nodes import Node
+from dray.api.slices import (
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+
+DRIVER = "gpu.nvidia.com"
+GPUS = 8
+_REPUBLISH_EVERY = 10
+_FULL = 0.9
+
+Progress = Callable[[int, int], None]
+
+
+class Report(msgspec.Struct, kw_only=True):
+    nodes: int
+    signatures: int
+    steps: int
+    placed: int
+    """Steps in which the new claim found a place."""
+    steps_per_s: float
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+def run(
+    nodes: int = 500,
+    *,
+    steps: int = 3000,
+    signatures: int = 500,
+    seed: int = 1,
+    progress: Progress | None = None,
+) -> Report:
+    churn = _Churn(nodes, signatures, random.Random(seed))
+    churn.fill()
+    latencies = []
+    began = before = time.perf_counter()
+    for number in range(1, steps + 1):
+        churn.step(number)
+        after = time.perf_counter()
+        latencies.append(1000 * (after - before))
+        before = after
+        if progress is not None:
+            progress(number, steps)
+    latencies.sort()
+    return Report(
+        nodes=nodes,
+        signatures=signatures,
+        steps=steps,
+        placed=churn.placed,
+        steps_per_s=steps / (before - began),
+        p50_ms=latencies[steps // 2],
+        p99_ms=latencies[steps * 99 // 100],
+        max_ms=latencies[-1],
+    )
+
+
+class _Churn:
+    def __init__(self, nodes: int, signatures: int, dice: random.Random) -> None:
+        self._dice = dice
+        self._fleet = Fleet()
+        self._asked = placement.Placement(self._fleet, new_share_id=str)
+        self._slices: list[ResourceSlice] = []
+        self._questions = [_claim(number) for number in range(signatures)]
+        self._living: list[ClaimKey] = []
+        self._count = 0
+        self.placed = 0
+        self._fleet.put_class(_class())
+        interner = Interner()
+        for number in range(nodes):
+            node = f"node-{number:05d}"
+            self._fleet.put_node(Node(ObjectMeta(name=node)))
+            self._slices.append(interner.share(_slice(node, number)))
+            self._fleet.put_slice(self._slices[-1])
+
+    def fill(self) -> None:
+        for _ in range(int(len(self._slices) * GPUS * _FULL)):
+            self._place()
+        self.placed = 0
+
+    def step(self, number: int) -> None:
+        ending = self._dice.randrange(len(self._living))
+        self._living[ending], self._living[-1] = self._living[-1], self._living[ending]
+        self._fleet.release(self._living.pop())
+        if number % _REPUBLISH_EVERY == 0:
+            self._republish(self._dice.randrange(len(self._slices)))
+        self._place()
+
+    def _place(self) -> None:
+        claim = self._dice.choice(self._questions)
+        answer = self._asked.first_fit((claim,))
+        if isinstance(answer, placement.Fit):
+            self._count += 1
+            key = ClaimKey("default", f"claim-{self._count}")
+            self._fleet.hold(key, answer.allocations[0])
+            self._living.append(key)
+            self.placed += 1
+
+    def _republish(self, number: int) -> None:
+        known = self._slices[number]
+        pool = known.spec.pool
+        newer = msgspec.structs.replace(pool, generation=pool.generation + 1)
+        spec = msgspec.structs.replace(known.spec, pool=newer)
+        self._slices[number] = msgspec.structs.replace(known, spec=spec)
+        self._fleet.put_slice(self._slices[number])
+
+
+def _class() -> DeviceClass:
+    selector = DeviceSelector(CELDeviceSelector(f'device.driver == "{DRIVER}"'))
+    return DeviceClass(ObjectMeta(name=DRIVER), DeviceClassSpec((selector,)))
+
+
+def _slice(node: str, number: int) -> ResourceSlice:
+    devices = tuple(_gpu(number, index) for index in range(GPUS))
+    spec = ResourceSliceSpec(DRIVER, ResourcePool(node, 1, 1), node, devices=devices)
+    return ResourceSlice(ObjectMeta(name=f"{node}-{DRIVER}"), spec)
+
+
+def _gpu(node: int, index: int) -> Device:
+    attributes = {
+        "type": DeviceAttribute(string_value="gpu"),
+        "uuid": DeviceAttribute(string_value=f"GPU-{node:08x}-{index:04x}"),
+        "productName": DeviceAttribute(string_value="NVIDIA H100 80GB HBM3"),
+        "architecture": DeviceAttribute(string_value="Hopper"),
+        "cudaComputeCapability": DeviceAttribute(version_value="9.0.0"),
+        "driverVersion": DeviceAttribute(version_value="550.54.15"),
+        "index": DeviceAttribute(int_value=index),
+    }
+    return Device(f"gpu-{index}", attributes, {"memory": DeviceCapacity("80Gi")})
+
+
+def _claim(number: int) -> ResourceClaim:
+    """A claim like no other: each signature asks for another amount of memory."""
+    expression = (
+        f'device.attributes["{DRIVER}"].architecture == "Hopper" && '
+        f'device.attributes["{DRIVER}"].cudaComputeCapability.compareTo(semver("8.0.0")) >= 0 && '
+        f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{40960 + number}Mi")) >= 0'
+    )
+    asked = ExactDeviceRequest(
+        DRIVER, (DeviceSelector(CELDeviceSelector(expression)),), "ExactCount", 1
+    )
+    devices = DeviceClaim((DeviceRequest("gpu", asked),))
+    return ResourceClaim(ObjectMeta(namespace="default"), ResourceClaimSpec(devices))
