@@ -16,16 +16,13 @@ from typing import Any
 
 import pytest
 
-from dray.cel import checker, environment, parser, types, values
+from dray.cel import checker, compiler, environment, parser, types, values
 from dray.cel.checker import Checked, Reference
-from dray.cel.compiler import compile_plain
-from dray.cel.counting import compile_counted
-from dray.cel.emitter import Plan
+from dray.cel.code.metering import Meter
 from dray.cel.environment import Environment
-from dray.cel.folding import InstantiationFailed, fold
+from dray.cel.folding import InstantiationFailed
 from dray.cel.functions.overloads import Function
 from dray.cel.issues import CompilationFailed
-from dray.cel.metering import Meter
 from dray.cel.program import Program
 from dray.cel.runtime import put
 from dray.cel.syntax import Call, Comprehension, Identifier, Node, Select
@@ -171,14 +168,14 @@ def fail(*arguments: Any) -> Any:
 
 def evaluate_unchecked(text: str, root: Node, declared: Environment, bindings: Any) -> Any:
     checked, extended = unchecked(text, root, declared)
-    plan = Plan(checked, extended, fold(checked, extended))
+    plan = compiler.plan(checked, extended)
     arguments = [bindings.get(name, UNBOUND) for name in extended.variables]
-    found = compile_counted(plan)(Meter(values.COST_LIMIT), *arguments)
+    found = compiler.compile_counted(plan)(Meter(values.COST_LIMIT), *arguments)
     if isinstance(found, EvaluationError):
         with pytest.raises(EvaluationError, match=f"^{re.escape(str(found))}$"):
-            compile_plain(plan)(*arguments)
+            compiler.compile_plain(plan)(*arguments)
         raise found
-    plain = compile_plain(plan)(*arguments)
+    plain = compiler.compile_plain(plan)(*arguments)
     assert values.is_equal(plain, found)
     if plain is UNBOUND:
         raise EvaluationError("no such attribute")

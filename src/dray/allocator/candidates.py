@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from dray.allocator import verdicts
 from dray.allocator.requests import Option
 from dray.allocator.trail import Trail
@@ -17,43 +19,22 @@ from dray.api.slices import Device, ResourceSlice
 from dray.api.taints import DeviceTaint
 
 
-class Candidate:
+class Candidate(msgspec.Struct, eq=False, gc=False):
     """A device as one node sees it. Its number is its place in upstream's visiting order."""
 
-    __slots__ = (
-        "bit",
-        "device",
-        "driver",
-        "index",
-        "is_shareable",
-        "need",
-        "published_in",
-        "section",
-        "taints",
-    )
-
-    def __init__(
-        self,
-        index: int,
-        section: int,
-        published_in: ResourceSlice,
-        device: Device,
-        taints: tuple[DeviceTaint, ...] = (),
-        need: int = 0,
-    ) -> None:
-        self.index = index
-        self.bit = 1 << index
-        self.section = section
-        """The number of the device's pool on the node."""
-        self.published_in = published_in
-        self.driver = published_in.spec.driver
-        self.device = device
-        self.is_shareable = False
-        """Several claims may hold shares of it."""
-        self.taints = taints
-        """Its own and those that rules add."""
-        self.need = need
-        """The counters that it takes, packed (see `counters`)."""
+    index: int
+    bit: int
+    section: int
+    """The number of the device's pool on the node."""
+    driver: str
+    published_in: ResourceSlice
+    device: Device
+    taints: tuple[DeviceTaint, ...] = ()
+    """Its own and those that rules add."""
+    need: int = 0
+    """The counters that it takes, packed (see `counters`)."""
+    is_shareable: bool = False
+    """Several claims may hold shares of it."""
 
     @property
     def id(self) -> DeviceId:

@@ -247,7 +247,7 @@ class Fleet:
             if self._is_share(result):
                 self._take_share(pool, result.device, key, _in_nano(result.consumed_capacity))
             else:
-                pool.holdings.take(result.device, key)
+                self._take(pool, result.device, key)
 
     def release(self, key: ClaimKey) -> AllocationResult | None:
         """The claim is gone or has no devices any more; what it had."""
@@ -269,8 +269,8 @@ class Fleet:
     def hold_state(self, state: AllocatedState) -> None:
         """Take note of an allocated state that comes without its claims."""
         for device in state.devices:
-            holdings = self._pool(PoolId(device.driver, device.pool)).holdings
-            holdings.take(device.device, OUTSIDE)
+            pool = self._pool(PoolId(device.driver, device.pool))
+            self._take(pool, device.device, OUTSIDE)
         for share in state.shares:
             pool = self._pool(PoolId(share.driver, share.pool))
             self._take_share(pool, share.device, OUTSIDE, {})
@@ -302,12 +302,18 @@ class Fleet:
         """Without the gate, whoever has a share has the device (GatherAllocatedState)."""
         return result.share_id is not None and self.features.consumable_capacity
 
+    def _take(self, pool: PoolEntry, device: str, key: ClaimKey) -> None:
+        pool.holdings.take(device, key)
+        # Devices that others mix against their groups may let in whom they kept out before.
+        if self.features.device_compatibility_groups and _has_counters(pool):
+            self._loosen(self._reach(pool))
+
     def _take_share(
         self, pool: PoolEntry, device: str, key: ClaimKey, consumed: Mapping[str, int]
     ) -> None:
         pool.holdings.take_share(device, key, consumed)
         # The first share pays the counters of the device; those that follow may fit now.
-        if any(piece.spec.shared_counters for piece in pool.slices.values()):
+        if _has_counters(pool):
             self._loosen(self._reach(pool))
 
     def _build(self, entry: NodeEntry) -> Inventory | Failure:
@@ -385,6 +391,10 @@ class Fleet:
         for entry in self._built:
             entry.inventory = None
         self._built.clear()
+
+
+def _has_counters(pool: PoolEntry) -> bool:
+    return any(piece.spec.shared_counters for piece in pool.slices.values())
 
 
 def _place(piece: ResourceSlice) -> tuple[str, str, str | None]:

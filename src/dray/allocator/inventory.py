@@ -37,7 +37,7 @@ class Section:
         self.present_groups: Mapping[str, groups.Intersection] = {}
         self.numbers: dict[str, int] = {}
         """Device names to numbers in the inventory."""
-        self.charged: set[str] = set()
+        self.charged: dict[str, None] = {}
         """The allocated devices that the ledger has been told of."""
         self.seen = -1
         """The version of the holdings that was followed last."""
@@ -128,7 +128,8 @@ class Inventory:
             found: dict[Hashable, int] = {}
             for candidate, seen in zip(self.devices, look(self.devices), strict=True):
                 found[seen] = found.get(seen, 0) | candidate.bit
-            known = self._kinds[key] = list(found.items())
+            known = [(shapes.shared(shape), members) for shape, members in found.items()]
+            self._kinds[key] = known
         return known
 
     def capacities(self) -> list[tuple[Mapping[str, DeviceCapacity], int]]:
@@ -243,10 +244,10 @@ class Inventory:
             return
         if holding and name not in section.charged:
             section.ledger.charge(name)
-            section.charged.add(name)
+            section.charged[name] = None
         elif not holding and name in section.charged:
             section.ledger.refund(name)
-            section.charged.remove(name)
+            del section.charged[name]
 
     def _number_devices(
         self, number: int, section: Section, rules: Sequence[DeviceTaintRule]
@@ -262,7 +263,9 @@ class Inventory:
                 if applying:
                     all_taints = taints.with_rules(all_taints, device.name, applying)
                 need = needs.get(device.name, 0)
-                candidate = Candidate(index, number, piece, device, all_taints, need)
+                candidate = Candidate(
+                    index, 1 << index, number, pool.driver, piece, device, all_taints, need
+                )
                 self.devices.append(candidate)
                 self._classify(candidate)
 

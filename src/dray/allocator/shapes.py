@@ -14,9 +14,9 @@ from dray.api import semver
 from dray.api.slices import Device, DeviceAttribute
 
 Path = tuple[str, ...]
-"""(device, attributes, DOMAIN, ID) and the like; a shorter path means all below it."""
+"""(attributes, DOMAIN, ID) and the like; a shorter path means all below it."""
 
-WHOLE_DEVICE: Path = ("device",)
+WHOLE_DEVICE: Path = ()
 
 Reader = Callable[[Sequence[Candidate]], list[Hashable]]
 """Devices to what is read of each."""
@@ -32,6 +32,17 @@ def reader(paths: Iterable[Path]) -> Reader:
         return list(zip(*[column(devices) for column in columns], strict=True))
 
     return read
+
+
+_SHARED_LIMIT = 1 << 16
+_shared: dict[Hashable, Hashable] = {}
+
+
+def shared(shape: Hashable) -> Hashable:
+    """An equal shape that others use too: thousands of nodes have the same few."""
+    if len(_shared) >= _SHARED_LIMIT:
+        _shared.clear()
+    return _shared.setdefault(shape, shape)
 
 
 def is_usable(device: Device) -> bool:
@@ -66,15 +77,15 @@ def _is_version(text: str) -> bool:
 
 def _column(path: Path) -> Reader:
     match path:
-        case (_, "driver"):
+        case ("driver",):
             return lambda devices: [each.driver for each in devices]
-        case (_, "allowMultipleAllocations"):
+        case ("allowMultipleAllocations",):
             return lambda devices: [
                 bool(each.device.allow_multiple_allocations) for each in devices
             ]
-        case (_, "attributes", domain, identifier):
+        case ("attributes", domain, identifier):
             return _attribute(domain, identifier)
-        case (_, "capacity", domain, identifier):
+        case ("capacity", domain, identifier):
             return _capacity(domain, identifier)
         case _:
             return lambda devices: [_everything(each) for each in devices]

@@ -8,27 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
+import msgspec
+
 from dray.allocator import verdicts
 from dray.allocator.candidates import Candidate, Slot
 from dray.allocator.requests import Option
 from dray.allocator.trail import Trail
 from dray.api.names import ClaimKey
 
-_JOURNAL_LIMIT = 4096
+_JOURNAL_LIMIT = 64
+_NOTHING: Mapping[str, int] = {}
 
 HoldersOf = Callable[[Candidate], tuple[ClaimKey, ...]]
 
 
-class Holding:
+class Holding(msgspec.Struct, eq=False, gc=False):
     """Who holds a device: claims for themselves alone, or shares of it."""
 
-    __slots__ = ("capacity", "owners", "shares")
-
-    def __init__(self) -> None:
-        self.owners: list[ClaimKey] = []
-        self.shares: list[ClaimKey] = []
-        self.capacity: dict[str, int] = {}
-        """What the shares consume, in nano units."""
+    owners: tuple[ClaimKey, ...] = ()
+    shares: tuple[ClaimKey, ...] = ()
+    capacity: Mapping[str, int] = _NOTHING
+    """What the shares consume, in nano units."""
 
     def holders(self) -> tuple[ClaimKey, ...]:
         return tuple(dict.fromkeys([*self.owners, *self.shares]))
@@ -55,27 +55,26 @@ class Holdings:
         return self._journal[version - self._dropped :]
 
     def take(self, device: str, owner: ClaimKey) -> None:
-        self._entry(device).owners.append(owner)
+        holding = self._changing(device)
+        holding.owners = (*holding.owners, owner)
 
     def release(self, device: str, owner: ClaimKey) -> None:
-        holding = self._entry(device)
-        holding.owners.remove(owner)
+        holding = self._changing(device)
+        holding.owners = _without_one(holding.owners, owner)
         self._forget_if_free(device, holding)
 
     def take_share(self, device: str, owner: ClaimKey, capacity: Mapping[str, int]) -> None:
-        holding = self._entry(device)
-        holding.shares.append(owner)
-        for name, nano in capacity.items():
-            holding.capacity[name] = holding.capacity.get(name, 0) + nano
+        holding = self._changing(device)
+        holding.shares = (*holding.shares, owner)
+        holding.capacity = _sum(holding.capacity, capacity, 1)
 
     def release_share(self, device: str, owner: ClaimKey, capacity: Mapping[str, int]) -> None:
-        holding = self._entry(device)
-        holding.shares.remove(owner)
-        for name, nano in capacity.items():
-            holding.capacity[name] -= nano
+        holding = self._changing(device)
+        holding.shares = _without_one(holding.shares, owner)
+        holding.capacity = _sum(holding.capacity, capacity, -1)
         self._forget_if_free(device, holding)
 
-    def _entry(self, device: str) -> Holding:
+    def _changing(self, device: str) -> Holding:
         journal = self._journal
         if len(journal) >= _JOURNAL_LIMIT:
             self._dropped += len(journal)
@@ -89,6 +88,18 @@ class Holdings:
     def _forget_if_free(self, device: str, holding: Holding) -> None:
         if not (holding.owners or holding.shares):
             del self.by_device[device]
+
+
+def _without_one(holders: tuple[ClaimKey, ...], holder: ClaimKey) -> tuple[ClaimKey, ...]:
+    index = holders.index(holder)
+    return holders[:index] + holders[index + 1 :]
+
+
+def _sum(amounts: Mapping[str, int], change: Mapping[str, int], sign: int) -> dict[str, int]:
+    result = dict(amounts)
+    for name, nano in change.items():
+        result[name] = result.get(name, 0) + sign * nano
+    return result
 
 
 class Usage:

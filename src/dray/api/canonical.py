@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dray.api import gotime, quantity, schema
 from dray.api.schema import Field, Form, Omission, Type
 
 _ZERO_TIME = "0001-01-01T00:00:00Z"
-_OMITTED = object()
 
 _COLLECTIONS = frozenset({Form.LIST, Form.MAP, Form.BYTES})
 _TIMES = frozenset({Form.TIME, Form.MICRO_TIME})
@@ -48,15 +47,26 @@ def without_nulls(type_name: str, value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _FieldWriter(NamedTuple):
-    """`write` and `absent`, for null and for no value, may say `_OMITTED`."""
+    """How one field is written.
 
-    write: Writer
-    absent: Callable[[], Any]
+    `write` is None where a value is written as it is, `absent` where a field without a value is
+    left out.
+    """
+
+    write: Writer | None
+    drops_empty: bool
+    absent: Callable[[], Any] | None
+
+
+class _StructWriter(NamedTuple):
+    fields: Mapping[str, _FieldWriter]
+    always: Sequence[tuple[str, Callable[[], Any]]]
+    """What is written also where the object has no such field."""
 
 
 @functools.cache
-def _writer(type: Type, nulls: bool) -> Writer:
-    """What turns a value other than null into what Go writes."""
+def _writer(type: Type, nulls: bool) -> Writer | None:
+    """What turns a value other than null into what Go writes; None where that is the value."""
     match type.form:
         case Form.STRUCT:
             return _struct_writer(type.name, nulls)
@@ -71,43 +81,45 @@ def _writer(type: Type, nulls: bool) -> Writer:
         case Form.MICRO_TIME:
             return functools.partial(_time_text, layout=gotime.MICROSECONDS)
         case _:
-            return lambda value: value
+            return None
 
 
 @functools.cache
 def _struct_writer(struct: str, nulls: bool) -> Writer:
     def write_struct(value: Mapping[str, Any]) -> dict[str, Any]:
         # Looked up here and not outside, because structures may contain themselves.
-        writers = _field_writers(struct, nulls)
+        fields, always = _field_writers(struct, nulls)
         written: dict[str, Any] = {}
         for name, item in value.items():
-            if name in writers and (result := writers[name].write(item)) is not _OMITTED:
-                written[name] = result
-        for name, writer in writers.items():
-            if name not in value and (result := writer.absent()) is not _OMITTED:
-                written[name] = result
+            field = fields.get(name)
+            if field is None:
+                continue
+            write_value, drops_empty, absent = field
+            is_absent = item is None
+            if not is_absent and write_value is not None:
+                item = write_value(item)
+            if not (is_absent or (drops_empty and not item)):
+                written[name] = item
+            elif absent is not None:
+                written[name] = absent()
+        for name, zero in always:
+            if name not in value:
+                written[name] = zero()
         return written
 
     return write_struct
 
 
 @functools.cache
-def _field_writers(struct: str, nulls: bool) -> Mapping[str, _FieldWriter]:
-    return {field.name: _field_writer(field, nulls) for field in schema.fields(struct).values()}
-
-
-def _field_writer(field: Field, nulls: bool) -> _FieldWriter:
-    write_value = _writer(field.type, nulls)
-    absent = _absent(field, nulls)
-    drops_empty = _drops_empty(field)
-
-    def write_field(item: Any) -> Any:
-        if item is None:
-            return absent()
-        written = write_value(item)
-        return absent() if drops_empty and not written else written
-
-    return _FieldWriter(write_field, absent)
+def _field_writers(struct: str, nulls: bool) -> _StructWriter:
+    fields = {
+        field.name: _FieldWriter(
+            _writer(field.type, nulls), _drops_empty(field), _absent(field, nulls)
+        )
+        for field in schema.fields(struct).values()
+    }
+    always = [(name, field.absent) for name, field in fields.items() if field.absent is not None]
+    return _StructWriter(fields, always)
 
 
 def _drops_empty(field: Field) -> bool:
@@ -119,7 +131,8 @@ def _drops_empty(field: Field) -> bool:
     return field.type.form in _COLLECTIONS | _TIMES
 
 
-def _absent(field: Field, nulls: bool) -> Callable[[], Any]:
+def _absent(field: Field, nulls: bool) -> Callable[[], Any] | None:
+    """Makes what is written for null and for no value; None where that is nothing."""
     zero = _zero(field.type, nulls)
     # To Go, `omitempty` says nothing about structures, nor about types with a form of their own.
     can_be_empty = (
@@ -129,7 +142,7 @@ def _absent(field: Field, nulls: bool) -> Callable[[], Any]:
         field.omission is Omission.WHEN_EMPTY and can_be_empty
     )
     if is_omitted or (not nulls and _is_null(field.type)):
-        return lambda: _OMITTED
+        return None
     return zero
 
 
@@ -152,26 +165,42 @@ def _is_null(type: Type) -> bool:
 
 def _map_writer(type: Type, nulls: bool) -> Writer:
     assert type.element is not None, type
-    write_element, zero = _writer(type.element, nulls), _zero(type.element, nulls)
+    write_element = _element_writer(type.element, nulls)
 
     def write_map(value: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: zero() if item is None else write_element(item) for key, item in value.items()}
+        return {key: write_element(item) for key, item in value.items()}
 
     return write_map
 
 
 def _list_writer(type: Type, nulls: bool) -> Writer:
     assert type.element is not None, type
-    write_element, zero = _writer(type.element, nulls), _zero(type.element, nulls)
+    write_element = _element_writer(type.element, nulls)
 
     def write_list(value: list[Any]) -> list[Any]:
-        return [zero() if item is None else write_element(item) for item in value]
+        return [write_element(item) for item in value]
 
     return write_list
 
 
+def _element_writer(type: Type, nulls: bool) -> Writer:
+    """In a list or a map, null stands for the zero value."""
+    write_value, zero = _writer(type, nulls), _zero(type, nulls)
+
+    def write_element(item: Any) -> Any:
+        if item is None:
+            return zero()
+        return item if write_value is None else write_value(item)
+
+    return write_element
+
+
 def _quantity_text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
+    return _canonical_quantity(value if isinstance(value, str) else json.dumps(value))
+
+
+@functools.lru_cache(maxsize=4096)
+def _canonical_quantity(text: str) -> str:
     return str(quantity.parse(text.strip()))
 
 

@@ -38,11 +38,7 @@ class RepeatingObject(dict[str, Any]):
 def decode(data: bytes) -> Any:
     """The value of a JSON text; an object with repeated keys is a `RepeatingObject`."""
     try:
-        return json.loads(
-            data.decode("utf-8", "replace"),
-            object_pairs_hook=_object_of,
-            parse_constant=_refuse_constant,
-        )
+        return _decoder.decode(data.decode("utf-8", "replace"))
     except RecursionError:
         raise SyntaxProblem("exceeded max depth") from None
     except ValueError as error:
@@ -56,6 +52,9 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_object_of, parse_constant=_refuse_constant)
 
 
 def complaint(data: bytes) -> str:

@@ -96,6 +96,6 @@ def _assemble(text: str, groups: list[str | None]) -> datetime.datetime:
 
 def write(time: datetime.datetime, layout: str = SECONDS) -> str:
     """The time as Go writes it into JSON: in UTC, without what the layout has no place for."""
-    utc = time.astimezone(datetime.UTC)
-    fraction = f".{utc.microsecond:06}" if layout == MICROSECONDS else ""
-    return f"{utc.year:04}-{utc:%m-%dT%H:%M:%S}{fraction}Z"
+    utc = time if time.tzinfo is datetime.UTC else time.astimezone(datetime.UTC)
+    written = utc.isoformat(timespec="microseconds" if layout == MICROSECONDS else "seconds")
+    return f"{written.removesuffix('+00:00')}Z"

@@ -91,21 +91,29 @@ class Chain:
     """
 
     def __init__(self, rules: Iterable[Rule], turn: Turn = at_once) -> None:
-        self._rules: Sequence[Rule] = tuple(rules)
+        rules = tuple(rules)
+        # Most rules do one of the three; the other calls would cost more than the rules.
+        self._mutate = [each.mutate for each in rules if _has_own(each, "mutate")]
+        self._complaints = [each.complaints for each in rules if _has_own(each, "complaints")]
+        self._validate = [each.validate for each in rules if _has_own(each, "validate")]
         self.turn = turn
 
     async def mutate(self, action: Action) -> None:
-        for rule in self._rules:
-            await rule.mutate(action)
+        for mutate in self._mutate:
+            await mutate(action)
 
     async def complaints(self, action: Action) -> list[errors.Cause]:
-        return [cause for rule in self._rules for cause in await rule.complaints(action)]
+        return [cause for complain in self._complaints for cause in await complain(action)]
 
     async def validate(self, action: Action) -> Also:
         operations: list[Operation] = []
         guards: list[Guard] = []
-        for rule in self._rules:
-            also = await rule.validate(action)
+        for validate in self._validate:
+            also = await validate(action)
             operations += also.operations
             guards += also.guards
         return Also(tuple(operations), tuple(guards))
+
+
+def _has_own(rule: Rule, method: str) -> bool:
+    return getattr(type(rule), method) is not getattr(Rule, method)

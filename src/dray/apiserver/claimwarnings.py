@@ -25,7 +25,7 @@ GROUP = "resource.k8s.io"
 MAX_DEVICES = 10_000
 MAX_SHAPES = 512
 MAX_REMEMBERED = 4096
-SLICES_AT_ONCE = 32
+DEVICES_AT_ONCE = 256
 _KINDS = ("ResourceClaim", "ResourceClaimTemplate")
 
 
@@ -106,19 +106,22 @@ class ClaimWarnings(Rule):
         if selector.error is not None:
             return False
         refused: set[Hashable] = set()
-        for number, entry in enumerate(self._published.entries):
-            if number % SLICES_AT_ONCE == SLICES_AT_ONCE - 1:
+        for number, view in enumerate(self._views(), start=1):
+            if number % DEVICES_AT_ONCE == 0:
                 await asyncio.sleep(0)
+            shape = selector.shape(view)
+            if shape in refused:
+                continue
+            if len(refused) >= MAX_SHAPES or _matches(selector, view):
+                return False
+            refused.add(shape)
+        return True
+
+    def _views(self) -> Iterator[cel.DeviceView]:
+        for entry in self._published.entries:
             spec = self._reader.read(entry).spec
             for device in spec.devices:
-                view = cel.view(spec.driver, device)
-                shape = selector.shape(view)
-                if shape in refused:
-                    continue
-                if len(refused) >= MAX_SHAPES or _matches(selector, view):
-                    return False
-                refused.add(shape)
-        return True
+                yield cel.view(spec.driver, device)
 
 
 def _matches(selector: cel.Selector, view: cel.DeviceView) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import msgspec
@@ -127,7 +127,7 @@ def of(value: Any, place: Place) -> FieldSet:
 def created(value: Any, zero: Any, place: Place) -> FieldSet:
     """What `compare` finds added and modified in a new object; `zero` is what there was before.
 
-    The same rules in one walk, because every create pays for it.
+    The same rules in one walk, because every create pays for it; the set comes out sorted.
     """
     parts = members(value, place)
     if not parts:
@@ -138,13 +138,77 @@ def created(value: Any, zero: Any, place: Place) -> FieldSet:
         each, inner = parts[element]
         was = before.get(element)
         if was is None:
-            below = created(each, None, inner)
-            result[element] = {SELF: {}, **below} if below else below
+            result[element] = _owned(each, _walk(inner))
             continue
-        below = created(each, was[0], inner)
+        below = created(each, was[0], inner) if was[0] else _members_of_new(each, inner)
         if below or _is_modified(was[0], each, None, members(each, inner)):
             result[element] = below
     return result
+
+
+def _members_of_new(value: Any, place: Place) -> FieldSet:
+    walk = _walk(place)
+    return {} if walk is None else walk(value)
+
+
+Walk = Callable[[Any], FieldSet]
+"""Makes the set of the members of a new value."""
+
+
+def _owned(value: Any, walk: Walk | None) -> FieldSet:
+    """The set of something new: the thing itself, and all that it is made of."""
+    below = walk(value) if walk is not None else None
+    return {SELF: {}, **below} if below else {}
+
+
+@functools.cache
+def _walk(place: Place) -> Walk | None:
+    """None where a value has one owner as a whole."""
+    if place.is_atomic or place.type is None:
+        return None
+    match place.type.form:
+        case Form.STRUCT:
+            return _struct_walk(place)
+        case Form.MAP:
+            return _map_walk(_walk(_plain(place.type.element)))
+        case Form.LIST if place.list_type == lists.MAP:
+            return _keyed_list_walk(place)
+        case Form.LIST if place.list_type == lists.SET:
+            return lambda value: {f"v:{each}": {} for each in sorted(map(_json, value or ()))}
+    return None
+
+
+def _struct_walk(place: Place) -> Walk:
+    # Filled while it is used, because structures may contain themselves.
+    walks: dict[str, tuple[str, Walk | None]] = {}
+
+    def walk_struct(value: Any) -> FieldSet:
+        result: FieldSet = {}
+        for name in sorted(value or ()):
+            known = walks.get(name)
+            if known is None:
+                known = walks[name] = (f"f:{name}", _walk(member(place, name)))
+            element, walk = known
+            result[element] = _owned(value[name], walk)
+        return result
+
+    return walk_struct
+
+
+def _map_walk(walk: Walk | None) -> Walk:
+    def walk_map(value: Any) -> FieldSet:
+        return {f"f:{name}": _owned(value[name], walk) for name in sorted(value or ())}
+
+    return walk_map
+
+
+def _keyed_list_walk(place: Place) -> Walk:
+    def walk_list(value: Any) -> FieldSet:
+        keyed = {_key_element(each, place): each for each in value or ()}
+        walk = _walk(item(place))
+        return {element: _owned(keyed[element], walk) for element in sorted(keyed)}
+
+    return walk_list
 
 
 class Difference(NamedTuple):

@@ -72,10 +72,13 @@ def track(call: Call, old: Object | None, new: Object, chosen: WriteOptions) -> 
 def _track_creation(call: Call, new: Object, manager: Manager) -> None:
     type_name = call.gvk.schema_type
     fields = fieldsets.created(shown(new, call.gvk), _nothing(type_name), fieldsets.root(type_name))
-    managers = read(new)
     entry = Entry(without_reset(fields, manager.subresource), gotime.write(call.now))
-    _replace(managers, manager, entry)
-    write(new, managers)
+    managers = read(new)
+    if managers or not entry.fields:
+        _replace(managers, manager, entry)
+        write(new, managers)
+    else:
+        new["metadata"]["managedFields"] = [_wire(manager, entry.time, entry.fields)]
 
 
 @functools.cache
@@ -167,19 +170,21 @@ def write(document: Object, managers: Managers) -> None:
         managers.items(), key=lambda pair: (pair[0].operation, pair[1].time, pair[0].name)
     )
     if ordered:
-        document["metadata"]["managedFields"] = [_wire(*pair) for pair in ordered]
+        document["metadata"]["managedFields"] = [
+            _wire(manager, entry.time, _sorted(entry.fields)) for manager, entry in ordered
+        ]
     else:
         document["metadata"].pop("managedFields", None)
 
 
-def _wire(manager: Manager, entry: Entry) -> Object:
+def _wire(manager: Manager, time: str, fields: FieldSet) -> Object:
     written: Object = {
         "manager": manager.name,
         "operation": manager.operation,
         "apiVersion": manager.api_version,
-        "time": entry.time,
+        "time": time,
         "fieldsType": "FieldsV1",
-        "fieldsV1": _sorted(entry.fields),
+        "fieldsV1": fields,
     }
     if manager.subresource:
         written["subresource"] = manager.subresource

@@ -23,7 +23,7 @@ from dray.validation import fields
 Object = dict[str, Any]
 
 GROUP = "resource.k8s.io"
-SLICES_AT_ONCE = 32
+SLICES_AT_ONCE = 2
 MAX_REMEMBERED = 64
 _MARK = b'"consumesCounters"'
 _PATHS = {"ResourceClaim": fields.SPEC, "ResourceClaimTemplate": fields.SPEC.child("spec")}

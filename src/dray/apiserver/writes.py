@@ -110,6 +110,10 @@ class Writer:
         metadata["uid"] = self.new_uid()
         metadata["creationTimestamp"] = gotime.write(call.now)
         name = metadata.get("name", "")
+        if not owns_fields:
+            # What rules add below is theirs, not the client's.
+            document = self.canonical(call, document)
+            managedfields.track(call, None, document, chosen)
         action = Action(
             admission.CREATE,
             call.kind,
@@ -123,8 +127,6 @@ class Writer:
         await self.chain.mutate(action)
         strategies.prepare_create(call.kind, document, self.features)
         document = self.canonical(call, document)
-        if not owns_fields:
-            managedfields.track(call, None, document, chosen)
         action.new = document
         causes = await self.chain.complaints(action)
         causes += checks.on_create(call.kind, document, self.features, call.info.version)

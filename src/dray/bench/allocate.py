@@ -6,8 +6,6 @@ node that was used last. The clock starts when decoded objects reach the fleet.
 
 from __future__ import annotations
 
-import gc
-import resource
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -20,7 +18,7 @@ from dray.allocator.fleet import Fleet
 from dray.allocator.verdicts import Failure, Verdict
 from dray.api.claims import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
 from dray.api.names import ClaimKey
-from dray.bench import scenarios
+from dray.bench import process, scenarios
 from dray.bench.scenarios import Scenario
 
 ZERO = "zero"
@@ -73,7 +71,10 @@ def run(
 ) -> Report:
     """Place the claims; with `answers`, also compare with what was recorded."""
     given = scenario if isinstance(scenario, Scenario) else scenarios.convert(scenario)
-    report = _Run(given, rotates=start == ROTATE, policy=policy).place_all(progress)
+    attempt = _Run(given, rotates=start == ROTATE, policy=policy)
+    del scenario, given
+    with process.settled():
+        report = attempt.place_all(progress)
     if answers is not None:
         report.difference = compare(report.answers, answers)
     return report
@@ -151,7 +152,7 @@ class _Run:
             p50_ms=milliseconds[len(milliseconds) // 2],
             p99_ms=milliseconds[len(milliseconds) * 99 // 100],
             max_ms=milliseconds[-1],
-            memory_bytes=0,
+            memory_bytes=process.memory_bytes(),
             first_claim_s=first_claim,
             answers=answers,
             refusals=self._refusals,

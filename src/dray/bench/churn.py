@@ -1,8 +1,8 @@
 """`dray bench churn`: a fleet that is nearly full and never at rest.
 
 Eight GPUs a node, nine tenths of them taken by claims of many different signatures. Each step ends
-one claim and places another; every tenth also publishes a slice anew. What a step costs should follow
-from what it changes, not from the size of the fleet.
+one claim and places another; every tenth also publishes a slice anew. What a step costs should
+follow from what it changes, not from the size of the fleet.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -32,21 +32,16 @@ _ALLOCATOR_GATES = (
 )
 
 
-class Scenario(msgspec.Struct, rename="camel", kw_only=True):
+class Scenario(msgspec.Struct, kw_only=True):
     """What a scenario file says. Equal parts of slices are kept once."""
 
     name: str = ""
-    nodes: list[Node] = []
-    slices: list[ResourceSlice] = []
-    classes: list[DeviceClass] = []
-    claims: list[ResourceClaim] = []
-    device_taint_rules: list[DeviceTaintRule] = []
+    nodes: Sequence[Node] = ()
+    slices: Sequence[ResourceSlice] = ()
+    classes: Sequence[DeviceClass] = ()
+    claims: Sequence[ResourceClaim] = ()
+    device_taint_rules: Sequence[DeviceTaintRule] = ()
     feature_set: str = "default"
-
-    def __post_init__(self) -> None:
-        interner = Interner()
-        for piece in self.slices:
-            interner.share(piece)
 
     def features(self) -> Features:
         """The gates: the defaults, all that the allocator knows, or exactly those named."""
@@ -60,11 +55,36 @@ class Scenario(msgspec.Struct, rename="camel", kw_only=True):
         return msgspec.structs.replace(features.DEFAULT, **chosen)
 
 
+class _File(msgspec.Struct, rename="camel", kw_only=True):
+    """A scenario file whose slices are still text."""
+
+    name: str = ""
+    nodes: list[Node] = []
+    slices: list[msgspec.Raw] = []
+    classes: list[DeviceClass] = []
+    claims: list[ResourceClaim] = []
+    device_taint_rules: list[DeviceTaintRule] = []
+    feature_set: str = "default"
+
+
 def read(data: bytes) -> Scenario:
     """A scenario file's content; nothing of the text is kept."""
-    return msgspec.json.decode(data, type=Scenario)
+    file = msgspec.json.decode(data, type=_File)
+    decoder = msgspec.json.Decoder(ResourceSlice)
+    # One by one, so that what equals something seen before is freed before the next is decoded.
+    interner = Interner()
+    slices = [interner.share(decoder.decode(piece)) for piece in file.slices]
+    return Scenario(
+        name=file.name,
+        nodes=file.nodes,
+        slices=slices,
+        classes=file.classes,
+        claims=file.claims,
+        device_taint_rules=file.device_taint_rules,
+        feature_set=file.feature_set,
+    )
 
 
 def convert(scenario: Mapping[str, Any]) -> Scenario:
     """A scenario that is decoded to plain dicts already."""
-    return msgspec.convert(scenario, Scenario)
+    return read(msgspec.json.encode(scenario))

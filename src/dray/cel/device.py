@@ -51,7 +51,7 @@ class _Fields(values.Object):
         domains = DefaultingMap()
         for key, value in list(self.items()):
             if key.startswith(runtime.shortcut(field, "")):
-                _, domain, id = key.split("\0")
+                _, domain, id = key.split(runtime.SEPARATOR, 2)
                 domains.setdefault(domain, {})[id] = value
         self[field] = domains
         return domains
@@ -120,7 +120,7 @@ class DeviceView:
 
     def _path(self, field: str, name: str) -> str:
         domain, slash, id = name.partition("/")
-        return f"{field}\0{domain}\0{id}" if slash else f"{field}\0{self._driver}\0{name}"
+        return runtime.shortcut(field, *((domain, id) if slash else (self._driver, name)))
 
 
 def view(driver: str, device: slices.Device) -> DeviceView:
@@ -196,7 +196,7 @@ class Selector(_Compiled):
     def shape(self) -> Callable[[DeviceView], Hashable]:
         """The values that the selector reads: devices of equal shape have equal answers."""
         paths = [runtime.shortcut(*path) for path in sorted(self.reads)]
-        get = operator.itemgetter(*(paths or ["\0"]))
+        get = operator.itemgetter(*(paths or [runtime.SEPARATOR]))
         return lambda device: get(device.tokens)
 
     def matches(self, device: DeviceView) -> bool:

@@ -14,7 +14,7 @@ from dray.cel.issues import CompilationFailed, Issue
 from dray.cel.lexer import Token
 from dray.cel.syntax import Call, Constant, FieldEntry, MapEntry, Node
 from dray.cel.trampoline import Step
-from dray.cel.trees import Factory
+from dray.cel.trees import Factory, TooManyNodes
 
 MAX_CODE_POINTS = 100_000
 MAX_DEPTH = 250
@@ -62,20 +62,29 @@ class _Operator(NamedTuple):
 
 def parse(text: str) -> Node:
     """The tree of `text`, macros expanded; raises CompilationFailed with all that is wrong."""
-    if len(text) > MAX_CODE_POINTS:
-        size = f"size: {len(text)}, limit {MAX_CODE_POINTS}"
-        raise _failure(text, f"expression code point size exceeds limit: {size}")
+    _check_text(text)
     tokens, issues = lexer.tokenize(text)
     parser = _Parser(tokens, issues)
     try:
         tree = trampoline.run(parser.start())
-    except _TooDeep as problem:
+    except (_TooDeep, TooManyNodes) as problem:
         raise _failure(text, str(problem)) from None
     except _SyntaxError:
         raise CompilationFailed(text, [*issues, *recovery.syntax_errors(tokens)]) from None
     if issues:
         raise CompilationFailed(text, issues)
     return tree
+
+
+def _check_text(text: str) -> None:
+    if len(text) > MAX_CODE_POINTS:
+        size = f"size: {len(text)}, limit {MAX_CODE_POINTS}"
+        raise _failure(text, f"expression code point size exceeds limit: {size}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        message = f"expression is not valid Unicode: half a character at {problem.start + 1}"
+        raise _failure(text, message) from None
 
 
 def _failure(text: str, message: str) -> CompilationFailed:

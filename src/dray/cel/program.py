@@ -10,14 +10,11 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dray.cel import checker, cost, folding, parser, values
+from dray.cel import checker, compiler, cost, parser, values
 from dray.cel.checker import Checked
-from dray.cel.compiler import compile_plain
-from dray.cel.counting import compile_counted
-from dray.cel.emitter import Plan
+from dray.cel.code.metering import Meter
 from dray.cel.environment import Environment
 from dray.cel.functions import costs
-from dray.cel.metering import Meter
 from dray.cel.reads import Path, find_reads
 from dray.cel.values import CostExceeded, EvaluationError
 
@@ -53,7 +50,7 @@ class Program:
     def __init__(
         self, checked: Checked, environment: Environment, limit: int = values.COST_LIMIT
     ) -> None:
-        self._plan = Plan(checked, environment, folding.fold(checked, environment))
+        self._plan = compiler.plan(checked, environment)
         self._limit = limit
         self.estimated_cost = cost.estimate(checked, environment).high
         is_bounded = self.estimated_cost <= limit and not _amplifies(checked)
@@ -68,7 +65,7 @@ class Program:
     def evaluate(self) -> Callable[..., Any]:
         """The value of the expression; raises EvaluationError or CostExceeded."""
         if self.code_form == PLAIN:
-            return compile_plain(self._plan)
+            return compiler.compile_plain(self._plan)
         return self._evaluate_counted
 
     def _evaluate_counted(self, *variables: Any) -> Any:
@@ -94,4 +91,4 @@ class Program:
 
     @functools.cached_property
     def _counted(self) -> Callable[..., Any]:
-        return compile_counted(self._plan)
+        return compiler.compile_counted(self._plan)

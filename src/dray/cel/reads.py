@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from dray.cel import macros, trees, visiting
-from dray.cel.emitter import Plan
+from dray.cel.compiler import Plan
 from dray.cel.syntax import (
     Call,
     Comprehension,
@@ -61,6 +61,8 @@ class _Reader:
             self.paths |= {path} if path else set()
         elif qualifiers:
             yield root
+        elif isinstance(node, Call):
+            yield from self._plan.operands(node)
         else:
             yield from trees.children(node)
         yield from (key for key, *_ in qualifiers if isinstance(key, Node))

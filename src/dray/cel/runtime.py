@@ -13,6 +13,8 @@ from typing import Any
 from dray.cel import texts, values
 from dray.cel.values import MISSING, NONE, EvaluationError, Optional, UInt
 
+SEPARATOR = "\0"
+
 _KEY_CLASSES = frozenset({str, int, UInt, float, bool})
 
 _GO_NAMES: dict[type, str] = {
@@ -46,7 +48,7 @@ def go_name(value: Any) -> str:
 
 def shortcut(*keys: str) -> str:
     """Where an object may hold a copy of what these keys lead to, to be found in one step."""
-    return "\0".join(keys)
+    return SEPARATOR.join(keys)
 
 
 def invalid_key(key: Any) -> str | None:

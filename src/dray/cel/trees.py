@@ -19,6 +19,13 @@ from dray.cel.syntax import (
     StructLiteral,
 )
 
+MAX_NODES = 20_000
+"""A text of the size that Kubernetes accepts needs fewer, unless macros copy their targets."""
+
+
+class TooManyNodes(Exception):
+    """A tree grew out of hand: every `optMap` doubles what it is called on."""
+
 
 class Factory:
     """Makes nodes, each with an id of its own."""
@@ -28,6 +35,8 @@ class Factory:
 
     def next_id(self) -> int:
         self._last_id += 1
+        if self._last_id > MAX_NODES:
+            raise TooManyNodes(f"expression expands to more than {MAX_NODES} nodes")
         return self._last_id
 
     def literal(self, position: int, value: Constant) -> Literal:

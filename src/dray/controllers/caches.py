@@ -11,6 +11,7 @@ from dray.api.claims import ResourceClaim
 from dray.api.classes import DeviceClass
 from dray.api.core import Lease, Namespace, ResourceQuota
 from dray.api.kinds import Kind
+from dray.api.names import PoolId
 from dray.api.nodes import Node
 from dray.api.pods import Pod
 from dray.api.poolstatus import ResourcePoolStatusRequest
@@ -38,6 +39,8 @@ RESTART_SECONDS = 1.0
 CLAIM, TEMPLATE, GROUP = "claim", "template", "group"
 """Indexes of what uses a claim, template or group, filed under its `ObjectKey`."""
 NODE, NAMESPACE = "node", "namespace"
+POOL = "pool"
+"""Slices of a pool and claims that have devices of it, under its `PoolId`."""
 OWNER, ORPHAN = "owner", "orphan"
 """What has a controller, under the uid of that; what has none, under its namespace."""
 
@@ -69,6 +72,7 @@ class Caches:
         indexes: Mapping[str, IndexFunction[ResourceClaim]] = {
             OWNER: ownership.controller_uids,
             NAMESPACE: _namespace,
+            POOL: _pools_of_claim,
         }
         return self._get(resources.CLAIM, ResourceClaim, indexes)
 
@@ -86,7 +90,7 @@ class Caches:
 
     @property
     def slices(self) -> Cache[ResourceSlice]:
-        return self._get(resources.SLICE, ResourceSlice)
+        return self._get(resources.SLICE, ResourceSlice, {POOL: _pool_of_slice})
 
     @property
     def device_classes(self) -> Cache[DeviceClass]:
@@ -207,3 +211,11 @@ def _namespace(value: Any) -> Iterable[Hashable]:
 
 def _orphan(value: Any) -> Iterable[Hashable]:
     return () if ownership.controller_of(value.metadata) else (value.metadata.namespace,)
+
+
+def _pool_of_slice(published: ResourceSlice) -> Iterable[Hashable]:
+    return (PoolId(published.spec.driver, published.spec.pool.name),)
+
+
+def _pools_of_claim(claim: ResourceClaim) -> Iterable[Hashable]:
+    return podclaims.pools(claim)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dray.api.claims import ResourceClaim, ResourceClaimConsumerReference
+from dray.api.names import PoolId
 from dray.api.pods import Pod, PodResourceClaim
 from dray.api.workloads import PodGroup, PodGroupResourceClaim
 from dray.client.cache import ObjectKey
@@ -135,3 +136,11 @@ def is_group(consumer: ConsumerReference) -> bool:
 
 def is_pod(consumer: ConsumerReference) -> bool:
     return (consumer.api_group, consumer.resource) == ("", PODS)
+
+
+def pools(claim: ResourceClaim) -> set[PoolId]:
+    """The pools that a claim has devices of."""
+    if claim.status.allocation is None:
+        return set()
+    results = claim.status.allocation.devices.results
+    return {PoolId(result.driver, result.pool) for result in results}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dray.api import kinds
 from dray.api.kinds import Kind
 
-
 NAMESPACE = kinds.served("", "Namespace")
 NODE = kinds.served("", "Node")
 POD = kinds.served("", "Pod")

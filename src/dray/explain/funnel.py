@@ -133,65 +133,84 @@ class Tally:
         return self.fresh(where, inventory, devices).bit_count()
 
 
+class _Progress:
+    """One gate's part of a measurement."""
+
+    __slots__ = ("blocked", "blocked_example", "holders", "stage")
+
+    def __init__(self, gate: Gate) -> None:
+        self.stage = Stage(gate)
+        self.holders: Counter[ClaimKey] = Counter()
+        self.blocked = 0
+        self.blocked_example = ""
+
+
 class Measurement:
-    """Adds up one option node by node."""
+    """Adds up one option node by node. Every node has the same gates."""
 
     def __init__(self, plan: Plan) -> None:
         option = plan.option
         needed = 0 if option.is_all else plan.count
         self._funnel = Funnel(plan.claim, str(option.name), option.device_class, needed)
-        self._stages: dict[Gate, Stage] = {}
+        self._gates: list[_Progress] = []
         self._tally = Tally()
         self._left = 0
-        self._holders: dict[Gate, Counter[ClaimKey]] = {}
-        self._blocked: Counter[Gate] = Counter()
-        self._blocked_examples: dict[Gate, str] = {}
         self._misses = _Misses()
 
     def add(self, panel: Panel, plan: Plan) -> Passage:
         inventory = panel.inventory
-        left = inventory.everything
-        self._funnel.nodes += 1
-        self._funnel.published += self._tally.count("published", inventory, left)
-        needed = max(panel.wanted(plan), 1)
-        blocked, depth = None, 0
-        counts: list[int] = []
         answers = list(panel.answers(plan))
-        for number, answer in enumerate(answers):
-            left = self._pass(panel, plan, answer, left)
+        if not self._gates:
+            self._gates = [_Progress(answer.gate) for answer in answers]
+        self._funnel.nodes += 1
+        self._funnel.published += self._tally.count("published", inventory, inventory.everything)
+        counts: list[int] = []
+        left = inventory.everything
+        for progress, answer in zip(self._gates, answers, strict=True):
+            left = self._pass(progress, panel, plan, answer, left)
             counts.append(left.bit_count())
-            if blocked is None and counts[-1] < needed:
-                blocked, depth = answer.gate, number
         self._left += self._tally.count("left", inventory, left)
-        self._note_node(inventory.node.metadata.name, counts[-1], blocked)
         self._misses.add(panel, plan, answers, counts[-1])
-        return Passage(tuple(counts), blocked, len(answers) if blocked is None else depth)
+        return self._passage(panel, plan, counts)
 
     def finish(self) -> Funnel:
         funnel = self._funnel
-        stages = list(self._stages.values())
+        stages = [progress.stage for progress in self._gates]
         for stage, following in zip(stages, [*stages[1:], None], strict=True):
             stage.after = following.before if following else self._left
-            holders = self._holders.get(stage.gate, Counter())
-            stage.holders = tuple(Holder(*each) for each in holders.most_common(HOLDERS_KEPT))
+        for progress in self._gates:
+            most = progress.holders.most_common(HOLDERS_KEPT)
+            progress.stage.holders = tuple(Holder(*each) for each in most)
         funnel.stages = tuple(
             stage for stage in stages if stage.lost or stage.gate.kind not in _WITHOUT_SAY
         )
         funnel.blocked = tuple(
-            Blockage(gate, self._blocked[gate], self._blocked_examples[gate])
-            for gate in self._stages
-            if gate in self._blocked
+            Blockage(each.stage.gate, each.blocked, each.blocked_example)
+            for each in self._gates
+            if each.blocked
         )
         funnel.nearest = self._misses.nearest()
         return funnel
 
-    def _pass(self, panel: Panel, plan: Plan, answer: Answer, left: int) -> int:
+    def _passage(self, panel: Panel, plan: Plan, counts: list[int]) -> Passage:
+        node = panel.inventory.node.metadata.name
+        best = self._funnel.best
+        if best is None or counts[-1] > best.left:
+            self._funnel.best = NodeCount(node, counts[-1])
+        needed = max(panel.wanted(plan), 1)
+        for depth, (count, progress) in enumerate(zip(counts, self._gates, strict=True)):
+            if count < needed:
+                progress.blocked += 1
+                progress.blocked_example = progress.blocked_example or node
+                return Passage(tuple(counts), progress.stage.gate, depth)
+        return Passage(tuple(counts), None, len(counts))
+
+    def _pass(
+        self, progress: _Progress, panel: Panel, plan: Plan, answer: Answer, left: int
+    ) -> int:
         """The devices that are left after a gate."""
-        inventory, gate = panel.inventory, answer.gate
-        stage = self._stages.get(gate)
-        if stage is None:
-            stage = self._stages[gate] = Stage(gate)
-        arriving = self._tally.fresh(gate, inventory, left)
+        inventory, stage = panel.inventory, progress.stage
+        arriving = self._tally.fresh(progress, inventory, left)
         stage.before += arriving.bit_count()
         lost = left & ~answer.passing
         if lost:
@@ -199,8 +218,8 @@ class Measurement:
             if stage.example is None or (failing and not stage.failing):
                 self._exemplify(stage, panel, plan, failing or lost)
             stage.failing += (arriving & failing).bit_count()
-            if gate.kind in _HOLDING:
-                self._count_holders(inventory, gate, lost & arriving)
+            if answer.gate.kind in _HOLDING:
+                _count_holders(progress, inventory, lost & arriving)
         return left & answer.passing
 
     def _exemplify(self, stage: Stage, panel: Panel, plan: Plan, lost: int) -> None:
@@ -208,23 +227,16 @@ class Measurement:
         stage.example = device.id
         stage.objection = panel.objection(plan, stage.gate, device)
 
-    def _count_holders(self, inventory: Inventory, gate: Gate, lost: int) -> None:
-        counter = self._holders.setdefault(gate, Counter())
-        on_counters = gate.kind in (Kind.GROUPS, Kind.COUNTERS)
-        if on_counters and len(counter) >= HOLDERS_KEPT:
-            return
-        find = _holders_on_counters if on_counters else _holders_of_devices
-        for holder in find(inventory, lost):
-            if holder in counter or len(counter) < _HOLDERS_COUNTED:
-                counter[holder] += 1
 
-    def _note_node(self, node: str, left: int, blocked: Gate | None) -> None:
-        if blocked is not None:
-            self._blocked[blocked] += 1
-            self._blocked_examples.setdefault(blocked, node)
-        best = self._funnel.best
-        if best is None or left > best.left:
-            self._funnel.best = NodeCount(node, left)
+def _count_holders(progress: _Progress, inventory: Inventory, lost: int) -> None:
+    counter = progress.holders
+    on_counters = progress.stage.gate.kind in (Kind.GROUPS, Kind.COUNTERS)
+    if on_counters and len(counter) >= HOLDERS_KEPT:
+        return
+    find = _holders_on_counters if on_counters else _holders_of_devices
+    for holder in find(inventory, lost):
+        if holder in counter or len(counter) < _HOLDERS_COUNTED:
+            counter[holder] += 1
 
 
 def _holders_of_devices(inventory: Inventory, devices: int) -> Iterator[ClaimKey]:

@@ -56,6 +56,9 @@ class Gate(msgspec.Struct, frozen=True):
         return self.kind in (Kind.CLASS, Kind.SELECTOR)
 
 
+_GATES = {kind: Gate(kind) for kind in Kind}
+
+
 class Answer(NamedTuple):
     """What a gate makes of the devices of a node."""
 
@@ -94,7 +97,7 @@ class Panel:
         }
         if applying:
             self._problem.constraints = constraints.Constraints(
-                applying, self._value, lambda _option, _attribute: None
+                applying, self._value, lambda _, attribute: inventory.value_masks(attribute)
             )
         self._checks = Checks(self._problem)
 
@@ -114,16 +117,21 @@ class Panel:
             kind = Kind.SELECTOR if test.device_class is None else Kind.CLASS
             gate = Gate(kind, test.number, test.text, test.device_class or "")
             yield Answer(gate, *test.selector.matches(inventory))
-        yield Answer(Gate(Kind.NODE), *inventory.on_node)
+        yield Answer(_GATES[Kind.NODE], *inventory.on_node)
         everything = inventory.everything
-        yield Answer(Gate(Kind.FEATURES), everything & ~self._disabled(plan))
-        yield Answer(Gate(Kind.TAINTS), everything & ~self._tainted(plan))
+        yield Answer(_GATES[Kind.FEATURES], everything & ~self._disabled(plan))
+        yield Answer(_GATES[Kind.TAINTS], everything & ~self._tainted(plan))
         taken = 0 if plan.option.admin_access else inventory.taken
-        yield Answer(Gate(Kind.TAKEN), everything & ~taken)
+        yield Answer(_GATES[Kind.TAKEN], everything & ~taken)
         asked = {check.name: check for check in self._checks.of(plan)}
         yield self._capacity(plan, asked.get(verdicts.Check.CAPACITY))
-        for name in (verdicts.Check.GROUPS, verdicts.Check.COUNTERS, verdicts.Check.CONSTRAINTS):
-            yield self._ask(_KIND_OF[name], asked.get(name), plan, everything)
+        yield self._ask(Kind.GROUPS, asked.get(verdicts.Check.GROUPS), plan)
+        yield self._narrow(Kind.COUNTERS, asked.get(verdicts.Check.COUNTERS), plan)
+        constraining = asked.get(verdicts.Check.CONSTRAINTS)
+        if plan.option.derived or inventory.features.list_type_attributes:
+            yield self._ask(Kind.CONSTRAINTS, constraining, plan)
+        else:
+            yield self._narrow(Kind.CONSTRAINTS, constraining, plan)
 
     def objection(self, plan: Plan, gate: Gate, device: Candidate) -> Objection | None:
         """What one gate has against one device that does not pass it."""
@@ -186,24 +194,32 @@ class Panel:
 
     def _capacity(self, plan: Plan, check: Check | None) -> Answer:
         """Devices that are large enough, and of those the ones that have enough left."""
-        if not self.inventory.features.consumable_capacity:
-            return Answer(Gate(Kind.CAPACITY), self.inventory.everything)
-        able, unanswered = plan.selected, self._unanswered[plan]
-        answer = self._ask(Kind.CAPACITY, check, plan, able)
-        return Answer(answer.gate, answer.passing & able, unanswered)
+        able, unanswered = self.inventory.everything, 0
+        if self.inventory.features.consumable_capacity:
+            able, unanswered = plan.selected, self._unanswered[plan]
+        if check is not None:
+            able = check.narrow(plan.slots[0], able, 1)
+        return Answer(_GATES[Kind.CAPACITY], able, unanswered)
 
-    def _ask(self, kind: Kind, check: Check | None, plan: Plan, devices: int) -> Answer:
-        """Which of the devices a check would take if nothing else were picked."""
+    def _narrow(self, kind: Kind, check: Check | None, plan: Plan) -> Answer:
+        """Which devices a check would take, where it finds all of them as a set."""
+        passing = self.inventory.everything
+        if check is not None:
+            passing = check.narrow(plan.slots[0], passing, 1)
+        return Answer(_GATES[kind], passing)
+
+    def _ask(self, kind: Kind, check: Check | None, plan: Plan) -> Answer:
+        """Which devices a check would take if nothing else were picked, one by one."""
         passing, failing = self.inventory.everything, 0
         if check is None:
-            return Answer(Gate(kind), passing)
-        for device in self.inventory.members(check.concerns & devices):
+            return Answer(_GATES[kind], passing)
+        for device in self.inventory.members(passing & check.concerns):
             found = _asked(check, plan.slots[0], device)
             if found is not None:
                 passing ^= device.bit
             if isinstance(found, CannotEvaluate):
                 failing |= device.bit
-        return Answer(Gate(kind), passing, failing)
+        return Answer(_GATES[kind], passing, failing)
 
     def _constraints_on(self, plan: Plan, claim: ResolvedClaim) -> list[constraints.Constraint]:
         lists = self.inventory.features.list_type_attributes

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dray.cel import macros, metering, runtime, values
-from dray.cel.emitter import Emitter, Plan, Qualifier
-from dray.cel.metering import LIST_CREATION, MAP_CREATION
+from dray.cel import macros, runtime, values
+from dray.cel.code import metering
+from dray.cel.code.emitter import Emitter, Plan, Qualifier
+from dray.cel.code.metering import LIST_CREATION, MAP_CREATION
 from dray.cel.syntax import Call, Comprehension, ListLiteral, MapLiteral, Node
 from dray.cel.trampoline import Step
 from dray.cel.values import MISSING, NONE
@@ -71,9 +72,14 @@ class _CountingEmitter(Emitter):
         """A branch of `?:` or an index: a variable or selection costs only its steps there."""
         if self.plan.is_variable(node):
             return self.whole_variable(node)
-        if self.plan.qualifier(node):
+        if not self.plan.qualifier(node):
+            return (yield from self.nested(node))
+        if not self.writer.is_deep:
             return (yield from self._select(node, cost=0))
-        return (yield from self.nested(node))
+        function = self.begin_function()
+        self.writer.line(f"return {(yield from self._select(node, cost=0))}")
+        self.writer.end_function()
+        return self.call_function(function)
 
     # Calls.
 

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from dray.cel import runtime, trampoline, types, values
 from dray.cel.checker import Checked
+from dray.cel.code.source import Writer
 from dray.cel.environment import Environment
 from dray.cel.folding import Folded
 from dray.cel.functions import dispatching
 from dray.cel.functions.overloads import Function, Overload
-from dray.cel.source import Writer
 from dray.cel.syntax import Call, Comprehension, Identifier, Node, Select
 from dray.cel.trampoline import Step
 from dray.cel.types import Kind, Type

@@ -1,0 +1,80 @@
+"""An API server as a process of its own: store, keys and an admin's kubeconfig in one directory.
+
+`python -m dray.apiserver.standalone DIRECTORY [PORT]` prints its address once it answers, and
+ends cleanly when it is told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import uvloop
+
+from dray import telemetry
+from dray.apiserver import server
+from dray.apiserver.certificates import Authority
+from dray.apiserver.server import Settings
+from dray.client import kubeconfig
+from dray.client.kubeconfig import Connection
+from dray.store import sqlite
+
+LOOPBACK = "127.0.0.1"
+ADMIN_GROUP = "system:masters"
+
+
+@contextlib.asynccontextmanager
+async def listening(
+    directory: Path, port: int = 0, *, host: str = LOOPBACK, settings: Settings | None = None
+) -> AsyncIterator[str]:
+    """Serve what is in `directory` over HTTPS until the block is left; yields the address."""
+    authority = Authority.load_or_create(directory)
+    names = dict.fromkeys((host, LOOPBACK, "localhost"))
+    signer = server.signer_in(directory)
+    async with (
+        sqlite.open(directory / "store.db") as store,
+        server.opened(store, signer=signer, settings=settings) as opened,
+        opened.server.listening(
+            host, port, authority.server_pair(names), authority.certificate
+        ) as url,
+    ):
+        admin = connection(directory, url, "admin", ADMIN_GROUP)
+        kubeconfig.write(directory / "kubeconfig", admin)
+        yield url
+
+
+def connection(directory: Path, url: str, user: str, *groups: str) -> Connection:
+    """How a user reaches the server of a directory: with a new certificate of its authority."""
+    authority = Authority.load_or_create(directory)
+    pair = authority.client_pair(user, groups)
+    return Connection(
+        url,
+        certificate_authority=authority.certificate,
+        client_certificate=pair.certificate,
+        client_key=pair.key,
+    )
+
+
+async def run(directory: Path, port: int = 0) -> None:
+    """Serve until the process is told to end."""
+    told_to_end = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told_to_end.set)
+    async with listening(directory, port) as url:
+        print(url, flush=True)
+        await told_to_end.wait()
+
+
+def main() -> None:
+    telemetry.configure_logging()
+    directory, *port = sys.argv[1:]
+    uvloop.run(run(Path(directory), int(port[0]) if port else 0))
+
+
+if __name__ == "__main__":
+    main()

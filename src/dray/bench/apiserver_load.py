@@ -1,0 +1,226 @@
+"""Load on an API server from outside: a process of its own that speaks HTTPS as cheaply as it can.
+
+`python -m dray.bench.apiserver_load KUBECONFIG` reads one JSON task per line and answers each with
+one JSON line. It shares neither loop nor interpreter with the server it measures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import ssl
+import statistics
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import uvloop
+
+from dray.api import kinds
+from dray.bench import workload
+from dray.client import kubeconfig, rest, verbs
+from dray.client.kubeconfig import Connection
+
+PODS = verbs.collection_path(kinds.served("", "Pod"), workload.NAMESPACE)
+CLAIMS = verbs.collection_path(kinds.served("resource.k8s.io", "ResourceClaim"), workload.NAMESPACE)
+HANDSHAKES_AT_ONCE = 32
+READ_BYTES = 2**20
+
+
+class Creates(msgspec.Struct, frozen=True, tag=True):
+    """Create pairs of a claim and a pod from several connections, each waiting for its answers."""
+
+    clients: int
+    pairs: int
+
+
+class List(msgspec.Struct, frozen=True, tag=True):
+    """List every claim, some times over."""
+
+    rounds: int
+
+
+class Watch(msgspec.Struct, frozen=True, tag=True):
+    """Open watches on one claim, change it some times, wait until all have heard of each change."""
+
+    watchers: int
+    changes: int
+
+
+Task = Creates | List | Watch
+
+
+class Connections(contextlib.AsyncExitStack):
+    """Opens keep-alive connections to one server, and closes them."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__()
+        parts = urlsplit(connection.server)
+        assert parts.hostname is not None
+        assert parts.port is not None
+        self._host, self._port = parts.hostname, parts.port
+        self._tls = rest.tls_context(
+            connection, connection.client_certificate, connection.client_key
+        )
+
+    async def open(self) -> Exchange:
+        reader, writer = await asyncio.open_connection(
+            self._host, self._port, ssl=self._tls, limit=READ_BYTES
+        )
+        self.callback(writer.transport.abort)
+        return Exchange(reader, writer)
+
+
+class Exchange:
+    """One HTTP/1.1 connection: requests one after the other."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def send(self, method: str, path: str, body: bytes = b"", kind: str = "") -> bytes:
+        """The body of a good answer; anything else raises."""
+        self.begin(method, path, body, kind)
+        status, headers = await self._head()
+        answer = await self._reader.readexactly(int(headers.get("content-length", "0")))
+        if status >= 300:
+            raise RuntimeError(f"{method} {path}: {status} {answer[:500].decode()}")
+        return answer
+
+    def begin(self, method: str, path: str, body: bytes = b"", kind: str = "") -> None:
+        content = f"Content-Type: {kind or 'application/json'}\r\n" if body else ""
+        head = (
+            f"{method} {path} HTTP/1.1\r\nHost: bench\r\nUser-Agent: bench\r\n"
+            f"Accept: application/json\r\n{content}Content-Length: {len(body)}\r\n\r\n"
+        )
+        self._writer.write(head.encode() + body)
+
+    async def watch(self, path: str) -> None:
+        """Begin a watch; its lines are then read with `line`."""
+        self.begin("GET", path)
+        status, _ = await self._head()
+        if status != 200:
+            raise RuntimeError(f"watch {path}: {status}")
+
+    async def line(self, holding: bytes) -> None:
+        """Wait for a line of the stream with these bytes."""
+        while holding not in await self._reader.readline():
+            pass
+
+    async def _head(self) -> tuple[int, Mapping[str, str]]:
+        status_line, *lines = (await self._reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        pairs = (line.split(":", 1) for line in lines if line)
+        headers = {name.strip().lower(): value.strip() for name, value in pairs}
+        return int(status_line.split(" ", 2)[1]), headers
+
+
+async def create(connections: Connections, task: Creates) -> Mapping[str, Any]:
+    numbers = iter(range(task.pairs))
+    latencies: list[float] = []
+    exchanges = [await connections.open() for _ in range(task.clients)]
+    started = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for exchange in exchanges:
+            group.create_task(_create_pairs(exchange, numbers, latencies))
+    seconds = time.perf_counter() - started
+    return {
+        "creates": len(latencies),
+        "seconds": seconds,
+        "p50_milliseconds": statistics.median(latencies) * 1000,
+        "p99_milliseconds": statistics.quantiles(latencies, n=100)[98] * 1000,
+    }
+
+
+async def _create_pairs(
+    exchange: Exchange, numbers: Iterator[int], latencies: list[float]
+) -> None:
+    for number in numbers:
+        claim_name = f"claim-{number}"
+        claim = msgspec.json.encode(workload.claim(claim_name))
+        pod = msgspec.json.encode(workload.pod(f"pod-{number}", claim_name))
+        for path, body in ((CLAIMS, claim), (PODS, pod)):
+            started = time.perf_counter()
+            await exchange.send("POST", path, body)
+            latencies.append(time.perf_counter() - started)
+
+
+async def list_claims(connections: Connections, task: List) -> Mapping[str, Any]:
+    exchange = await connections.open()
+    taken, body = [], b""
+    for _ in range(task.rounds):
+        started = time.perf_counter()
+        body = await exchange.send("GET", CLAIMS)
+        taken.append(time.perf_counter() - started)
+    return {
+        "items": len(msgspec.json.decode(body)["items"]),
+        "megabytes": len(body) / 1e6,
+        "seconds": statistics.median(taken),
+        "slowest_seconds": max(taken),
+    }
+
+
+async def watch(connections: Connections, task: Watch) -> Mapping[str, Any]:
+    """All watch one claim; the clock runs from the change until the last has read it."""
+    writer = await connections.open()
+    body = msgspec.json.encode(workload.claim("watched"))
+    created = msgspec.json.decode(await writer.send("POST", CLAIMS, body))
+    revision = created["metadata"]["resourceVersion"]
+    path = f"{CLAIMS}?watch=true&resourceVersion={revision}&fieldSelector=metadata.name%3Dwatched"
+    watchers = [each async for each in _opened(connections, task.watchers, path)]
+    taken = [await _change(writer, watchers, number) for number in range(task.changes)]
+    return {
+        "watchers": len(watchers),
+        "changes": len(taken),
+        "seconds": statistics.median(taken),
+        "slowest_seconds": max(taken),
+    }
+
+
+async def _opened(connections: Connections, count: int, path: str) -> AsyncIterator[Exchange]:
+    async def begin() -> Exchange:
+        exchange = await connections.open()
+        await exchange.watch(path)
+        return exchange
+
+    for start in range(0, count, HANDSHAKES_AT_ONCE):
+        size = min(HANDSHAKES_AT_ONCE, count - start)
+        for exchange in await asyncio.gather(*itertools.starmap(begin, [()] * size)):
+            yield exchange
+
+
+async def _change(writer: Exchange, watchers: list[Exchange], number: int) -> float:
+    mark = f"change-{number}"
+    patch = msgspec.json.encode({"metadata": {"labels": {"bench": mark}}})
+    started = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for watcher in watchers:
+            group.create_task(watcher.line(mark.encode()))
+        await writer.send("PATCH", f"{CLAIMS}/watched", patch, "application/merge-patch+json")
+    return time.perf_counter() - started
+
+
+DOING: Mapping[type[Task], Callable[[Connections, Any], Awaitable[Mapping[str, Any]]]] = {
+    Creates: create,
+    List: list_claims,
+    Watch: watch,
+}
+
+
+async def _do(connection: Connection, task: Task) -> Mapping[str, Any]:
+    async with Connections(connection) as connections:
+        return await DOING[type(task)](connections, task)
+
+
+def main() -> None:
+    connection = kubeconfig.load(sys.argv[1])
+    for line in sys.stdin:
+        task = msgspec.json.decode(line, type=Task)
+        answer = uvloop.run(_do(connection, task))
+        print(msgspec.json.encode(answer).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""The objects that the benchmarks of the API server create: claims with a selector, and their pods.
+
+What differs from object to object is what differs in a cluster: names, and which claim a pod uses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+Object = dict[str, Any]
+
+NAMESPACE = "default"
+CLASS = "gpu.example.com"
+DRIVER = "gpu.example.com"
+SELECTOR = (
+    f'device.attributes["{DRIVER}"].productName == "NVIDIA H200" && '
+    f'device.capacity["{DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0'
+)
+DEVICES_PER_NODE = 8
+
+USER = "bench"
+ROLE: Object = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": {"name": USER},
+    "rules": [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]},
+        {
+            "apiGroups": ["resource.k8s.io"],
+            "resources": ["resourceclaims", "resourceclaims/status", "resourceclaims/binding"],
+            "verbs": ["*"],
+        },
+    ],
+}
+BINDING: Object = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": USER},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER},
+    "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}],
+}
+
+
+def claim(name: str) -> Object:
+    exactly = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": SELECTOR}}]}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+    }
+
+
+def pod(name: str, claim_name: str) -> Object:
+    resources = {"requests": {"cpu": "4", "memory": "16Gi"}, "claims": [{"name": "gpu"}]}
+    container = {
+        "name": "train",
+        "image": "registry.example.com/train:1.4",
+        "command": ["python", "-m", "train"],
+        "env": [{"name": "EPOCHS", "value": "3"}],
+        "resources": resources,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": {"app": "train"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [container],
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": claim_name}],
+        },
+    }
+
+
+def allocation(number: int) -> Object:
+    """The status of the claim with this number: a device that no other number has."""
+    node = f"node-{number // DEVICES_PER_NODE}"
+    result = {
+        "request": "gpu",
+        "driver": DRIVER,
+        "pool": node,
+        "device": f"gpu-{number % DEVICES_PER_NODE}",
+    }
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    return {
+        "allocation": {
+            "devices": {"results": [result]},
+            "nodeSelector": {"nodeSelectorTerms": [term]},
+        }
+    }

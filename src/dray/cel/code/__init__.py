@@ -1,0 +1,1 @@
+"""Python code for checked expressions: what it calls, how it is written, its two forms."""

@@ -1,0 +1,168 @@
+"""Loops in plain code: a function for each, with the range as its last parameter.
+
+Which macro a loop was is told by what it expanded to. Errors of its parts are kept or thrown on as
+cel-go's fold does it with values (interpreter/interpretable.go, evalFold).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dray.cel import macros, runtime, values
+from dray.cel.code.emitter import Emitter
+from dray.cel.syntax import Call, Comprehension, ListLiteral, MapLiteral, Node
+from dray.cel.trampoline import Step
+from dray.cel.types import Kind
+from dray.cel.values import EvaluationError
+
+HELPERS: dict[str, Any] = {
+    "EvaluationError": EvaluationError,
+    "no_such_overload": values.no_such_overload,
+    "elements": runtime.elements,
+    "entries": runtime.entries,
+    "insert": runtime.insert,
+    "insert_all": runtime.insert_all,
+}
+
+
+class LoopingEmitter(Emitter):
+    def is_bool(self, node: Node) -> bool:
+        return self.is_surely(node, Kind.BOOL)
+
+    def term(self, node: Node, error: str, use: str) -> Step[None]:
+        """Evaluates one term and uses it; the first error of the chain is kept for later."""
+        outside, failures = self.writer.begin_try(), self.writer.failures
+        value = yield from self.tested(node)
+        self.writer.line(use.format(value))
+        keep = [f"if {error} is None: {error} = error"]
+        self.writer.end_try(outside, keep if self.writer.failures > failures else [])
+
+    def tested(self, node: Node) -> Step[str]:
+        """A value that is certainly a bool."""
+        value: str = yield self.nested(node)
+        if not self.is_bool(node):
+            check = f"if {value} is not True and {value} is not False: raise no_such_overload()"
+            self.writer.line(check, may_fail=True)
+        return value
+
+    def comprehension(self, node: Comprehension) -> Step[str]:
+        if node.variable == macros.UNUSED:
+            return (yield from self._binding(node))
+        collection = yield self.value(node.range)
+        name = self.begin_function("collection")
+        yield from self._loop(node)
+        self.writer.end_function()
+        return self.call_function(name, collection)
+
+    def _loop(self, node: Comprehension) -> Step[None]:
+        """Writes how a macro runs, told by what it expands to."""
+        assert isinstance(node.step, Call)
+        if isinstance(node.init, ListLiteral):
+            yield from self._collecting_loop(node, node.step, "[]", self._append)
+        elif isinstance(node.init, MapLiteral):
+            yield from self._collecting_loop(node, node.step, "{}", self._insert)
+        elif isinstance(node.result, Call):
+            yield from self._counting_loop(node, node.step)
+        else:
+            yield from self._quantifying_loop(node, node.step)
+
+    def _begin_loop(self, node: Comprehension) -> None:
+        items = "entries" if node.second_variable else "elements"
+        self.begin_loop(node, f"{items}(collection)")
+
+    def _quantifying_loop(self, node: Comprehension, step: Call) -> Step[None]:
+        """all and exists: the first error counts if no element decides."""
+        is_all = step.function == "_&&_"
+        undecided, decided = ("True", "False") if is_all else ("False", "True")
+        error = self.writer.assign("None")
+        self._begin_loop(node)
+        yield from self.term(step.arguments[1], error, f"if {{}} is {decided}: return {decided}")
+        self.end_loop(node)
+        self.writer.line(f"if {error} is not None: raise {error}")
+        self.writer.line(f"return {undecided}")
+
+    def _counting_loop(self, node: Comprehension, step: Call) -> Step[None]:
+        """exists_one: the last error of the predicate counts."""
+        error, count = self.writer.assign("None"), self.writer.assign("0")
+        self._begin_loop(node)
+        yield from self._predicate(step.arguments[0], error, f"{count} += 1")
+        self.end_loop(node)
+        self.writer.line(f"if {error} is not None: raise {error}")
+        self.writer.line(f"return {count} == 1")
+
+    def _predicate(self, predicate: Node, error: str, action: str) -> Step[None]:
+        """True does the action; an error replaces the one before."""
+        outside, failures = self.writer.begin_try(), self.writer.failures
+        value = yield from self.tested(predicate)
+        self.writer.line(f"if {value}: {action}")
+        is_handled = self.writer.failures > failures
+        self.writer.end_try(outside, [f"{error} = error"] if is_handled else [])
+
+    def _collecting_loop(
+        self,
+        node: Comprehension,
+        step: Call,
+        empty: str,
+        add: Callable[[Call, str], Step[None]],
+    ) -> Step[None]:
+        """map, filter and the transformations.
+
+        Without a predicate the first error counts and ends the loop. With one, the last error of
+        the predicate counts; if there is none, the first of anything else.
+        """
+        result = self.writer.assign(empty)
+        if step.function == "_?_:_":
+            yield from self._filtering_loop(node, step, result, add)
+        else:
+            self._begin_loop(node)
+            yield from add(step, result)
+            self.end_loop(node)
+        self.writer.line(f"return {result}")
+
+    def _filtering_loop(
+        self, node: Comprehension, step: Call, result: str, add: Callable[[Call, str], Step[None]]
+    ) -> Step[None]:
+        writer = self.writer
+        predicate, addition, _ = step.arguments
+        assert isinstance(addition, Call)
+        error, chosen = writer.assign("None"), writer.name("t")
+        self._begin_loop(node)
+        writer.line(f"{chosen} = False")
+        yield from self._predicate(predicate, error, f"{chosen} = {error} is None")
+        writer.line(f"if {chosen}:")
+        writer.indent()
+        outside, failures = writer.begin_try(), writer.failures
+        yield from add(addition, result)
+        writer.end_try(outside, [f"{error} = error"] if writer.failures > failures else [])
+        writer.dedent()
+        self.end_loop(node)
+        writer.line(f"if {error} is not None: raise {error}")
+
+    def _append(self, step: Call, result: str) -> Step[None]:
+        appended = step.arguments[1]
+        assert isinstance(appended, ListLiteral)
+        element = yield self.nested(appended.elements[0])
+        self.writer.line(f"{result}.append({element})")
+
+    def _insert(self, step: Call, result: str) -> Step[None]:
+        names = yield from self.values(step.arguments[1:])
+        function = "insert" if len(names) == 2 else "insert_all"
+        self.writer.line(f"{function}({result}, {', '.join(names)})", may_fail=True)
+
+    def _binding(self, node: Comprehension) -> Step[str]:
+        """A name for a value that is found when it is first read; at once if it cannot fail."""
+        writer = self.writer
+        function = self.begin_function()
+        value = yield self.value(node.init)
+        if writer.may_fail_in_function():
+            writer.line(f"return {value}")
+            writer.end_function()
+            find = self.function_call(function)
+            self.declare(node.accumulator, writer.assign("[UNSET]"), find)
+        else:
+            writer.inline_function()
+            self.declare(node.accumulator, writer.assign(value))
+        result: str = yield self.value(node.result)
+        self.forget(node.accumulator)
+        return result

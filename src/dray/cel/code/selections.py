@@ -1,0 +1,201 @@
+"""Selections in plain code: chains of fields, keys and indexes, and the optionals they give."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from dray.cel import runtime
+from dray.cel.code.emitter import MAYBE_OPTIONAL, Chain, Emitter, Qualifier
+from dray.cel.syntax import Call, Node
+from dray.cel.trampoline import Step
+from dray.cel.types import Kind
+from dray.cel.values import MISSING, NONE, Optional
+
+HELPERS: dict[str, Any] = {
+    "KeyError": KeyError,
+    "TypeError": TypeError,
+    "MISSING": MISSING,
+    "NONE": NONE,
+    "Optional": Optional,
+    "advance": runtime.advance,
+    "is_present": runtime.is_present,
+    "probe": runtime.probe,
+    "qualify": runtime.qualify,
+    "qualify_all": runtime.qualify_all,
+    "unwrap": runtime.unwrap,
+    "wrap": runtime.wrap,
+}
+
+_SHORTCUT_LENGTH = 3
+
+
+class SelectingEmitter(Emitter):
+    @abstractmethod
+    def library_call(self, node: Call) -> Step[str]:
+        """A call that nothing special is known of."""
+
+    def select(self, node: Node) -> Step[str]:
+        chain = self.plan.chain(node)
+        if self.plan.type(chain.root).kind in MAYBE_OPTIONAL:
+            return (yield from self._dynamic_chain(chain))
+        if not any(qualifier.is_optional for qualifier in chain.qualifiers):
+            return (yield from self._plain_chain(chain))
+        found = yield from self._optional_chain(chain)
+        return found if chain.qualifiers[-1].is_test else self.writer.assign(f"wrap({found})")
+
+    def _key(self, qualifier: Qualifier) -> Step[str]:
+        if isinstance(qualifier.key, str):
+            return self.writer.constant(qualifier.key)
+        return (yield from self.nested(qualifier.key))
+
+    def _plain_chain(self, chain: Chain) -> Step[str]:
+        value = yield from self.chain_start(chain)
+        qualifiers = chain.qualifiers
+        if shortcut := self._shortcut(chain):
+            value = self._take_shortcut(value, shortcut, qualifiers[:_SHORTCUT_LENGTH])
+            qualifiers = qualifiers[_SHORTCUT_LENGTH:]
+        for qualifier in qualifiers:
+            key = yield from self._key(qualifier)
+            value = self._qualified(value, key, qualifier.is_test)
+        return value
+
+    def _shortcut(self, chain: Chain) -> str | None:
+        """The key under which an object may hold what is deep inside it."""
+        if self.plan.type(chain.root).kind is not Kind.OBJECT:
+            return None
+        keys = [self.plan.text_key(qualifier) for qualifier in chain.qualifiers[:_SHORTCUT_LENGTH]]
+        known = [key for key in keys if key is not None and runtime.SEPARATOR not in key]
+        return runtime.shortcut(*known) if len(known) == _SHORTCUT_LENGTH else None
+
+    def _take_shortcut(self, value: str, shortcut: str, qualifiers: Sequence[Qualifier]) -> str:
+        """The value of the first steps, taken at once if the object allows it."""
+        writer = self.writer
+        found = writer.name("t")
+        is_test = qualifiers[-1].is_test
+        key = writer.constant(shortcut)
+        if is_test:
+            writer.line(f"if {key} in {value}: {found} = True")
+            writer.line("else:")
+        else:
+            writer.line(f"try: {found} = {value}[{key}]")
+            writer.line("except KeyError:")
+        writer.indent()
+        for qualifier in qualifiers:
+            step = writer.constant(self.plan.text_key(qualifier))
+            value = self._qualified(value, step, qualifier.is_test)
+        writer.line(f"{found} = {value}")
+        writer.dedent()
+        return found
+
+    def _qualified(self, value: str, key: str, is_test: bool) -> str:
+        writer = self.writer
+        if is_test:
+            return writer.assign(f"is_present({value}, {key})", may_fail=True)
+        if not writer.is_constant(key) or writer.value(key).__class__ is not str:
+            return writer.assign(f"qualify({value}, {key})", may_fail=True)
+        # Of all values only maps can be subscripted with a string.
+        found = writer.name("t")
+        writer.line(f"try: {found} = {value}[{key}]")
+        writer.line("except (KeyError, TypeError):")
+        writer.indent()
+        writer.line(f"{found} = qualify({value}, {key})", may_fail=True)
+        writer.dedent()
+        return found
+
+    def _optional_chain(self, chain: Chain) -> Step[str]:
+        """The value found or MISSING; for a test, whether it was found."""
+        writer = self.writer
+        first = next(i for i, each in enumerate(chain.qualifiers) if each.is_optional)
+        plain = Chain(chain.root, chain.qualifiers[:first])
+        found = writer.assign((yield from self._plain_chain(plain)))
+        for number, qualifier in enumerate(chain.qualifiers[first:]):
+            if number:
+                writer.line(f"if {found} is not MISSING:")
+                writer.indent()
+            key = yield from self._key(qualifier)
+            writer.line(f"{found} = probe({found}, {key})", may_fail=True)
+            if number:
+                writer.dedent()
+        if chain.qualifiers[-1].is_test:
+            return writer.assign(f"{found} is not MISSING")
+        return found
+
+    def _dynamic_chain(self, chain: Chain) -> Step[str]:
+        """A chain that may start at an optional: that is known when it runs."""
+        writer = self.writer
+        root = yield from self.chain_start(chain)
+        if keys := self._constant_keys(chain):
+            return writer.assign(f"qualify_all({root}, {keys})", may_fail=True)
+        is_optional = writer.assign(f"{root}.__class__ is Optional")
+        found = writer.assign(f"unwrap({root})")
+        for qualifier in chain.qualifiers:
+            if qualifier.is_optional:
+                writer.line(f"{is_optional} = True")
+            writer.line(f"if {found} is not MISSING:")
+            writer.indent()
+            key = yield from self._key(qualifier)
+            is_probe = "True" if qualifier.is_test else is_optional
+            writer.line(f"{found} = advance({found}, {key}, {is_probe})", may_fail=True)
+            writer.dedent()
+        if chain.qualifiers[-1].is_test:
+            return writer.assign(f"{found} is not MISSING")
+        return writer.assign(f"wrap({found}, {is_optional})")
+
+    def _constant_keys(self, chain: Chain) -> str | None:
+        """The keys of a chain as one constant, where they all are and none is special."""
+        keys: list[Any] = []
+        for key, is_optional, is_test in chain.qualifiers:
+            if is_optional or is_test:
+                return None
+            if isinstance(key, str):
+                keys.append(key)
+            elif self.plan.is_constant(key):
+                keys.append(self.plan.constant(key))
+            else:
+                return None
+        return self.writer.constant(tuple(keys))
+
+    def _probed(self, node: Node) -> Step[str | None]:
+        """The value or MISSING of an optional that need not be made; None if it must be."""
+        if not self.plan.qualifier(node):
+            return None
+        chain = self.plan.chain(node)
+        is_static = self.plan.type(chain.root).kind not in MAYBE_OPTIONAL
+        if not is_static or not any(qualifier.is_optional for qualifier in chain.qualifiers):
+            return None
+        return (yield from self._optional_chain(chain))
+
+    def or_value(self, node: Call) -> Step[str]:
+        optional, alternative = self.plan.operands(node)
+        result = yield from self._probed(optional)
+        if result is None:
+            value = yield from self._optional(optional)
+            result = self.writer.assign(f"{value}.value if {value} is not NONE else MISSING")
+        yield from self._replace_if(f"{result} is MISSING", result, alternative)
+        return result
+
+    def or_optional(self, node: Call) -> Step[str]:
+        optional, alternative = self.plan.operands(node)
+        result = self.writer.assign((yield from self._optional(optional)))
+        yield from self._replace_if(f"{result} is NONE", result, alternative)
+        return result
+
+    def _optional(self, node: Node) -> Step[str]:
+        value: str = yield self.value(node)
+        check = f"if {value}.__class__ is not Optional: raise no_such_overload()"
+        self.writer.line(check, may_fail=True)
+        return value
+
+    def _replace_if(self, condition: str, name: str, alternative: Node) -> Step[None]:
+        self.writer.line(f"if {condition}:")
+        self.writer.indent()
+        self.writer.line(f"{name} = {(yield self.nested(alternative))}")
+        self.writer.dedent()
+
+    def has_value(self, node: Call) -> Step[str]:
+        found = yield from self._probed(self.plan.operands(node)[0])
+        if found is None:
+            return (yield from self.library_call(node))
+        return self.writer.assign(f"{found} is not MISSING")

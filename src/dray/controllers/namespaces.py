@@ -1,0 +1,174 @@
+"""A namespace that is deleted is emptied first, pods before everything else.
+
+Behaviour of pkg/controller/namespace/deletion: pods go first, so that what they use is not taken
+from under them; the namespace goes when nothing is left in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from dray.api import errors, gotime
+from dray.api.core import Namespace, NamespaceCondition
+from dray.api.kinds import Kind
+from dray.api.meta import ObjectMeta
+from dray.client.cache import HasMetadata
+from dray.client.verbs import Selection
+from dray.controllers import resources, wire
+from dray.controllers.loops import Context, Loop
+
+FINALIZER = "kubernetes"
+FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 5.0
+
+CONTENT_REMAINING, FINALIZERS_REMAINING = (
+    "NamespaceContentRemaining",
+    "NamespaceFinalizersRemaining",
+)
+_FINE = {
+    "NamespaceDeletionDiscoveryFailure": (
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    "NamespaceDeletionGroupVersionParsingFailure": (
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    "NamespaceDeletionContentFailure": (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    CONTENT_REMAINING: ("ContentRemoved", "All content successfully removed"),
+    FINALIZERS_REMAINING: (
+        "ContentHasNoFinalizers",
+        "All content-preserving finalizers finished",
+    ),
+}
+
+Remaining = Mapping[Kind, list[ObjectMeta]]
+
+
+class Namespaces(Loop[str]):
+    def __init__(self, context: Context) -> None:
+        super().__init__("namespaces", context)
+        self._namespaces = context.caches.namespaces
+        self._content = [
+            kind
+            for kind in context.served
+            if kind.namespaced and "delete" in kind.verbs and kind.group != "events.k8s.io"
+        ]
+        self._attempts: Counter[str] = Counter()
+        self._namespaces.subscribe(lambda change: self.queue.add(change.key.name))
+
+    def resync(self) -> None:
+        for namespace in self._namespaces:
+            self.queue.add(namespace.metadata.name)
+
+    async def reconcile(self, key: str) -> float | None:
+        namespace = self._namespaces.get(key)
+        if namespace is None or not namespace.metadata.deletion_timestamp:
+            del self._attempts[key]
+            return None
+        if FINALIZER not in namespace.spec.finalizers:
+            return None
+        remaining = await self._empty(key)
+        if not remaining:
+            await self._finalize(key, namespace.metadata.uid)
+            return None
+        await self._report(namespace, remaining)
+        self._attempts[key] += 1
+        return min(FIRST_RETRY_SECONDS * 2.0 ** min(self._attempts[key], 16), MAX_RETRY_SECONDS)
+
+    async def _empty(self, namespace: str) -> dict[Kind, list[ObjectMeta]]:
+        """Delete what is there; what is still there after it."""
+        pods = await self._delete_all(resources.POD, namespace)
+        if pods:
+            return {resources.POD: pods}
+        remaining = {}
+        for kind in self._content:
+            if kind is not resources.POD and (left := await self._delete_all(kind, namespace)):
+                remaining[kind] = left
+        return remaining
+
+    async def _delete_all(self, kind: Kind, namespace: str) -> list[ObjectMeta]:
+        for metadata in await self._list(kind, namespace):
+            if metadata.deletion_timestamp:
+                continue
+            options = {
+                "propagationPolicy": "Background",
+                "preconditions": {"uid": metadata.uid},
+            }
+            with contextlib.suppress(errors.NotFound, errors.Conflict):
+                await self.client.delete(kind, metadata.name, namespace, options)
+        return await self._list(kind, namespace)
+
+    async def _list(self, kind: Kind, namespace: str) -> list[ObjectMeta]:
+        page = await self.client.list(kind, Selection(namespace=namespace))
+        return [msgspec.json.decode(item, type=HasMetadata).metadata for item in page.items]
+
+    async def _finalize(self, name: str, uid: str) -> None:
+        raw = await self.client.get(resources.NAMESPACE, name)
+        if raw["metadata"]["uid"] != uid:
+            return
+        spec = raw.get("spec") or {}
+        kept = [each for each in spec.get("finalizers") or () if each != FINALIZER]
+        with contextlib.suppress(errors.NotFound):
+            await self.client.replace(
+                resources.NAMESPACE, {**raw, "spec": {**spec, "finalizers": kept}}, "finalize"
+            )
+
+    async def _report(self, namespace: Namespace, remaining: Remaining) -> None:
+        """Say what still keeps the namespace."""
+        now = gotime.write(self.now())
+        known = {each.type: each for each in namespace.status.conditions}
+        for made in conditions(remaining):
+            before = known.get(made.type)
+            since = before.last_transition_time if before else now
+            if before is not None and before.status != made.status:
+                since = now
+            known[made.type] = msgspec.structs.replace(made, last_transition_time=since)
+        status = msgspec.structs.replace(namespace.status, conditions=tuple(known.values()))
+        with contextlib.suppress(errors.NotFound):
+            await wire.patch_status(
+                self.client, resources.NAMESPACE, namespace.metadata, namespace.status, status
+            )
+
+
+def conditions(remaining: Remaining) -> list[NamespaceCondition]:
+    """What is left as conditions, in the words of Kubernetes."""
+    kinds = sorted(
+        f"{kind.plural}.{kind.group} has {len(left)} resource instances"
+        for kind, left in remaining.items()
+    )
+    finalizers = Counter(
+        finalizer
+        for left in remaining.values()
+        for metadata in left
+        for finalizer in metadata.finalizers
+    )
+    troubles = {
+        CONTENT_REMAINING: (
+            "SomeResourcesRemain",
+            f"Some resources are remaining: {', '.join(kinds)}",
+        )
+    }
+    if finalizers:
+        listed = sorted(
+            f"{name} in {count} resource instances" for name, count in finalizers.items()
+        )
+        troubles[FINALIZERS_REMAINING] = (
+            "SomeFinalizersRemain",
+            f"Some content in the namespace has finalizers remaining: {', '.join(listed)}",
+        )
+    return [
+        NamespaceCondition(
+            type=type_,
+            status="True" if type_ in troubles else "False",
+            reason=troubles.get(type_, fine)[0],
+            message=troubles.get(type_, fine)[1],
+        )
+        for type_, fine in _FINE.items()
+    ]

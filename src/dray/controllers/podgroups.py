@@ -1,0 +1,45 @@
+"""A PodGroup that is deleted stays until the last of its pods has ended.
+
+Behaviour of pkg/controller/scheduling/podgroupprotection.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from dray.api import errors
+from dray.api.pods import Pod
+from dray.client.cache import Change, ObjectKey
+from dray.controllers import caches, loops, podclaims, podstate, resources, wire
+from dray.controllers.loops import Context, Loop
+
+FINALIZER = "scheduling.k8s.io/podgroup-protection"
+
+
+class PodGroups(Loop[ObjectKey]):
+    def __init__(self, context: Context) -> None:
+        super().__init__("podgroups", context, workers=1)
+        self._groups, self._pods = context.caches.pod_groups, context.caches.pods
+        self._groups.subscribe(lambda change: self.queue.add(change.key))
+        self._pods.subscribe(self._pod_changed)
+
+    def resync(self) -> None:
+        loops.add_all(self.queue, self._groups)
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        if change.old is not None and podclaims.group_name(change.old):
+            name = podclaims.group_name(change.old)
+            self.queue.add(ObjectKey(change.key.namespace, name))
+
+    async def reconcile(self, key: ObjectKey) -> None:
+        group = self._groups.get(key.name, key.namespace)
+        if group is None or not group.metadata.deletion_timestamp:
+            return
+        if FINALIZER not in group.metadata.finalizers:
+            return
+        if all(map(podstate.has_ended, self._pods.find(caches.GROUP, key))):
+            kept = [each for each in group.metadata.finalizers if each != FINALIZER]
+            with contextlib.suppress(errors.NotFound):
+                await wire.patch_metadata(
+                    self.client, resources.POD_GROUP, group.metadata, {"finalizers": kept or None}
+                )

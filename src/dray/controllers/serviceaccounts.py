@@ -1,0 +1,48 @@
+"""Every namespace has a service account `default`."""
+
+from __future__ import annotations
+
+import contextlib
+
+from dray.api import errors
+from dray.client.cache import Change, HasMetadata
+from dray.controllers import resources
+from dray.controllers.loops import Context, Loop
+
+DEFAULT = "default"
+
+
+class ServiceAccounts(Loop[str]):
+    """Keys are names of namespaces."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__("serviceaccounts", context, workers=1)
+        self._namespaces = context.caches.namespaces
+        self._accounts = context.caches.of(resources.SERVICE_ACCOUNT)
+        self._namespaces.subscribe(lambda change: self.queue.add(change.key.name))
+        self._accounts.subscribe(self._account_changed)
+
+    async def synced(self) -> None:
+        await self._namespaces.synced.wait()
+        await self._accounts.synced.wait()
+
+    def resync(self) -> None:
+        for namespace in self._namespaces:
+            self.queue.add(namespace.metadata.name)
+
+    def _account_changed(self, change: Change[HasMetadata]) -> None:
+        if change.new is None and change.key.name == DEFAULT:
+            self.queue.add(change.key.namespace)
+
+    async def reconcile(self, key: str) -> None:
+        namespace = self._namespaces.get(key)
+        if namespace is None or namespace.metadata.deletion_timestamp:
+            return
+        if self._accounts.get(DEFAULT, key) is not None:
+            return
+        body = {
+            **resources.identity(resources.SERVICE_ACCOUNT),
+            "metadata": {"name": DEFAULT, "namespace": key},
+        }
+        with contextlib.suppress(errors.AlreadyExists):
+            await self.client.create(resources.SERVICE_ACCOUNT, body, key)

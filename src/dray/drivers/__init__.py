@@ -1,0 +1,1 @@
+"""The drivers that come with dray, each in its own package."""

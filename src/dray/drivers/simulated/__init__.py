@@ -1,0 +1,1 @@
+"""Fleets that exist in name only, described in short YAML."""

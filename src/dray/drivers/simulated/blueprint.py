@@ -1,0 +1,109 @@
+"""What a fleet file and the catalogue say, as read: products, nodes, pools, classes."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+T = TypeVar("T")
+
+
+class FleetError(ValueError):
+    """A fleet that cannot be built, and where in its file the fault is."""
+
+
+class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+    """A piece of a fleet file; a field that is not known is a fault."""
+
+
+class Profile(Part, frozen=True):
+    """One way to cut a device: where the cut may lie, as (first slot, slots), and what it has."""
+
+    id: int
+    placements: tuple[tuple[int, int], ...]
+    capacity: dict[str, int | str]
+
+
+class Partitioning(Part, frozen=True):
+    """A device as a row of slots that partitions occupy."""
+
+    slots: int
+    profiles: dict[str, Profile]
+
+
+class Model(Part, frozen=True):
+    """One product. Values may be templates; see `values`."""
+
+    name: str
+    attributes: dict[str, Any] = {}
+    capacity: dict[str, Any] = {}
+    partitions: Partitioning | None = None
+
+
+class DeviceGroup(Part, frozen=True):
+    """Some devices of one model, and what they have besides."""
+
+    model: str
+    count: int = 1
+    attributes: dict[str, Any] = {}
+    capacity: dict[str, Any] = {}
+    partitioned: bool = False
+    shared: bool = False
+
+
+Devices = dict[str, tuple[DeviceGroup, ...]]
+"""Groups of devices by the driver that publishes them."""
+
+
+class NodeGroup(Part, frozen=True):
+    """Nodes that differ in their number only; every `block_size` of them form a block."""
+
+    name: str
+    count: int = 1
+    block_size: int = 1
+    architecture: str = "amd64"
+    labels: dict[str, str] = {}
+    capacity: dict[str, int | str] = {}
+    devices: Devices = {}
+
+
+class PoolGroup(Part, frozen=True):
+    """Devices that belong to no node: reachable from those with the labels, or from all."""
+
+    name: str
+    devices: Devices
+    node_labels: dict[str, str] = {}
+    all_nodes: bool = False
+
+
+class ClassBlueprint(Part, frozen=True):
+    selector: str
+    extended_resource_name: str | None = None
+    labels: dict[str, str] = {}
+
+
+class DriverBlueprint(Part, frozen=True):
+    classes: dict[str, ClassBlueprint] = {}
+
+
+class Catalog(Part, frozen=True):
+    drivers: dict[str, DriverBlueprint] = {}
+    models: dict[str, Model] = {}
+
+
+class FleetBlueprint(Part, frozen=True):
+    description: str = ""
+    nodes: tuple[NodeGroup, ...] = ()
+    pools: tuple[PoolGroup, ...] = ()
+    drivers: dict[str, DriverBlueprint] = {}
+    models: dict[str, Model] = {}
+
+
+def read(text: str, type_: type[T], source: str) -> T:
+    """Parse a YAML document, or say in which file and field it is wrong."""
+    try:
+        return msgspec.convert(yaml.safe_load(text) or {}, type_)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise FleetError(f"{source}: {error}") from error

@@ -1,0 +1,262 @@
+"""A fleet: nodes, pools and classes made from a short YAML file. Pure after the file is read.
+
+`load("h100")` takes a fleet that comes with dray, `load("my/fleet.yaml")` one of the user's own.
+Nothing is kept but the blueprint: a node or a pool is made when somebody asks for it, the same every
+time, so that a fleet of thousands of nodes costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dray.api import quantity
+from dray.api.classes import CELDeviceSelector, DeviceClass, DeviceClassSpec, DeviceSelector
+from dray.api.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
+from dray.api.nodes import Node, NodeStatus, NodeSystemInfo
+from dray.api.slices import CounterSet, Device, ResourceSlice
+from dray.driverkit import pools
+from dray.driverkit.pools import Pool
+from dray.drivers.simulated import blueprint, partitions, values
+from dray.drivers.simulated.blueprint import (
+    Catalog,
+    ClassBlueprint,
+    DeviceGroup,
+    FleetBlueprint,
+    FleetError,
+    Model,
+    NodeGroup,
+    PoolGroup,
+)
+from dray.drivers.simulated.values import Place
+
+FLEET_LABEL = "dray.dev/fleet"
+DEFAULT_CAPACITY: dict[str, int | str] = {"cpu": 64, "memory": "512Gi", "pods": 110}
+
+
+@dataclass(frozen=True)
+class FleetNode:
+    """One machine of a fleet."""
+
+    name: str
+    number: int
+    block: int
+    group: NodeGroup
+    fleet: Fleet
+
+    @property
+    def place(self) -> Place:
+        return Place(self.name, self.number, self.block)
+
+    def node(self) -> Node:
+        sizes = {
+            name: str(quantity.parse(str(value)))
+            for name, value in {**DEFAULT_CAPACITY, **self.group.capacity}.items()
+        }
+        info = NodeSystemInfo(
+            machine_id=values.unique_id(self.name).replace("-", ""),
+            operating_system="linux",
+            architecture=self.group.architecture,
+        )
+        status = NodeStatus(capacity=sizes, allocatable=sizes, node_info=info)
+        return Node(metadata=ObjectMeta(name=self.name, labels=self._labels()), status=status)
+
+    def _labels(self) -> dict[str, str]:
+        own = {name: self.place.fill(value) for name, value in self.group.labels.items()}
+        return {
+            "kubernetes.io/hostname": self.name,
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/arch": self.group.architecture,
+            FLEET_LABEL: self.fleet.name,
+            **own,
+        }
+
+    def pools(self) -> Iterator[Pool]:
+        """The pool of each driver on this machine."""
+        for driver, groups in self.group.devices.items():
+            devices, counters = self.fleet.build(driver, groups, self.place)
+            yield Pool(driver, self.name, devices, counters, node_name=self.name)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    name: str
+    blueprint: FleetBlueprint
+    catalog: Catalog
+
+    @property
+    def description(self) -> str:
+        return self.blueprint.description
+
+    @functools.cached_property
+    def machines(self) -> dict[str, FleetNode]:
+        made: dict[str, FleetNode] = {}
+        for group in self.blueprint.nodes:
+            for number in range(group.count):
+                machine = self._machine(group, number)
+                if made.setdefault(machine.name, machine) is not machine:
+                    raise FleetError(f"{self.name}: two nodes have the name {machine.name!r}")
+        return made
+
+    def _machine(self, group: NodeGroup, number: int) -> FleetNode:
+        block = number // group.block_size
+        name = Place("", number, block).fill(group.name)
+        return FleetNode(name, number, block, group, self)
+
+    def nodes(self) -> Iterator[Node]:
+        return (machine.node() for machine in self.machines.values())
+
+    def pools(self) -> Iterator[Pool]:
+        """Every pool: those of the machines, then those that belong to none."""
+        for machine in self.machines.values():
+            yield from machine.pools()
+        yield from self.shared_pools()
+
+    def shared_pools(self) -> Iterator[Pool]:
+        for group in self.blueprint.pools:
+            for driver, devices in group.devices.items():
+                made, counters = self.build(driver, devices, Place(group.name))
+                yield Pool(
+                    driver,
+                    group.name,
+                    made,
+                    counters,
+                    node_selector=_node_selector(group),
+                    all_nodes=True if group.all_nodes else None,
+                )
+
+    def slices(self) -> Iterator[ResourceSlice]:
+        for pool in self.pools():
+            yield from pools.lay_out(pool)
+
+    def classes(self) -> list[DeviceClass]:
+        """The classes of every driver that has a device here."""
+        places = (*self.blueprint.nodes, *self.blueprint.pools)
+        used = {driver: None for place in places for driver in place.devices}
+        return [
+            _device_class(name, description)
+            for driver in used
+            if driver in self.catalog.drivers
+            for name, description in self.catalog.drivers[driver].classes.items()
+        ]
+
+    def build(
+        self, driver: str, groups: tuple[DeviceGroup, ...], place: Place
+    ) -> tuple[tuple[Device, ...], tuple[CounterSet, ...]]:
+        """The devices of one driver in one place, numbered through, and their counters."""
+        devices: list[Device] = []
+        counters: list[CounterSet] = []
+        indexes: dict[str, int] = {}
+        for group in groups:
+            model = self._model(group)
+            for position in range(group.count):
+                index = indexes.get(model.name, 0)
+                indexes[model.name] = index + 1
+                where = _device_place(place, driver, model, index, position, group.count)
+                whole = _device(group, model, where)
+                if group.partitioned and model.partitions is not None:
+                    counters.append(partitions.counter_set(whole, model.partitions))
+                    devices.append(partitions.whole_device(whole, model.partitions))
+                    devices += partitions.partitions(whole, model.partitions, where.identity)
+                else:
+                    devices.append(whole)
+        return tuple(devices), tuple(counters)
+
+    def _model(self, group: DeviceGroup) -> Model:
+        model = self.catalog.models.get(group.model)
+        if model is None:
+            known = ", ".join(sorted(self.catalog.models))
+            raise FleetError(f"{self.name}: no model {group.model!r}; there are {known}")
+        if group.partitioned and model.partitions is None:
+            raise FleetError(f"{self.name}: {group.model} cannot be partitioned")
+        return model
+
+
+def load(name_or_path: str | Path, *, nodes: int | None = None) -> Fleet:
+    """A shipped fleet by its name, or one from a file; `nodes` per group in place of the file's."""
+    source = _find(name_or_path)
+    described = blueprint.read(source.read_text("utf-8"), FleetBlueprint, str(name_or_path))
+    if nodes is not None:
+        groups = tuple(msgspec.structs.replace(group, count=nodes) for group in described.nodes)
+        described = msgspec.structs.replace(described, nodes=groups)
+    return build(described, name=source.name.removesuffix(".yaml"))
+
+
+def build(described: FleetBlueprint, *, name: str) -> Fleet:
+    """A fleet from a blueprint; its own models and drivers come before those of the catalogue."""
+    known = _catalog()
+    catalog = Catalog(
+        drivers={**known.drivers, **described.drivers}, models={**known.models, **described.models}
+    )
+    return Fleet(name, described, catalog)
+
+
+def shipped() -> list[str]:
+    """The names of the fleets that come with dray."""
+    found = resources.files(__package__).joinpath("fleets").iterdir()
+    return sorted(
+        entry.name.removesuffix(".yaml") for entry in found if entry.name.endswith(".yaml")
+    )
+
+
+def _find(name_or_path: str | Path) -> Any:
+    text = str(name_or_path)
+    if text in shipped():
+        return resources.files(__package__).joinpath("fleets", f"{text}.yaml")
+    path = Path(text)
+    if not path.is_file():
+        raise FleetError(f"{text} is neither a file nor one of {', '.join(shipped())}")
+    return path
+
+
+@functools.cache
+def _catalog() -> Catalog:
+    text = resources.files(__package__).joinpath("catalog.yaml").read_text("utf-8")
+    return blueprint.read(text, Catalog, "catalog.yaml")
+
+
+def _device_place(
+    place: Place, driver: str, model: Model, index: int, position: int, count: int
+) -> Place:
+    return Place(
+        place.node,
+        place.number,
+        place.block,
+        index,
+        position,
+        count,
+        identity=f"{place.node}/{driver}/{model.name}/{index}",
+    )
+
+
+def _device(group: DeviceGroup, model: Model, place: Place) -> Device:
+    return Device(
+        name=place.fill(model.name),
+        attributes=values.attributes({**model.attributes, **group.attributes}, place),
+        capacity=values.capacities({**model.capacity, **group.capacity}),
+        allow_multiple_allocations=True if group.shared else None,
+    )
+
+
+def _node_selector(group: PoolGroup) -> NodeSelector | None:
+    if group.all_nodes:
+        return None
+    wanted = tuple(
+        NodeSelectorRequirement(key=label, operator="In", values=(value,))
+        for label, value in group.node_labels.items()
+    )
+    return NodeSelector((NodeSelectorTerm(match_expressions=wanted),))
+
+
+def _device_class(name: str, description: ClassBlueprint) -> DeviceClass:
+    selector = DeviceSelector(cel=CELDeviceSelector(description.selector))
+    spec = DeviceClassSpec(
+        selectors=(selector,), extended_resource_name=description.extended_resource_name
+    )
+    return DeviceClass(ObjectMeta(name=name, labels=description.labels), spec)
