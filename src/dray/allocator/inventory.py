@@ -88,11 +88,11 @@ class Inventory:
         """Devices that draw from counters."""
         self.suspects = 0
         """Devices that taints, gates or the node may keep away from some request."""
+        self.unusable = 0
+        """Devices on which no expression can be evaluated."""
         for number, section in enumerate(self.sections):
             self._number_devices(number, section, rules)
         self.everything = (1 << len(self.devices)) - 1
-        self.unusable = self.where(lambda candidate: not shapes.is_usable(candidate.device))
-        """Devices on which no expression can be evaluated."""
         self.on_node = self._selecting_this_node()
         """By per-device node selection; everything where slices select nodes."""
         self.taken = 0
@@ -253,21 +253,22 @@ class Inventory:
         self, number: int, section: Section, rules: Sequence[DeviceTaintRule]
     ) -> None:
         pool = section.pool.id
-        applying = taints.rules_for_pool(pool.driver, pool.pool, rules)
+        applying = taints.rules_for_pool(pool.driver, pool.pool, rules) if rules else ()
         needs = section.ledger.needs if section.ledger else {}
+        index = len(self.devices)
         for piece in section.pool.slices:
             for device in piece.spec.devices:
-                index = len(self.devices)
                 section.numbers[device.name] = index
                 all_taints = device.taints
                 if applying:
                     all_taints = taints.with_rules(all_taints, device.name, applying)
-                need = needs.get(device.name, 0)
+                need = needs.get(device.name, 0) if needs else 0
                 candidate = Candidate(
                     index, 1 << index, number, pool.driver, piece, device, all_taints, need
                 )
                 self.devices.append(candidate)
                 self._classify(candidate)
+                index += 1
 
     def _classify(self, candidate: Candidate) -> None:
         device, bit = candidate.device, candidate.bit
@@ -280,3 +281,5 @@ class Inventory:
                 self.suspects |= bit
         if candidate.taints or candidate.published_in.spec.skip_node_operations:
             self.suspects |= bit
+        if not shapes.is_usable(device):
+            self.unusable |= bit

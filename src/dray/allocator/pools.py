@@ -118,11 +118,11 @@ def _is_understood(piece: ResourceSlice, features: Features) -> bool:
 
 
 def _uses_groups(piece: ResourceSlice) -> bool:
-    return any(
-        consumption.compatibility_groups
-        for device in piece.spec.devices
-        for consumption in device.consumes_counters
-    )
+    for device in piece.spec.devices:
+        for consumption in device.consumes_counters:
+            if consumption.compatibility_groups:
+                return True
+    return False
 
 
 def _is_relevant(piece: ResourceSlice, node: Node) -> bool:
@@ -238,12 +238,10 @@ def _complete_pool(
 
 
 def _require_unique_names(slices: Iterable[ResourceSlice]) -> None:
-    names: set[str] = set()
-    for piece in slices:
-        for device in piece.spec.devices:
-            if device.name in names:
-                raise _Invalid(f"duplicate device name {device.name}")
-            names.add(device.name)
+    names = [device.name for piece in slices for device in piece.spec.devices]
+    if len(set(names)) < len(names):
+        repeated = next(name for number, name in enumerate(names) if name in names[:number])
+        raise _Invalid(f"duplicate device name {repeated}")
 
 
 def _counter_sets(slices: Iterable[ResourceSlice]) -> dict[str, CounterSet]:

@@ -75,7 +75,7 @@ class Step:
 class Problem:
     """All claims of a pod on one node."""
 
-    __slots__ = ("claims", "constraints", "inventory", "may_fail", "steps")
+    __slots__ = ("claims", "constraints", "inventory", "may_fail", "single", "steps")
 
     def __init__(
         self, inventory: Inventory, claims: Sequence[ResolvedClaim], steps: Sequence[Step]
@@ -84,6 +84,8 @@ class Problem:
         self.claims = claims
         self.steps = steps
         self.constraints: constraints.Constraints | None = None
+        self.single = _single_plan(steps)
+        """The only option of the only request, if that asks for one device."""
         self.may_fail = False
         """The search may come upon a failure, so no branch of it may be left out."""
 
@@ -244,6 +246,13 @@ class _Builder:
         if attribute in option.derived or self._features.list_type_attributes:
             return None
         return self._inventory.value_masks(attribute)
+
+
+def _single_plan(steps: Sequence[Step]) -> Plan | None:
+    if len(steps) != 1 or len(steps[0].plans) != 1:
+        return None
+    (plan,) = steps[0].plans
+    return plan if plan.count == 1 and plan.wanted is None else None
 
 
 def _raise_if(failure: verdicts.Failure | None) -> None:

@@ -81,10 +81,28 @@ class Search:
 
     def run(self) -> Solution | None:
         """The first solution, or None; raises Failure. Leaves no trace either way."""
+        single = self.problem.single
         try:
-            return self._run()
+            return self._run() if single is None else self._pick_for(single)
         finally:
             self._trail.unwind(0)
+
+    def _pick_for(self, plan: Plan) -> Solution | None:
+        """One device for one request, the most frequent question, needs no stack."""
+        self._stop_in_time()
+        slot, applying = plan.slots[0], self._checks.of(plan)
+        candidates = plan.accepted | plan.failing
+        if self._prunes:
+            candidates = _narrowed(applying, slot, candidates, 1)
+        for device in self._ordered(plan, candidates):
+            if self._take(0, slot, device, applying) is None:
+                return Solution((Pick(plan, device),), (plan,))
+        self.refusal = self._refusal(0, slot, plan, plan.accepted)
+        return None
+
+    def _stop_in_time(self) -> None:
+        if self._should_stop is not None and self._should_stop():
+            raise verdicts.Stopped("filter operation aborted: context deadline exceeded")
 
     def _run(self) -> Solution | None:
         frames = self._frames
@@ -130,8 +148,7 @@ class Search:
             self._frames[target].conflicts |= conflicts ^ (1 << target)
 
     def _push(self, position: Position) -> None:
-        if self._should_stop is not None and self._should_stop():
-            raise verdicts.Stopped("filter operation aborted: context deadline exceeded")
+        self._stop_in_time()
         self._positions += 1
         frame = _Frame(len(self._frames), self._trail.mark())
         if position.plan is None:
@@ -180,7 +197,7 @@ class Search:
             if tried and self._kind(device) in tried:
                 continue
             kind = self._kind(device) if self._looks_ahead else None
-            if self._take(frame, slot, device, applying) is not None:
+            if self._take(frame.mark, slot, device, applying) is not None:
                 continue
             frame.pick = Pick(plan, device)
             if self._looks_ahead and self._starves_later(frame, position, later):
@@ -201,7 +218,7 @@ class Search:
             if not plan.accepted & device.bit:
                 break
             slot = plan.slots[position.ordinal]
-            verdict = self._take(frame, slot, device, self._checks.of(plan))
+            verdict = self._take(frame.mark, slot, device, self._checks.of(plan))
             if verdict is None:
                 frame.pick = Pick(plan, device)
                 yield self._after(position, plan, _ANY)
@@ -210,15 +227,15 @@ class Search:
         self._blame(frame, position, plan, plan.selected)
 
     def _take(
-        self, frame: _Frame, slot: Slot, device: Candidate, applying: Iterable[Check]
+        self, mark: int, slot: Slot, device: Candidate, applying: Iterable[Check]
     ) -> verdicts.DeviceVerdict | None:
-        """Claim the device with every check, or say why not and leave no trace."""
+        """Claim the device with every check, or say why not and go back to the mark."""
         for check in applying:
             if not check.concerns & device.bit:
                 continue
             verdict = check.take(slot, device, self._trail)
             if verdict is not None:
-                self._trail.unwind(frame.mark)
+                self._trail.unwind(mark)
                 return verdict
         return None
 
@@ -241,9 +258,11 @@ class Search:
 
     def _blame(self, frame: _Frame, position: Position, plan: Plan, candidates: int) -> None:
         """Note which lower frames may be the reason that there are no more alternatives."""
-        if frame.depth > self._furthest:
+        if frame.depth > self._furthest and plan.slots:
             self._furthest = frame.depth
-            self.refusal = self._refusal(frame, position, plan, candidates)
+            remaining = candidates & plan.accepted & position.allowed
+            slot = plan.slots[position.ordinal]
+            self.refusal = self._refusal(frame.mark, slot, plan, remaining)
         if not self._prunes:
             frame.conflicts = (1 << frame.depth) - 1
             return
@@ -299,15 +318,13 @@ class Search:
         return not _narrowed(self._checks.of(plan), plan.slots[0], candidates, plan.count)
 
     def _refusal(
-        self, frame: _Frame, position: Position, plan: Plan, candidates: int
+        self, mark: int, slot: Slot, plan: Plan, candidates: int
     ) -> verdicts.NoCombination:
         """Why the first device that could have come next does not."""
         last = None
-        remaining = candidates & plan.accepted & position.allowed
-        for device in self._inventory.members(remaining & -remaining):
-            slot = plan.slots[position.ordinal]
-            last = self._take(frame, slot, device, self._checks.of(plan))
-            self._trail.unwind(frame.mark)
+        for device in self._inventory.members(candidates & -candidates):
+            last = self._take(mark, slot, device, self._checks.of(plan))
+            self._trail.unwind(mark)
         return verdicts.NoCombination(plan.claim, str(plan.option.name), last)
 
     def _kind(self, device: Candidate) -> Hashable:

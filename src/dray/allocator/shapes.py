@@ -14,9 +14,9 @@ from dray.api import semver
 from dray.api.slices import Device, DeviceAttribute
 
 Path = tuple[str, ...]
-"""(attributes, DOMAIN, ID) and the like; a shorter path means all below it."""
+"""(device, attributes, DOMAIN, ID) and the like; a shorter path means all below it."""
 
-WHOLE_DEVICE: Path = ()
+WHOLE_DEVICE: Path = ("device",)
 
 Reader = Callable[[Sequence[Candidate]], list[Hashable]]
 """Devices to what is read of each."""
@@ -76,7 +76,7 @@ def _is_version(text: str) -> bool:
 
 
 def _column(path: Path) -> Reader:
-    match path:
+    match path[1:] if path[:1] == WHOLE_DEVICE else path:
         case ("driver",):
             return lambda devices: [each.driver for each in devices]
         case ("allowMultipleAllocations",):

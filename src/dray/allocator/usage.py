@@ -76,7 +76,7 @@ class Holdings:
 
     def _changing(self, device: str) -> Holding:
         journal = self._journal
-        if len(journal) >= _JOURNAL_LIMIT:
+        if len(journal) >= _JOURNAL_LIMIT + len(self.by_device):
             self._dropped += len(journal)
             journal.clear()
         journal.append(device)

@@ -7,7 +7,8 @@ the other is behind TLS or in the same process.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -18,8 +19,7 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """Who asks: a name, groups, and what authentication said besides."""
 
     name: str
@@ -28,14 +28,13 @@ class User:
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """Header names are lower case; a query parameter may occur more than once."""
 
     method: str
     path: str
     query: tuple[tuple[str, str], ...] = ()
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     body: bytes = b""
 
     def parameter(self, name: str, default: str = "") -> str:
@@ -45,12 +44,11 @@ class Request:
         return default
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     """`stream` takes the place of `body` for a watch: one chunk per event, until it ends."""
 
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     body: bytes = b""
     stream: AsyncIterator[bytes] | None = None
 

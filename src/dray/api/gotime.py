@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import re
 from typing import NamedTuple
 
@@ -94,6 +95,7 @@ def _assemble(text: str, groups: list[str | None]) -> datetime.datetime:
         raise TimeError(f"parsing time {gotext.quote(text)}: day out of range") from None
 
 
+@functools.lru_cache(maxsize=64)
 def write(time: datetime.datetime, layout: str = SECONDS) -> str:
     """The time as Go writes it into JSON: in UTC, without what the layout has no place for."""
     utc = time if time.tzinfo is datetime.UTC else time.astimezone(datetime.UTC)

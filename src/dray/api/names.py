@@ -8,6 +8,7 @@ checks and as "bytes" in declarative ones: `unit` says which.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Final, Literal, NamedTuple
 
@@ -193,7 +194,16 @@ def length_errors(value: str, max_bytes: int, unit: LengthUnit = "characters") -
     return [f"must be no more than {max_bytes} {unit}"]
 
 
+@functools.lru_cache(maxsize=4096)
+def _accepts_remembered(form: _Format, value: str) -> bool:
+    """Objects are full of the same names; long ones are not worth the room."""
+    return form.accepts(value)
+
+
 def _format_errors(value: str, form: _Format, max_bytes: int, unit: LengthUnit) -> list[str]:
+    if len(value) <= max_bytes and _accepts_remembered(form, value):
+        # Of an ASCII text, as all that are accepted are, characters and bytes are as many.
+        return []
     if form.accepts(value):
         return length_errors(value, max_bytes, unit)
     return [*length_errors(value, max_bytes, unit), form.complaint]

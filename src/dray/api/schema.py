@@ -46,11 +46,12 @@ class Form(enum.Enum):
     """The fields that a manager owns: any JSON object."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Type:
-    """`name` is the schema's name of a structure or a named type, empty for others.
+    """There is one of each, so that comparing and hashing are cheap.
 
-    `go` is what Go's reflection calls the type. `element` is what lists and maps hold.
+    `name` is the schema's name of a structure or a named type, empty for others. `go` is what Go's
+    reflection calls the type. `element` is what lists and maps hold.
     """
 
     form: Form

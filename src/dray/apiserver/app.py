@@ -133,21 +133,25 @@ class App:
         _check_verb(call)
         if requests.is_watch(call.request) and method == "GET":
             return self._counted(call, await watches.watch(call, self.store, self.encodings))
-        answer = self._verbs().get(info.verb)
-        if answer is None:
-            raise _not_allowed()
-        return await answer(call)
+        return await self._verb(call)
 
-    def _verbs(self) -> Mapping[str, Callable[[Call], Awaitable[Response]]]:
-        return {
-            "get": lambda call: reads.get(call, self.store),
-            "list": lambda call: reads.list_(call, self.store),
-            "create": self.writer.create,
-            "update": self.writer.update,
-            "patch": self.writer.patch,
-            "delete": self.deleter.delete,
-            "deletecollection": self.deleter.delete_collection,
-        }
+    async def _verb(self, call: Call) -> Response:
+        match call.info.verb:
+            case "get":
+                return await reads.get(call, self.store)
+            case "list":
+                return await reads.list_(call, self.store)
+            case "create":
+                return await self.writer.create(call)
+            case "update":
+                return await self.writer.update(call)
+            case "patch":
+                return await self.writer.patch(call)
+            case "delete":
+                return await self.deleter.delete(call)
+            case "deletecollection":
+                return await self.deleter.delete_collection(call)
+        raise _not_allowed()
 
     def _about_server(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):

@@ -6,8 +6,10 @@ As pkg/registry/core/pod/storage, BindingREST. A pod is bound once and for all.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from dray.api import errors, gotext, kinds, names
 from dray.api.exchange import Response

@@ -79,7 +79,8 @@ def parse(body: bytes, content_type: str, kind: str = "") -> Object:
         raise errors.bad_request(_unreadable(body, kind, error)) from error
     if not isinstance(document, dict):
         raise errors.bad_request(_unreadable(body, kind, "it is not an object"))
-    _refuse_deep(document)
+    if media_type == exchange.YAML or body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        _refuse_deep(document, len(body))
     return document
 
 
@@ -91,13 +92,19 @@ def _unreadable(body: bytes, kind: str, error: object) -> str:
     )
 
 
-def _refuse_deep(document: Any) -> None:
-    """Nesting beyond what any kind has is refused before anything walks the object."""
-    level, depth = [document], 0
+def _refuse_deep(document: Any, size: int) -> None:
+    """Nesting beyond what any kind has is refused before anything walks the object.
+
+    So is more than the text can have room for: YAML may name a part many times over.
+    """
+    level, depth, seen = [document], 0, 0
     while level:
         depth += 1
+        seen += len(level)
         if depth > MAX_DEPTH:
             raise errors.bad_request(f"the object is nested more than {MAX_DEPTH} levels deep")
+        if seen > size:
+            raise errors.bad_request("yaml: document contains excessive aliasing")
         level = [
             child
             for item in level

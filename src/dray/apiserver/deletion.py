@@ -9,8 +9,10 @@ from __future__ import annotations
 import copy
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from dray.api import canonical, errors, gotext, gotime, versions
 from dray.api.exchange import Request, Response

@@ -5,8 +5,10 @@ As pkg/registry/core/pod/storage, EvictionREST.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
+
+from msgspec.structs import replace
 
 from dray.api import errors, gotime, kinds, selectors
 from dray.api.core import PodDisruptionBudget

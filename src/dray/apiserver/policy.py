@@ -113,6 +113,7 @@ CLUSTER_ROLES: dict[str, tuple[Object, ...]] = {
         rule(READ, "apps", "replicasets statefulsets"),
         rule(READ, "policy", "poddisruptionbudgets"),
         rule(READ, RESOURCE, "resourceclaims resourceslices deviceclasses devicetaintrules"),
+        rule(READ, RESOURCE, "resourceclaimtemplates"),
         rule(("create", "update", "patch"), RESOURCE, "resourceclaims"),
         rule(("update", "patch"), RESOURCE, "resourceclaims/status resourceclaims/binding"),
         rule(READ, "storage.k8s.io", "*"),

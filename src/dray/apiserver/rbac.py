@@ -6,8 +6,9 @@ Answers are remembered until a role or a binding changes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+import msgspec
 
 from dray.api import selectors
 from dray.api.exchange import User
@@ -18,8 +19,7 @@ MASTERS = "system:masters"
 MAX_REMEMBERED = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(msgspec.Struct, frozen=True):
     """What a request wants to do. `path` is set for requests that are about no resource.
 
     `fields` are the values that a field selector demands; no role looks at them.
@@ -83,7 +83,7 @@ class Policy:
         if MASTERS in user.groups:
             return True
         if attributes.fields:
-            attributes = replace(attributes, fields=frozenset())
+            attributes = msgspec.structs.replace(attributes, fields=frozenset())
         question = (user, attributes)
         answer = self._answers.get(question)
         if answer is None:

@@ -6,7 +6,6 @@ import base64
 import binascii
 import datetime
 from collections.abc import AsyncIterator, Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -35,8 +34,7 @@ PAGE_ENTRIES = 1000
 """How many entries are looked at in one go when a selector may leave most of them out."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One request about a kind that exists, by a user who may make it."""
 
     request: Request

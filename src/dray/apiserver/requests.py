@@ -5,8 +5,9 @@ As apiserver/pkg/endpoints/request, RequestInfoFactory.NewRequestInfo.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import unquote
+
+import msgspec
 
 from dray.api.exchange import Request
 
@@ -14,8 +15,7 @@ VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH"
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInfo:
+class RequestInfo(msgspec.Struct, frozen=True):
     """`resource` is empty for paths that are about no object: discovery, health, version."""
 
     verb: str
@@ -33,7 +33,9 @@ class RequestInfo:
 
 
 def parse(request: Request) -> RequestInfo:
-    segments = [unquote(part) for part in request.path.strip("/").split("/") if part]
+    segments = [part for part in request.path.split("/") if part]
+    if "%" in request.path:
+        segments = list(map(unquote, segments))
     method = request.method
     if len(segments) >= 3 and segments[0] == "api":
         return _resource(request, "", segments[1], segments[2:])

@@ -6,10 +6,11 @@ As pkg/registry/apps/*/storage, ScaleREST.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from dray.api import canonical, columns, errors, selectors
 from dray.api.exchange import Response

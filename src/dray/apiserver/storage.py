@@ -5,9 +5,6 @@ Events of both groups are one kind here: `events.k8s.io` reads and writes what `
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from dray.api import errors, kinds
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.names import GroupResource
@@ -41,18 +38,37 @@ def group_resource(kind: Kind) -> GroupResource:
     return GroupResource(kind.group, kind.plural)
 
 
-@contextmanager
-def translated() -> Iterator[None]:
+class _Translation:
+    """Of no state, and so one for all."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, store.StoreError):
+            described = _describe(error)
+            if described is not None:
+                raise described from error
+
+
+_TRANSLATION = _Translation()
+
+
+def translated() -> _Translation:
     """Raise what went wrong in the store, and not with the request, as the API's errors."""
-    try:
-        yield
-    except store.Expired as error:
-        raise errors.too_old(error.revision, error.oldest) from error
-    except store.FutureRevision as error:
-        raise errors.too_large_resource_version(error.revision, error.current) from error
-    except store.TooLarge as error:
-        raise errors.request_entity_too_large(str(error)) from error
-    except store.ReadOnly as error:
-        raise errors.internal_error(f"writes are refused for now: {error}") from error
-    except (store.Unavailable, store.Closed) as error:
-        raise errors.service_unavailable(str(error)) from error
+    return _TRANSLATION
+
+
+def _describe(error: store.StoreError) -> errors.StatusError | None:
+    match error:
+        case store.Expired():
+            return errors.too_old(error.revision, error.oldest)
+        case store.FutureRevision():
+            return errors.too_large_resource_version(error.revision, error.current)
+        case store.TooLarge():
+            return errors.request_entity_too_large(str(error))
+        case store.ReadOnly():
+            return errors.internal_error(f"writes are refused for now: {error}")
+        case store.Unavailable() | store.Closed():
+            return errors.service_unavailable(str(error))
+    return None

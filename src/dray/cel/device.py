@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Hashable, Iterable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from dray.api import quantity, semver, slices
 from dray.cel import environment, program, runtime, types, values
@@ -23,7 +23,13 @@ from dray.cel.types import Type
 from dray.cel.values import DefaultingMap, EvaluationError
 
 UNKNOWN_COST = 2**64 - 1
-_REMEMBERED = 4096
+
+# Compiled expressions are remembered, but a flood of long ones must not fill the memory.
+_SHORT = 1024
+_REMEMBERED_SHORT = 512
+_REMEMBERED_LONG = 16
+
+Result = TypeVar("Result")
 
 _NAMED = ("attributes", "capacity")
 _FIELDS = ("driver", "allowMultipleAllocations", *_NAMED)
@@ -329,6 +335,17 @@ def _go_native_name(value: Any) -> str:
     return _GO_NATIVE_NAMES.get(value.__class__, values.type_name(value))
 
 
+def _remembered(compile: Callable[..., Result]) -> Callable[..., Result]:
+    short = functools.lru_cache(maxsize=_REMEMBERED_SHORT)(compile)
+    long = functools.lru_cache(maxsize=_REMEMBERED_LONG)(compile)
+
+    def compile_once(expression: str, *features: bool) -> Result:
+        remember = short if len(expression) <= _SHORT else long
+        return remember(expression, *features)
+
+    return compile_once
+
+
 def compile_selector(
     expression: str,
     *,
@@ -340,7 +357,7 @@ def compile_selector(
     return _compile_selector(expression, stored, consumable_capacity, list_type_attributes)
 
 
-@functools.lru_cache(maxsize=_REMEMBERED)
+@_remembered
 def _compile_selector(expression: str, *features: bool) -> Selector:
     in_environment = _environment(*features)
     try:
@@ -363,7 +380,7 @@ def compile_derived_attribute(
     return _compile_derived(expression, stored, consumable_capacity, list_type_attributes)
 
 
-@functools.lru_cache(maxsize=_REMEMBERED)
+@_remembered
 def _compile_derived(expression: str, *features: bool) -> DerivedAttribute:
     in_environment = _environment(*features)
     stored, _, list_type_attributes = features

@@ -17,7 +17,7 @@ class Model(NamedTuple):
     product: str
     memory: str
     compute_capability: str
-    count: int
+    amount: int
 
 
 FLEET = (
@@ -73,7 +73,7 @@ def demo() -> None:
     fleet = list(_fleet())
     click.echo(f"A fleet of {len(fleet)} GPUs:")
     for model in FLEET:
-        click.echo(f"  {model.count:3} × {model.product:<24}{model.memory}")
+        click.echo(f"  {model.amount:3} × {model.product:<24}{model.memory}")
     surprises = 0
     for example in EXAMPLES:
         click.secho(f"\n{example.title}", bold=True)
@@ -86,7 +86,7 @@ def demo() -> None:
 
 def _fleet() -> Iterator[device.DeviceView]:
     for model in FLEET:
-        for number in range(model.count):
+        for number in range(model.amount):
             attributes = {
                 "productName": slices.DeviceAttribute(string_value=model.product),
                 "cudaComputeCapability": slices.DeviceAttribute(

@@ -37,6 +37,14 @@ class LateGroup(click.Group):
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "demo": ("dray.cli.demo:demo", "See dray work: selectors on a sample fleet."),
+        "apiserver": ("dray.cli.components.apiserver:apiserver", "Serve the Kubernetes API."),
+        "scheduler": ("dray.cli.components.scheduler:scheduler", "Give pods nodes and devices."),
+        "controllers": (
+            "dray.cli.components.controllers:controllers",
+            "Keep claims and workloads in order.",
+        ),
+        "backup": ("dray.cli.components.backup:backup", "Write the whole state to a file."),
+        "restore": ("dray.cli.components.backup:restore", "Put a backup back."),
         "bench": ("dray.cli.bench:bench", "Run a benchmark and print its figures."),
     }
 )

@@ -18,7 +18,7 @@ def template_hash(template: Any, collisions: int | None = None) -> str:
     Kubernetes hashes its own dump of the Go structure, so the values differ; the form does not.
     """
     number = _fnv1a(_encode(template))
-    if collisions is not None:
+    if collisions:
         number = _fnv1a(str(collisions).encode(), number)
     return "".join(_SAFE_CHARACTERS[ord(digit) % len(_SAFE_CHARACTERS)] for digit in str(number))
 

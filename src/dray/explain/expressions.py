@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dray.cel import lexer, literals, parser, trees
+from dray.api.features import Features
+from dray.cel import device, lexer, literals, parser, trees
 from dray.cel.issues import CompilationFailed
 from dray.cel.lexer import Token
 from dray.cel.syntax import Call, Constant, Identifier, ListLiteral, Literal, Node, Select
@@ -233,6 +234,16 @@ def _selected(node: Node) -> tuple[Node | None, str | None]:
         if isinstance(key, Literal) and isinstance(key.value, str):
             return operand, key.value
     return None, None
+
+
+def compiled(text: str, features: Features) -> device.Selector:
+    """The selector as the allocator reads it."""
+    return device.compile_selector(
+        text,
+        stored=True,
+        consumable_capacity=features.consumable_capacity,
+        list_type_attributes=features.list_type_attributes,
+    )
 
 
 def replaced(text: str, place: Place, replacement: str) -> str:

@@ -19,7 +19,6 @@ from dray.allocator.inventory import Inventory
 from dray.allocator.problems import Plan
 from dray.allocator.resolution import ResolvedClaim
 from dray.allocator.selectors import Selector, Selectors
-from dray.cel import device as cel
 from dray.explain import expressions, spelling, values
 from dray.explain.expressions import ATTRIBUTES, CAPACITY, Comparison, Subject
 from dray.explain.funnel import Funnel, Tally
@@ -316,16 +315,11 @@ def _subjects(
 
 def subjects_of(expression: str, fleet: Fleet) -> list[Subject]:
     """The attributes and capacities that a selector reads."""
-    compiled = cel.compile_selector(
-        expression,
-        stored=True,
-        consumable_capacity=fleet.features.consumable_capacity,
-        list_type_attributes=fleet.features.list_type_attributes,
-    )
+    compiled = expressions.compiled(expression, fleet.features)
     read = [
-        Subject(*path[1:])
+        Subject(*path)
         for path in sorted(() if compiled.error else compiled.reads)
-        if len(path) == 4
+        if len(path) == 3
     ]
     return list(dict.fromkeys([*expressions.subjects(expression), *read]))
 

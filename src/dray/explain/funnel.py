@@ -83,6 +83,8 @@ class Funnel(msgspec.Struct):
     device_class: str
     needed: int
     """How many devices; 0 for all that match."""
+    most_needed: int = 0
+    """The same for all that match: on the node where most do."""
     published: int = 0
     stages: tuple[Stage, ...] = ()
     nodes: int = 0
@@ -198,6 +200,7 @@ class Measurement:
         if best is None or counts[-1] > best.left:
             self._funnel.best = NodeCount(node, counts[-1])
         needed = max(panel.wanted(plan), 1)
+        self._funnel.most_needed = max(self._funnel.most_needed, needed)
         for depth, (count, progress) in enumerate(zip(counts, self._gates, strict=True)):
             if count < needed:
                 progress.blocked += 1

@@ -1,323 +1,342 @@
-"""The smallest change that would have succeeded, found by asking the allocator again.
+"""The smallest changes with which the claims would fit, found by asking the allocator again.
 
-Changes are tried one at a time, the least intrusive first. What is proposed has been tried: the
-changed claims fit on a node of the fleet as it is, or as it would be after one claim has ended.
+Proposals are made in the order of what they ask of the user: first what can only be a mistake, then
+waiting, then asking for less, then doing without something. What is returned has been tried: the
+changed claims fit on a node of the fleet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-import msgspec
-
-from dray.allocator import verdicts
-from dray.allocator.fleet import Fleet
-from dray.allocator.placement import Fit, Placement
-from dray.api.claims import (
-    DeviceRequest,
-    DeviceSubRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
+from dray.allocator.fleet import OUTSIDE, Fleet
+from dray.allocator.inventory import Inventory
+from dray.allocator.requests import RESULTS_LIMIT
+from dray.allocator.resolution import ResolvedClaim, ResolvedOption
+from dray.api.claims import ResourceClaim
+from dray.api.names import ClaimKey
+from dray.explain import offers, rewrites, spelling
+from dray.explain.changes import (
+    Change,
+    DropConstraint,
+    DropRequest,
+    DropSelector,
+    EnableGate,
+    FewerDevices,
+    LessCapacity,
+    OtherClass,
+    ReplaceClassSelector,
+    ReplaceConstraint,
+    ReplaceSelector,
+    TolerateTaint,
+    WaitForClaim,
 )
-from dray.api.names import ClaimKey, RequestName
-from dray.api.taints import DeviceTaint, DeviceToleration
-from dray.explain.funnel import Funnel
+from dray.explain.facts import Observation
+from dray.explain.gates import Kind
+from dray.explain.rewrites import Rewrite
+from dray.explain.survey import StepKey, Survey
+from dray.explain.trials import Trials
 
-MAX_ATTEMPTS = 200
-"""How many changed questions are asked before giving up."""
-
-Body = ExactDeviceRequest | DeviceSubRequest
-
-
-class Relaxation(msgspec.Struct, frozen=True, tag_field="change", tag=True):
-    """One change, and where the claims would then fit."""
-
-    node: str
+CHANGES_WANTED = 3
+_CLASSES_TRIED = 16
+_HOLDERS_TRIED = 8
+_AMOUNTS_TRIED = 8
 
 
-class TolerateTaint(Relaxation, frozen=True):
-    claim: int
-    request: str
-    taint: DeviceTaint
+class Proposal(NamedTuple):
+    """A change to try, which requests it can help, and where, if only one node comes into question.
+
+    None stands for all requests.
+    """
+
+    change: Change
+    affected: frozenset[StepKey] | None
+    node: str | None = None
 
 
-class DropSelector(Relaxation, frozen=True):
-    claim: int
-    request: str
-    index: int
-    expression: str
+class Question(NamedTuple):
+    """Everything that proposals are made from."""
+
+    fleet: Fleet
+    claims: Sequence[ResourceClaim]
+    resolved: Sequence[ResolvedClaim]
+    survey: Survey
+    observations: Sequence[Observation]
+    gates: Sequence[str]
+    """Feature gates that are in the way."""
 
 
-class FewerDevices(Relaxation, frozen=True):
-    claim: int
-    request: str
-    count: int
-    asked: int
+def find(question: Question, nodes: Sequence[str] | None) -> tuple[Change, ...]:
+    """A few changes of different kinds that help, the smallest first."""
+    survey = question.survey
+    trials = Trials(question.fleet, nodes, question.claims, survey.representatives)
+    found: list[Change] = []
+    for propose in _BY_EFFORT:
+        change = propose(question, trials)
+        if change is not None:
+            found.append(change)
+        if len(found) == CHANGES_WANTED or trials.is_over:
+            break
+    return tuple(found)
 
 
-class LessCapacity(Relaxation, frozen=True):
-    """Ask for what some device still has instead of more."""
-
-    claim: int
-    request: str
-    capacity: str
-    amount: str
-    asked: str
-
-
-class DropConstraint(Relaxation, frozen=True):
-    claim: int
-    index: int
-    attribute: str
-    is_match: bool
-
-
-class ExactCountInstead(Relaxation, frozen=True):
-    """One device instead of all of them."""
-
-    claim: int
-    request: str
-
-
-class OtherClass(Relaxation, frozen=True):
-    claim: int
-    request: str
-    device_class: str
-    asked: str
-
-
-class WaitForClaim(Relaxation, frozen=True):
-    """Nothing to change: the claims fit once this one has ended."""
-
-    holder: ClaimKey
-
-
-def find(
-    fleet: Fleet,
-    new_placement: Callable[[], Placement],
-    claims: Sequence[ResourceClaim],
-    funnels: Sequence[Funnel],
-) -> Relaxation | None:
-    """The first change that helps, or None where no single one does."""
-    placement = new_placement()
-    for attempt, change in enumerate(_changes(claims, fleet, funnels)):
-        if attempt >= MAX_ATTEMPTS:
+def _first_proven(proposals: Iterable[Proposal], trials: Trials) -> Change | None:
+    for proposal in proposals:
+        if trials.is_over:
             return None
-        node = change.attempt(fleet, placement)
-        if node is not None:
-            return change.described(node)
+        proven = trials.proven(*proposal)
+        if proven is not None:
+            return proven
     return None
 
 
-class _Change(msgspec.Struct, frozen=True):
-    """A change that can be tried."""
-
-    describe: Callable[[str], Relaxation]
-    claims: Sequence[ResourceClaim]
-    without: ClaimKey | None = None
-
-    def attempt(self, fleet: Fleet, placement: Placement) -> str | None:
-        """The node on which the changed claims fit."""
-        if self.without is None:
-            return _fitting_node(placement, self.claims)
-        with fleet.without(self.without):
-            return _fitting_node(placement, self.claims)
-
-    def described(self, node: str) -> Relaxation:
-        return self.describe(node)
+Propose = Callable[[Question], Iterator[Proposal]]
+Find = Callable[[Question, Trials], Change | None]
 
 
-def _fitting_node(placement: Placement, claims: Sequence[ResourceClaim]) -> str | None:
-    try:
-        answer = placement.first_fit(claims)
-    except verdicts.Failure:
-        return None
-    return answer.node if isinstance(answer, Fit) else None
+def _tried(propose: Propose) -> Find:
+    """The first of the proposals that helps."""
+    return lambda question, trials: _first_proven(propose(question), trials)
 
 
-def _changes(
-    claims: Sequence[ResourceClaim], fleet: Fleet, funnels: Sequence[Funnel]
-) -> Iterator[_Change]:
-    """Every change worth trying, the one that asks least of the user first."""
-    bodies = [
-        (number, name, body)
-        for number, claim in enumerate(claims)
-        for name, body in _bodies(claim.spec.devices.requests)
-    ]
-    for number, name, body in bodies:
-        yield from _tolerations(claims, number, name, body, funnels)
-    for number, name, body in bodies:
-        yield from _smaller_capacities(claims, number, name, body, funnels)
-    for number, name, body in bodies:
-        yield from _without_selectors(claims, number, name, body)
-    for number, name, body in bodies:
-        yield from _fewer(claims, number, name, body)
-    yield from _without_constraints(claims)
-    yield from _after_others(claims, funnels)
-    for number, name, body in bodies:
-        yield from _other_classes(claims, number, name, body, fleet)
+def _options(question: Question) -> Iterator[ResolvedOption]:
+    for claim in question.resolved:
+        for request in claim.requests:
+            yield from request.options
 
 
-def _bodies(requests: Iterable[DeviceRequest]) -> Iterator[tuple[RequestName, Body]]:
-    for request in requests:
-        if request.exactly is not None:
-            yield RequestName(request.name), request.exactly
-        for alternative in request.first_available:
-            yield RequestName(request.name, alternative.name), alternative
+def _affecting(option: ResolvedOption) -> frozenset[StepKey]:
+    return frozenset({(option.claim, option.option.name.parent)})
 
 
-def _changed(
-    claims: Sequence[ResourceClaim], number: int, name: RequestName, **fields: object
-) -> list[ResourceClaim]:
-    """The claims with other fields in one request or alternative."""
-
-    def change(request: DeviceRequest) -> DeviceRequest:
-        if request.name != name.parent:
-            return request
-        if not name.sub:
-            return msgspec.structs.replace(
-                request, exactly=msgspec.structs.replace(request.exactly, **fields)
-            )
-        alternatives = tuple(
-            msgspec.structs.replace(each, **fields) if each.name == name.sub else each
-            for each in request.first_available
-        )
-        return msgspec.structs.replace(request, first_available=alternatives)
-
-    claim = claims[number]
-    devices = claim.spec.devices
-    changed = msgspec.structs.replace(devices, requests=tuple(map(change, devices.requests)))
-    return _with_devices(claims, number, changed)
+def _inventories(question: Question) -> Iterator[tuple[str, Inventory]]:
+    """The nodes that stand for the others."""
+    fleet = question.fleet
+    for standing in question.survey.representatives:
+        yield standing.node, fleet.inventory(fleet.nodes[standing.node])
 
 
-def _with_devices(
-    claims: Sequence[ResourceClaim], number: int, devices: object
-) -> list[ResourceClaim]:
-    spec = msgspec.structs.replace(claims[number].spec, devices=devices)
-    result = list(claims)
-    result[number] = msgspec.structs.replace(claims[number], spec=spec)
-    return result
+def _rewritten(
+    rewrite: Callable[[Observation], Iterator[Rewrite]],
+) -> Propose:
+    """Other ways to write the selectors of requests."""
 
-
-def _tolerations(
-    claims: Sequence[ResourceClaim],
-    number: int,
-    name: RequestName,
-    body: Body,
-    funnels: Sequence[Funnel],
-) -> Iterator[_Change]:
-    for taint in _taints(funnels, number, str(name)):
-        toleration = DeviceToleration(
-            key=taint.key, operator="Equal", value=taint.value, effect=taint.effect
-        )
-        yield _Change(
-            lambda node, taint=taint: TolerateTaint(node, number, str(name), taint),  # type: ignore[misc]
-            _changed(claims, number, name, tolerations=(*body.tolerations, toleration)),
-        )
-
-
-def _taints(funnels: Sequence[Funnel], number: int, name: str) -> Iterator[DeviceTaint]:
-    for funnel in funnels:
-        if (funnel.claim, funnel.request) == (number, name):
-            for stage in funnel.stages:
-                if isinstance(stage.example, verdicts.TaintNotTolerated):
-                    yield stage.example.taint
-
-
-def _smaller_capacities(
-    claims: Sequence[ResourceClaim],
-    number: int,
-    name: RequestName,
-    body: Body,
-    funnels: Sequence[Funnel],
-) -> Iterator[_Change]:
-    if body.capacity is None:
-        return
-    for funnel in funnels:
-        if (funnel.claim, funnel.request) != (number, str(name)):
-            continue
-        for stage in funnel.stages:
-            short = stage.example
-            if not isinstance(short, verdicts.CapacityShort):
+    def propose(question: Question) -> Iterator[Proposal]:
+        for observed in question.observations:
+            facts = observed.facts
+            if facts.gate.kind is not Kind.SELECTOR:
                 continue
-            asked = body.capacity.requests.get(short.capacity)
-            if asked is None or short.available in ("0", asked):
+            affected = frozenset({(facts.claim, facts.request.partition("/")[0])})
+            for how, text, old, new in rewrite(observed):
+                change = ReplaceSelector(
+                    claim=facts.claim,
+                    request=facts.request,
+                    index=facts.gate.index,
+                    expression=facts.gate.expression,
+                    replacement=text,
+                    how=how,
+                    old=old,
+                    new=new,
+                )
+                yield Proposal(change, affected)
+
+    return propose
+
+
+def _corrected_names(question: Question) -> Iterator[Proposal]:
+    """Classes and constraint attributes that do not exist and are written much like others."""
+    classes = question.fleet.classes
+    for option in _options(question):
+        asked = option.option.device_class
+        if asked not in classes:
+            for close in spelling.similar(asked, classes)[:_CLASSES_TRIED]:
+                yield Proposal(_other_class(option, close, is_correction=True), _affecting(option))
+    for observed in question.observations:
+        if observed.facts.gate.kind is Kind.CONSTRAINTS:
+            yield from _corrected_constraints(question, observed)
+
+
+def _corrected_constraints(question: Question, observed: Observation) -> Iterator[Proposal]:
+    claim = observed.facts.claim
+    for index, constraint in enumerate(question.claims[claim].spec.devices.constraints):
+        attribute = constraint.match_attribute or constraint.distinct_attribute or ""
+        for fact in observed.facts.subjects:
+            if f"{fact.domain}/{fact.name}" != attribute:
                 continue
-            amounts = {**body.capacity.requests, short.capacity: short.available}
-            capacity = msgspec.structs.replace(body.capacity, requests=amounts)
-            yield _Change(
-                lambda node, short=short, asked=asked: LessCapacity(  # type: ignore[misc]
-                    node, number, str(name), short.capacity, short.available, asked
-                ),
-                _changed(claims, number, name, capacity=capacity),
-            )
+            for similar in fact.similar:
+                other = f"{similar.domain}/{similar.name}"
+                change = ReplaceConstraint(
+                    claim=claim, index=index, attribute=attribute, replacement=other
+                )
+                yield Proposal(change, _of_claim(question, claim))
 
 
-def _without_selectors(
-    claims: Sequence[ResourceClaim], number: int, name: RequestName, body: Body
-) -> Iterator[_Change]:
-    for index, selector in enumerate(body.selectors):
-        rest = body.selectors[:index] + body.selectors[index + 1 :]
-        expression = selector.cel.expression if selector.cel else ""
-        yield _Change(
-            lambda node, index=index, expression=expression: DropSelector(  # type: ignore[misc]
-                node, number, str(name), index, expression
-            ),
-            _changed(claims, number, name, selectors=rest),
+def _of_claim(question: Question, claim: int) -> frozenset[StepKey]:
+    return frozenset((claim, each.name) for each in question.claims[claim].spec.devices.requests)
+
+
+def _waiting(question: Question) -> Iterator[Proposal]:
+    """One claim that ends; those that hold most of what is wanted first."""
+    own = {ClaimKey(each.metadata.namespace, each.metadata.name) for each in question.claims}
+    for node, inventory in _inventories(question):
+        weights = sum(
+            (offers.holders(inventory, option) for option in _options(question)), start=_NOBODY
         )
+        for holder, _ in weights.most_common(_HOLDERS_TRIED):
+            if holder not in own and holder != OUTSIDE:
+                yield Proposal(WaitForClaim(holder=holder), None, node)
 
 
-def _fewer(
-    claims: Sequence[ResourceClaim], number: int, name: RequestName, body: Body
-) -> Iterator[_Change]:
-    if body.allocation_mode == "All":
-        yield _Change(
-            lambda node: ExactCountInstead(node, number, str(name)),
-            _changed(claims, number, name, allocation_mode="ExactCount", count=1),
-        )
-        return
-    for count in range(body.count - 1, 0, -1):
-        yield _Change(
-            lambda node, count=count: FewerDevices(node, number, str(name), count, body.count),  # type: ignore[misc]
-            _changed(claims, number, name, count=count),
-        )
+_NOBODY = offers.Holders()
 
 
-def _without_constraints(claims: Sequence[ResourceClaim]) -> Iterator[_Change]:
-    for number, claim in enumerate(claims):
-        devices = claim.spec.devices
-        for index, constraint in enumerate(devices.constraints):
-            rest = devices.constraints[:index] + devices.constraints[index + 1 :]
-            changed = msgspec.structs.replace(devices, constraints=rest)
-            attribute = constraint.match_attribute or constraint.distinct_attribute or ""
-            is_match = constraint.match_attribute is not None
-            yield _Change(
-                lambda node, number=number, index=index, attribute=attribute, is_match=is_match: (  # type: ignore[misc]
-                    DropConstraint(node, number, index, attribute, is_match)
-                ),
-                _with_devices(claims, number, changed),
+def _smaller_amounts(question: Question) -> Iterator[Proposal]:
+    """Less of a capacity, the most that some device can give first."""
+    for option in _options(question):
+        asked = dict(option.option.capacity or {})
+        found: dict[tuple[tuple[str, str], ...], float] = {}
+        for _, inventory in _inventories(question):
+            for amounts, share in offers.capacities(inventory, option):
+                found[tuple(sorted(amounts.items()))] = share
+        ranked = sorted(found, key=lambda amounts: -found[amounts])
+        for chosen in ranked[:_AMOUNTS_TRIED]:
+            change = LessCapacity(
+                claim=option.claim,
+                request=str(option.option.name),
+                amounts=dict(chosen),
+                asked=asked,
             )
+            yield Proposal(change, _affecting(option))
 
 
-def _after_others(claims: Sequence[ResourceClaim], funnels: Sequence[Funnel]) -> Iterator[_Change]:
-    holders: dict[ClaimKey, None] = {}
-    for funnel in funnels:
-        for stage in funnel.stages:
-            holders.update(dict.fromkeys(stage.holders))
-            found = getattr(stage.example, "holders", ())
-            holders.update(dict.fromkeys(found))
-    for holder in holders:
-        yield _Change(lambda node, holder=holder: WaitForClaim(node, holder), claims, holder)  # type: ignore[misc]
+def _tolerating(question: Question) -> Iterator[Proposal]:
+    """One taint; then, for devices with several, all of them."""
+    for option in _options(question):
+        found = dict.fromkeys(
+            taint
+            for _, inventory in _inventories(question)
+            for taint in offers.untolerated(inventory, option)
+        )
+        for taint in sorted(found, key=lambda each: each is None):
+            change = TolerateTaint(claim=option.claim, request=str(option.option.name), taint=taint)
+            yield Proposal(change, _affecting(option))
 
 
-def _other_classes(
-    claims: Sequence[ResourceClaim], number: int, name: RequestName, body: Body, fleet: Fleet
-) -> Iterator[_Change]:
-    for other in sorted(fleet.classes):
-        if other != body.device_class_name:
-            yield _Change(
-                lambda node, other=other: OtherClass(  # type: ignore[misc]
-                    node, number, str(name), other, body.device_class_name
-                ),
-                _changed(claims, number, name, device_class_name=other),
+def _fewer(question: Question, trials: Trials) -> Change | None:
+    """The largest count that fits; where one device does not, no count does."""
+    most = {(each.claim, each.request): each for each in question.survey.funnels}
+    for option in _options(question):
+        name = str(option.option.name)
+        asked = 0 if option.option.is_all else option.option.count
+        funnel = most.get((option.claim, name))
+        there = funnel.best.left if funnel and funnel.best else 0
+        low, high = 1, min(asked - 1 if asked else there, there, RESULTS_LIMIT)
+        found = None
+        while low <= high:
+            count = low if found is None else (low + high + 1) // 2
+            change = FewerDevices(claim=option.claim, request=name, count=count, asked=asked)
+            proven = trials.proven(change, _affecting(option))
+            if proven is None and found is None:
+                break
+            if proven is None:
+                high = count - 1
+            else:
+                found, low = proven, count + 1
+        if found is not None:
+            return found
+    return None
+
+
+def _without_selectors(question: Question) -> Iterator[Proposal]:
+    for option in _options(question):
+        for index, expression in enumerate(option.option.selectors):
+            change = DropSelector(
+                claim=option.claim,
+                request=str(option.option.name),
+                index=index,
+                expression=expression or "",
             )
+            yield Proposal(change, _affecting(option))
+
+
+def _without_constraints(question: Question) -> Iterator[Proposal]:
+    for number, claim in enumerate(question.claims):
+        for index, constraint in enumerate(claim.spec.devices.constraints):
+            change = DropConstraint(
+                claim=number,
+                index=index,
+                attribute=constraint.match_attribute or constraint.distinct_attribute or "",
+                is_match=constraint.match_attribute is not None,
+            )
+            yield Proposal(change, _of_claim(question, number))
+
+
+def _other_classes(question: Question) -> Iterator[Proposal]:
+    for option in _options(question):
+        others = sorted(
+            each for each in question.fleet.classes if each != option.option.device_class
+        )
+        for name in others[:_CLASSES_TRIED]:
+            yield Proposal(_other_class(option, name, is_correction=False), _affecting(option))
+
+
+def _other_class(option: ResolvedOption, name: str, *, is_correction: bool) -> OtherClass:
+    return OtherClass(
+        claim=option.claim,
+        request=str(option.option.name),
+        device_class=name,
+        asked=option.option.device_class,
+        is_correction=is_correction,
+    )
+
+
+def _corrected_classes(question: Question) -> Iterator[Proposal]:
+    """Mistakes in selectors of classes."""
+    for observed in question.observations:
+        gate = observed.facts.gate
+        if gate.kind is Kind.CLASS:
+            for how, text, old, new in rewrites.corrections(observed):
+                change = ReplaceClassSelector(
+                    device_class=gate.device_class,
+                    index=gate.index,
+                    expression=gate.expression,
+                    replacement=text,
+                    how=how,
+                    old=old,
+                    new=new,
+                )
+                yield Proposal(change, None)
+
+
+def _enabling(question: Question) -> Iterator[Proposal]:
+    for gate in question.gates:
+        yield Proposal(EnableGate(gate=gate), None)
+
+
+def _without_requests(question: Question) -> Iterator[Proposal]:
+    for number, claim in enumerate(question.claims):
+        asked = claim.spec.devices.requests
+        for request in asked if len(asked) > 1 else ():
+            change = DropRequest(claim=number, request=request.name)
+            yield Proposal(change, _of_claim(question, number))
+
+
+_BY_EFFORT: Sequence[Find] = (
+    _tried(_rewritten(rewrites.corrections)),
+    _tried(_corrected_names),
+    _tried(_rewritten(rewrites.spellings)),
+    _tried(_waiting),
+    _tried(_rewritten(rewrites.thresholds)),
+    _tried(_smaller_amounts),
+    _tried(_tolerating),
+    _fewer,
+    _tried(_rewritten(rewrites.other_values)),
+    _tried(_rewritten(rewrites.shortenings)),
+    _tried(_without_selectors),
+    _tried(_without_constraints),
+    _tried(_other_classes),
+    _tried(_corrected_classes),
+    _tried(_enabling),
+    _tried(_without_requests),
+)

@@ -63,7 +63,8 @@ class Standing(NamedTuple):
 
 class Survey(NamedTuple):
     funnels: tuple[Funnel, ...]
-    nodes: int
+    sound: list[str]
+    """The nodes that could be looked at."""
     obstacles: dict[Obstacle, list[str]]
     """A few nodes for each, the first ones."""
     counts: Counter[Obstacle]
@@ -91,7 +92,7 @@ class _Surveyor:
         self._fleet = fleet
         self._claims = claims
         self._measurements: dict[StepKey, Measurement] = {}
-        self._nodes = 0
+        self._sound: list[str] = []
         self._examples: dict[Obstacle, list[str]] = {}
         self._counts: Counter[Obstacle] = Counter()
         self._open: list[str] = []
@@ -103,7 +104,7 @@ class _Surveyor:
             inventory = self._fleet.inventory(self._fleet.nodes[node])
         except verdicts.Failure:
             return
-        self._nodes += 1
+        self._sound.append(node)
         self._note_pools(inventory)
         panel = Panel(inventory, self._claims, self._fleet.selectors)
         passages = [self._measure(panel, step) for step in panel.steps]
@@ -127,7 +128,7 @@ class _Surveyor:
         unusable = tuple(self._described(*pool, nodes) for pool, nodes in self._unusable.items())
         return Survey(
             funnels,
-            self._nodes,
+            self._sound,
             self._examples,
             self._counts,
             self._open,

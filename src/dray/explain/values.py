@@ -1,4 +1,4 @@
-"""Values of attributes and capacities as typed texts: reading them from devices, and their order."""
+"""Values of attributes and capacities as typed texts: read from devices, and put in order."""
 
 from __future__ import annotations
 

@@ -44,6 +44,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """The template from which a claim has not been made."""
     is_passing: bool = False
     """Likely to be over in a moment, and then not worth a word."""
+    is_retried: bool = False
+    """Worth another try although nothing changes."""
 
     @property
     def category(self) -> str:

@@ -75,7 +75,7 @@ class State:
         self.inflight = Inflight(self.fleet, self._cached_claim)
         self.claim_watchers: dict[ClaimKey, set[asyncio.Event]] = {}
         """Whom to tell that a claim has changed."""
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[Callable[[], object]] = deque()
         self._is_busy = False
         self._turn = asyncio.Lock()
 
@@ -107,7 +107,7 @@ class State:
         ]  # fmt: skip
         return always + [cache for cache in (self.groups, self.budgets) if cache is not None]
 
-    def apply(self, change: Callable[[], None]) -> None:
+    def apply(self, change: Callable[[], object]) -> None:
         """Change something, at once or as soon as nobody is looking."""
         if self._is_busy:
             self._waiting.append(change)

@@ -17,19 +17,37 @@ from dray.validation import badvalues, equality
 
 
 class Path:
-    """The way from the object to one of its fields, as `spec.devices.requests[0].name`."""
+    """The way from the object to one of its fields, as `spec.devices.requests[0].name`.
 
-    __slots__ = ("_parent", "_step")
+    A path that is `kept` remembers those below it, since every object is asked about the same
+    fields. What comes after a map's key is not kept: there is no end to keys.
+    """
 
-    def __init__(self, step: str, parent: Path | None = None) -> None:
+    __slots__ = ("_below", "_parent", "_step")
+
+    def __init__(self, step: str, parent: Path | None = None, *, kept: bool = False) -> None:
         self._step = step
         self._parent = parent
+        self._below: dict[str | int, Path] | None = {} if kept else None
 
     def child(self, name: str) -> Path:
-        return Path(f".{name}", self) if self is not ROOT else Path(name)
+        below = self._below
+        if below is None:
+            return Path(f".{name}", self)
+        found = below.get(name)
+        if found is None:
+            found = Path(f".{name}", self, kept=True) if self is not ROOT else Path(name, kept=True)
+            below[name] = found
+        return found
 
     def index(self, index: int) -> Path:
-        return Path(f"[{index}]", self)
+        below = self._below
+        if below is None or index >= _KEPT_INDEXES:
+            return Path(f"[{index}]", self)
+        found = below.get(index)
+        if found is None:
+            found = below[index] = Path(f"[{index}]", self, kept=True)
+        return found
 
     def key(self, key: str) -> Path:
         return Path(f"[{key}]", self)
@@ -38,10 +56,12 @@ class Path:
         return self._step if self._parent is None else f"{self._parent}{self._step}"
 
 
-ROOT: Final = Path("")
-METADATA: Final = Path("metadata")
-SPEC: Final = Path("spec")
-STATUS: Final = Path("status")
+_KEPT_INDEXES = 8
+
+ROOT: Final = Path("", kept=True)
+METADATA: Final = Path("metadata", kept=True)
+SPEC: Final = Path("spec", kept=True)
+STATUS: Final = Path("status", kept=True)
 WHOLE_OBJECT: Final = Path("[]")
 """How Kubernetes writes a path without any step."""
 

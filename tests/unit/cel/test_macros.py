@@ -7,7 +7,6 @@ from dray.cel.syntax import Comprehension, Node
 from dray.cel.trees import children, children_first
 from tests.unit.cel.test_parser import shown
 
-
 SHORT_FORMS = {
     "@result": "$",
     "@not_strictly_false": "open",

@@ -1,8 +1,8 @@
 """A fleet: nodes, pools and classes made from a short YAML file. Pure after the file is read.
 
 `load("h100")` takes a fleet that comes with dray, `load("my/fleet.yaml")` one of the user's own.
-Nothing is kept but the blueprint: a node or a pool is made when somebody asks for it, the same every
-time, so that a fleet of thousands of nodes costs next to nothing.
+Nothing is kept but the blueprint: a node or a pool is made when somebody asks for it, the same
+every time, so that a fleet of thousands of nodes costs next to nothing.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Fleet:
 
     def classes(self) -> list[DeviceClass]:
         """The classes of every driver that has a device here."""
-        places = (*self.blueprint.nodes, *self.blueprint.pools)
+        places: list[NodeGroup | PoolGroup] = [*self.blueprint.nodes, *self.blueprint.pools]
         used = {driver: None for place in places for driver in place.devices}
         return [
             _device_class(name, description)

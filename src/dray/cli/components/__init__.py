@@ -1,0 +1,1 @@
+"""Commands that run a part of the cluster as a process of its own."""

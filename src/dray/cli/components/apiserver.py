@@ -1,0 +1,123 @@
+"""`dray apiserver`: the API server as a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+
+import click
+
+from dray.api import features, kinds
+from dray.apiserver import server, standalone
+from dray.apiserver.certificates import Authority
+from dray.apiserver.server import Settings
+from dray.cli.components import running, stores
+from dray.cli.failures import Command, Failure, WrongUsage
+from dray.client import kubeconfig
+from dray.store import compaction
+
+DEFAULT_DATA = "~/.local/share/dray"
+DEFAULT_LISTEN = "127.0.0.1:6443"
+
+
+@click.command("apiserver", cls=Command)
+@click.option("--store", default="", metavar="STORE", help=f"{stores.FORMS}; sqlite in --data.")
+@click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
+@click.option(
+    "--data",
+    default=DEFAULT_DATA,
+    show_default=True,
+    metavar="DIR",
+    help="Where keys, certificates and the kubeconfig are.",
+)
+@click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
+@click.option(
+    "--runtime-config",
+    default="",
+    metavar="GROUP/VERSION=false,…",
+    help="Versions that are not served.",
+)
+def apiserver(store: str, listen: str, data: str, feature_gates: str, runtime_config: str) -> None:
+    """Serve the Kubernetes API over HTTPS until told to end.
+
+    The kubeconfig of an administrator is written to the data directory.
+    """
+    settings = Settings(
+        features=features.parse(feature_gates), disabled=disabled_versions(runtime_config)
+    )
+    host, port = parse_listen(listen)
+    directory = Path(data).expanduser()
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    running.run(serve(directory, store, host, port, settings))
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise WrongUsage(f"--listen {text}: write HOST:PORT, such as {DEFAULT_LISTEN}")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def disabled_versions(text: str) -> tuple[str, ...]:
+    """The versions that a runtime config switches off; all others are served anyway."""
+    found = []
+    for pair in filter(None, text.split(",")):
+        name, _, value = pair.partition("=")
+        group, version = kinds.parse_api_version(name)
+        if version not in kinds.VERSIONS_BY_GROUP.get(group, ()):
+            served = ", ".join(
+                kinds.api_version(group, each)
+                for group, every in kinds.VERSIONS_BY_GROUP.items()
+                for each in every
+            )
+            raise WrongUsage(f"--runtime-config: {name} is not served; there are: {served}")
+        if value in ("false", "0"):
+            found.append(name)
+        elif value not in ("", "true", "1"):
+            raise WrongUsage(f"--runtime-config: {pair}: write {name}=true or {name}=false")
+    return tuple(found)
+
+
+async def serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:
+    """Serve until the process is told to end."""
+    await running.until_told_to_end(lambda: _serve(directory, store, host, port, settings))
+
+
+async def _serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:
+    authority = Authority.load_or_create(directory)
+    names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
+    async with contextlib.AsyncExitStack() as stack:
+        state = await stack.enter_async_context(stores.opened(store, directory))
+        opened = await stack.enter_async_context(
+            server.opened(state, signer=server.signer_in(directory), settings=settings)
+        )
+        try:
+            url = await stack.enter_async_context(
+                opened.server.listening(
+                    host, port, authority.server_pair(names), authority.certificate
+                )
+            )
+        except OSError as error:
+            raise Failure(
+                f"cannot listen on {host}:{port}: {error.strerror}",
+                "Choose another address with --listen; port 0 takes any that is free.",
+            ) from error
+        _announce(directory, _reachable(url))
+        await compaction.compact_regularly(state)
+
+
+def _reachable(url: str) -> str:
+    """An address to connect to; one that means all interfaces is none."""
+    for everywhere in ("//0.0.0.0:", "//[::]:"):
+        url = url.replace(everywhere, f"//{standalone.LOOPBACK}:")
+    return url
+
+
+def _announce(directory: Path, url: str) -> None:
+    path = directory / "kubeconfig"
+    admin = standalone.connection(directory, url, "admin", standalone.ADMIN_GROUP)
+    kubeconfig.write(path, admin)
+    click.echo(f"Serving the Kubernetes API at {url}")
+    click.echo(f"  export KUBECONFIG={path.resolve()}")
+    click.echo("  dray get nodes")

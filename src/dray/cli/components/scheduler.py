@@ -1,0 +1,71 @@
+"""`dray scheduler`: the scheduler as a process of its own, against any cluster."""
+
+from __future__ import annotations
+
+import functools
+
+import click
+
+from dray.allocator import policies
+from dray.api import features
+from dray.api.features import Features
+from dray.cli import connection
+from dray.cli.components import running, serverversion
+from dray.cli.connection import Target
+from dray.cli.failures import Command, WrongUsage
+from dray.client.lease import LeaderElection
+from dray.client.verbs import Client
+from dray.scheduler import scheduler as scheduling
+
+LEASE_NAME = "dray-scheduler"
+
+
+@click.command("scheduler", cls=Command)
+@connection.options
+@click.option("--scheduler-name", default=scheduling.DEFAULT_NAME, show_default=True)
+@click.option("--node-selector", default="", help="Only nodes with these labels.")
+@click.option("--policy", type=click.Choice(sorted(policies.BY_NAME)), default=None)
+@click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
+@click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
+def scheduler(
+    target: Target,
+    scheduler_name: str,
+    node_selector: str,
+    policy: str | None,
+    feature_gates: str,
+    leader_elect: bool,
+) -> None:
+    """Give pods their nodes and devices until told to end."""
+
+    async def work() -> None:
+        async with running.client_of(target, scheduler_name) as client:
+            gates = await _allowed_features(client, node_selector, feature_gates)
+            schedule = functools.partial(
+                scheduling.run,
+                client,
+                name=scheduler_name,
+                features=gates,
+                node_selector=node_selector,
+                policy=policy,
+            )
+            if not leader_elect:
+                await schedule()
+                return
+            candidate = LeaderElection(
+                client, LEASE_NAME, running.identity(), now=scheduling.utc_now
+            )
+            await candidate.run(schedule)
+
+    running.run(running.until_told_to_end(work))
+
+
+async def _allowed_features(client: Client, node_selector: str, gates: str) -> Features:
+    """The gates of the cluster; refuses nodes that another scheduler serves as well."""
+    version = await serverversion.ask(client)
+    if not version.is_dray and not node_selector:
+        raise WrongUsage(
+            "this cluster has a scheduler of its own, and two that give out the same devices "
+            "would fight over them.",
+            "Name the nodes that are dray's alone: --node-selector KEY=VALUE",
+        )
+    return features.parse(gates, version.features)

@@ -1,0 +1,76 @@
+"""Which cluster a command talks to: the options for it, and a session there."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from dray.cli.resources import Resources
+from dray.client import kubeconfig as kubeconfigs
+from dray.client.rest import RestTransport
+from dray.client.verbs import Client
+
+FIELD_MANAGER = "dray"
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster and a namespace as chosen on the command line; empty for what kubectl takes."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    all_namespaces: bool = False
+
+    def connect(self) -> kubeconfigs.Connection:
+        return kubeconfigs.load(self.kubeconfig or None, context=self.context or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A connected client and the namespace that names without one mean."""
+
+    client: Client
+    namespace: str
+    server: str
+    resources: Resources
+
+
+def options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --kubeconfig, --context and --namespace; the command gets them as `target`."""
+
+    @click.option("--kubeconfig", default="", metavar="FILE", help="Instead of $KUBECONFIG.")
+    @click.option("--context", default="", help="A context of the kubeconfig.")
+    @click.option("--namespace", "-n", default="", help="Instead of the context's namespace.")
+    @functools.wraps(function)
+    def wrapped(kubeconfig: str, context: str, namespace: str, **rest: Any) -> Any:
+        all_namespaces = rest.pop("all_namespaces", False)
+        target = Target(kubeconfig, context, namespace, all_namespaces)
+        return function(target=target, **rest)
+
+    return wrapped
+
+
+all_namespaces_option = click.option(
+    "--all-namespaces", "-A", is_flag=True, help="In every namespace."
+)
+
+
+def run(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
+    """Run `body` with a session of the chosen cluster."""
+    return asyncio.run(_with_session(target, body))
+
+
+async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
+    connection = target.connect()
+    async with RestTransport(connection) as transport:
+        client = Client(transport, field_manager=FIELD_MANAGER)
+        namespace = "" if target.all_namespaces else target.namespace or connection.namespace
+        return await body(Session(client, namespace, connection.server, Resources(client)))

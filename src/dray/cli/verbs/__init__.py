@@ -1,0 +1,1 @@
+"""kubectl's verbs, for those without kubectl, against any cluster."""

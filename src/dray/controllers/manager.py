@@ -1,0 +1,152 @@
+"""Starts the loops: shared copies, one supervised task per loop, leader election on request.
+
+A loop that dies is logged and started again; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from dray.api import features as gates
+from dray.api.features import Features
+from dray.client.lease import LeaderElection, LeadershipLost, Timing
+from dray.client.verbs import Client
+from dray.controllers import discovery, loops
+from dray.controllers.caches import Caches
+from dray.controllers.claims import Claims
+from dray.controllers.daemonsets import DaemonSets
+from dray.controllers.deployments import Deployments
+from dray.controllers.garbage import Garbage
+from dray.controllers.jobs import Jobs
+from dray.controllers.loops import Clock, Context, Loop
+from dray.controllers.namespaces import Namespaces
+from dray.controllers.node_eviction import NodeEviction
+from dray.controllers.nodes import Nodes
+from dray.controllers.pod_garbage import PodGarbage
+from dray.controllers.podgroups import PodGroups
+from dray.controllers.pool_status import PoolStatuses
+from dray.controllers.quotas import Quotas
+from dray.controllers.replicasets import ReplicaSets
+from dray.controllers.serviceaccounts import ServiceAccounts
+from dray.controllers.statefulsets import StatefulSets
+from dray.controllers.taint_eviction import TaintEviction
+
+log = logging.getLogger(__name__)
+
+LEASE_NAME = "dray-controllers"
+RESTART_SECONDS = 1.0
+
+LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
+    "claims": Claims,
+    "taints": TaintEviction,
+    "pool-status": PoolStatuses,
+    "podgroups": PodGroups,
+    "deployments": Deployments,
+    "replicasets": ReplicaSets,
+    "statefulsets": StatefulSets,
+    "daemonsets": DaemonSets,
+    "jobs": Jobs,
+    "nodes": Nodes,
+    "node-eviction": NodeEviction,
+    "pod-garbage": PodGarbage,
+    "serviceaccounts": ServiceAccounts,
+    "namespaces": Namespaces,
+    "quotas": Quotas,
+    "garbage": Garbage,
+}
+"""Every loop by the name `only` knows it by. Those that look at all kinds come last: they share
+the copies that the others have made."""
+
+_NEEDS: Mapping[str, str] = {
+    "taints": "device_taints",
+    "pool-status": "resource_pool_status",
+    "podgroups": "generic_workload",
+}
+"""Loops that exist only where a gate is on."""
+
+
+class UnknownLoop(ValueError):
+    """A name that no loop has."""
+
+
+def chosen(only: Collection[str], features: Features) -> list[str]:
+    """The loops to run: those asked for, or all, as far as the gates have them."""
+    unknown = sorted(set(only) - LOOPS.keys())
+    if unknown:
+        raise UnknownLoop(
+            f"unknown controllers: {', '.join(unknown)}; there are: {', '.join(LOOPS)}"
+        )
+    return [
+        name
+        for name in LOOPS
+        if (not only or name in only) and (name not in _NEEDS or getattr(features, _NEEDS[name]))
+    ]
+
+
+async def run(
+    client: Client,
+    *,
+    only: Collection[str] = (),
+    features: Features = gates.DEFAULT,
+    now: Clock = loops.utc_now,
+    started: asyncio.Event | None = None,
+) -> None:
+    """Run loops until cancelled. `started` is set when all of them know what there is."""
+    names = chosen(only, features)
+    served = await discovery.served_kinds(client)
+    context = Context(client, Caches(client), features, now, {}, served)
+    made = [LOOPS[name](context) for name in names]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(context.caches.run(), name="caches")
+        for recorder in context.recorders.values():
+            group.create_task(supervise("events", recorder.run), name="events")
+        for loop in made:
+            group.create_task(supervise(loop.name, loop.run), name=loop.name)
+        if started is not None:
+            await _all_synced(made)
+            started.set()
+
+
+async def _all_synced(made: Iterable[Loop[Any]]) -> None:
+    for loop in made:
+        await loop.synced()
+
+
+async def supervise(name: str, work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` for ever; whatever ends it is logged, and it starts again."""
+    while True:
+        try:
+            await work()
+        except Exception:
+            log.exception("%s died and is started again", name)
+        else:
+            log.warning("%s ended and is started again", name)
+        await asyncio.sleep(RESTART_SECONDS)
+
+
+async def run_elected(
+    client: Client,
+    identity: str,
+    *,
+    only: Collection[str] = (),
+    features: Features = gates.DEFAULT,
+    now: Clock = loops.utc_now,
+    timing: Timing | None = None,
+) -> None:
+    """Run loops whenever this process leads; when it no longer does, wait to lead again."""
+
+    async def work() -> None:
+        await run(client, only=only, features=features, now=now)
+
+    async def lead() -> None:
+        await supervise("controllers", work)
+
+    while True:
+        election = LeaderElection(client, LEASE_NAME, identity, now=now, timing=timing)
+        with contextlib.suppress(LeadershipLost):
+            await election.run(lead)
+        log.warning("%s no longer leads as %s", identity, LEASE_NAME)

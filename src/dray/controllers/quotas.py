@@ -1,0 +1,132 @@
+"""Counts what the objects of a namespace charge, and writes it into its ResourceQuotas.
+
+Behaviour of pkg/controller/resourcequota. The API server adds charges itself as objects are made.
+So a count that is higher than what is noted is written at once, and one that is lower only when it
+is still the same a moment later: until then our copies may simply be behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from dray.api import errors, quantity, usage
+from dray.api import quota as counting
+from dray.api.claims import ResourceClaim
+from dray.api.core import ResourceQuota, ResourceQuotaStatus
+from dray.api.names import GroupResource
+from dray.api.usage import Amounts
+from dray.client.cache import Change, ObjectKey
+from dray.controllers import caches, loops, ownership, resources, wire
+from dray.controllers.loops import Context, Loop
+
+SETTLE_SECONDS = 0.5
+
+
+class Quotas(Loop[ObjectKey]):
+    def __init__(self, context: Context) -> None:
+        super().__init__("quotas", context, workers=1)
+        shared = context.caches
+        self._quotas, self._pods, self._claims = shared.quotas, shared.pods, shared.claims
+        self._classes = shared.device_classes
+        self._others = {
+            GroupResource(kind.group, kind.plural): shared.of(kind)
+            for kind in context.served
+            if kind.namespaced
+            and kind.kind != "Event"
+            and kind not in (resources.POD, resources.CLAIM)
+        }
+        self._lower: dict[ObjectKey, ResourceQuotaStatus] = {}
+        self._quotas.subscribe(lambda change: self.queue.add(change.key))
+        self._pods.subscribe(self._content_changed)
+        self._claims.subscribe(self._content_changed)
+        for cache in self._others.values():
+            cache.subscribe(self._content_changed)
+        self._classes.subscribe(lambda _: self.resync())
+
+    async def synced(self) -> None:
+        await super().synced()
+        for cache in self._others.values():
+            await cache.synced.wait()
+
+    def resync(self) -> None:
+        loops.add_all(self.queue, self._quotas)
+
+    def _content_changed(self, change: Change[Any]) -> None:
+        for quota in self._quotas.find(caches.NAMESPACE, change.key.namespace):
+            self.queue.add(ObjectKey(quota.metadata.namespace, quota.metadata.name))
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        quota = self._quotas.get(key.name, key.namespace)
+        if quota is None or quota.metadata.deletion_timestamp:
+            self._lower.pop(key, None)
+            return None
+        status = self._count(quota)
+        if _is_lower(quota.status, status) and self._lower.get(key) != status:
+            self._lower[key] = status
+            return SETTLE_SECONDS
+        self._lower.pop(key, None)
+        with contextlib.suppress(errors.NotFound):
+            await wire.patch_status(
+                self.client, resources.QUOTA, quota.metadata, quota.status, status
+            )
+        return None
+
+    def _count(self, quota: ResourceQuota) -> ResourceQuotaStatus:
+        hard = quota.spec.hard
+        counted = msgspec.structs.replace(quota, status=ResourceQuotaStatus(hard=hard))
+        used: Amounts = dict.fromkeys(hard, quantity.ZERO)
+        for charges in self._charges(counted):
+            usage.add(used, {name: charges[name] for name in charges if name in hard})
+        return ResourceQuotaStatus(
+            hard=hard, used={name: str(amount) for name, amount in used.items()}
+        )
+
+    def _charges(self, quota: ResourceQuota) -> Iterator[Amounts]:
+        """What each object charges that the quota counts; scopes are about pods only."""
+        namespace = quota.metadata.namespace
+        for pod in self._pods.find(caches.NAMESPACE, namespace):
+            if counting.concerns_pod(quota, pod):
+                yield counting.pod_charges(pod, self.now())
+        if quota.spec.scopes or quota.spec.scope_selector:
+            return
+        for claim in self._claims.find(caches.NAMESPACE, namespace):
+            yield self._claim_charges(claim)
+        for resource, cache in self._others.items():
+            charges = counting.object_charges(resource)
+            if not charges.keys().isdisjoint(quota.spec.hard):
+                count = sum(each.metadata.namespace == namespace for each in cache)
+                yield {name: quantity.of(count) for name in charges}
+
+    def _claim_charges(self, claim: ResourceClaim) -> Amounts:
+        extended = {
+            each.metadata.name: each.spec.extended_resource_name
+            for each in self._classes
+            if each.spec.extended_resource_name
+        }
+        return counting.claim_charges(claim, extended, self._charged_by_pod(claim))
+
+    def _charged_by_pod(self, claim: ResourceClaim) -> Amounts | None:
+        """What the pod charges already for whose extended resources the claim was made."""
+        owner = ownership.controlled_by(claim.metadata, resources.POD)
+        pod = self._pods.get(owner.name, claim.metadata.namespace) if owner else None
+        if pod is None:
+            return None
+        siblings = [
+            each
+            for each in self._claims.find(caches.OWNER, pod.metadata.uid)
+            if each.metadata.annotations.get(counting.EXTENDED_CLAIM_ANNOTATION) == "true"
+        ]
+        if not counting.is_extended_claim_of(claim, pod, siblings):
+            return None
+        return counting.pod_charges(pod, self.now())
+
+
+def _is_lower(before: ResourceQuotaStatus, after: ResourceQuotaStatus) -> bool:
+    return any(
+        name in before.used and quantity.parse(amount) < quantity.parse(before.used[name])
+        for name, amount in after.used.items()
+    )

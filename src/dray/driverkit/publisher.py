@@ -1,0 +1,223 @@
+"""Desired pools become ResourceSlices, and stay what they should be.
+
+Who publishes says what each pool looks like when asked (`describe`), and calls `refresh` when that
+has changed. Slices that somebody else changes or deletes are put right; slices of pools that are no
+longer described are deleted. Nothing is kept but one small mark per slice, so that a process can
+look after the pools of thousands of nodes.
+
+A pool's generation grows when devices move between its slices, come or go, so that nobody allocates
+from half of the old pool and half of the new; a change inside one slice is atomic as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from dray.api import canonical, errors, kinds
+from dray.api.meta import ObjectMeta, OwnerReference, Wire
+from dray.api.names import PoolId
+from dray.api.slices import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
+from dray.client.cache import Cache, Change
+from dray.client.controller import Controller
+from dray.client.verbs import EVERYTHING, Client, Object, Selection
+from dray.driverkit import pools
+from dray.driverkit.pools import Pool
+
+SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
+_BY_POOL = "pool"
+
+
+class Offer(NamedTuple):
+    """A pool to publish, and the object it goes away with."""
+
+    pool: Pool
+    owner: OwnerReference | None = None
+
+
+class _SummarySpec(Wire, frozen=True):
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+
+
+class _Summary(Wire, frozen=True):
+    """What is kept of a published slice: not its devices."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _SummarySpec = _SummarySpec()
+
+    @property
+    def pool_id(self) -> PoolId:
+        return PoolId(self.spec.driver, self.spec.pool.name)
+
+
+class _Mark(NamedTuple):
+    """Tells slices apart: by all they say, and by which devices and counters they hold."""
+
+    content: int
+    arrangement: int
+
+
+class _Written(NamedTuple):
+    object_generation: int
+    mark: _Mark
+
+
+class Publisher:
+    """Looks after every slice in `selection`; those are nobody else's. Run it until cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        describe: Callable[[PoolId], Offer | None],
+        *,
+        selection: Selection = EVERYTHING,
+        labels: Mapping[str, str] | None = None,
+        workers: int = 8,
+    ) -> None:
+        self._client = client
+        self._describe = describe
+        self._labels = dict(labels or {})
+        self._written: dict[str, _Written] = {}
+        self._slices: Cache[_Summary] = Cache(
+            client, SLICE, _Summary, selection, {_BY_POOL: lambda one: (one.pool_id,)}
+        )
+        self._slices.subscribe(self._slice_changed)
+        self._controller: Controller[PoolId] = Controller(
+            "publisher", self._reconcile, workers=workers
+        )
+
+    def refresh(self, pool: PoolId) -> None:
+        """Look again at what `describe` says of a pool."""
+        self._controller.queue.add(pool)
+
+    @property
+    def is_settled(self) -> bool:
+        """Everything asked for so far is published."""
+        return self._slices.synced.is_set() and self._controller.queue.is_idle
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._slices.run(), name="publisher-slices")
+            await self._slices.synced.wait()
+            await self._controller.run()
+
+    def _slice_changed(self, change: Change[_Summary]) -> None:
+        name = change.key.name
+        if change.new is None:
+            self._written.pop(name, None)
+            if change.old is not None:
+                self.refresh(change.old.pool_id)
+        elif not self._is_ours(change.new):
+            self.refresh(change.new.pool_id)
+
+    def _is_ours(self, found: _Summary) -> bool:
+        written = self._written.get(found.metadata.name)
+        return written is not None and written.object_generation == found.metadata.generation
+
+    async def _reconcile(self, pool_id: PoolId) -> None:
+        existing = {each.metadata.name: each for each in self._slices.find(_BY_POOL, pool_id)}
+        offer = self._describe(pool_id)
+        wanted = _lay_out(offer)
+        marks = {name: await self._mark_of(each) for name, each in existing.items()}
+        generation = _generation(existing.values(), marks, wanted)
+        with contextlib.suppress(errors.AlreadyExists):
+            for name, one in wanted.items():
+                made = _with_generation(one, generation)
+                current = existing.get(name)
+                if current is None:
+                    await self._create(made)
+                elif marks[name] != _mark(one.spec) or current.spec.pool != made.spec.pool:
+                    await self._replace(made)
+        for name in existing.keys() - wanted.keys():
+            await self._delete(name)
+
+    async def _mark_of(self, found: _Summary) -> _Mark | None:
+        """From memory where nobody has written since, otherwise from the server."""
+        name = found.metadata.name
+        if self._is_ours(found):
+            return self._written[name].mark
+        try:
+            document = await self._client.get(SLICE, name)
+        except errors.NotFound:
+            return None
+        self._remember(document)
+        return self._written[name].mark
+
+    async def _create(self, one: ResourceSlice) -> None:
+        body = _body(one)
+        if self._labels:
+            body["metadata"]["labels"] = self._labels
+        self._remember(await self._client.create(SLICE, body), one.spec)
+
+    async def _replace(self, one: ResourceSlice) -> None:
+        """The spec is the driver's; what others wrote into the metadata stays."""
+        body = await self._client.get(SLICE, one.metadata.name)
+        body["spec"] = _body(one)["spec"]
+        self._remember(await self._client.replace(SLICE, body), one.spec)
+
+    async def _delete(self, name: str) -> None:
+        with contextlib.suppress(errors.NotFound):
+            await self._client.delete(SLICE, name)
+
+    def _remember(self, document: Object, spec: ResourceSliceSpec | None = None) -> None:
+        """`spec` is what was meant: a server may leave out fields that it does not know."""
+        metadata = document["metadata"]
+        actual = spec or _spec_of(document)
+        self._written[metadata["name"]] = _Written(metadata.get("generation", 0), _mark(actual))
+
+
+def _lay_out(offer: Offer | None) -> dict[str, ResourceSlice]:
+    if offer is None:
+        return {}
+    return {each.metadata.name: each for each in pools.lay_out(offer.pool, 0, offer.owner)}
+
+
+def _generation(
+    existing: Iterable[_Summary],
+    marks: Mapping[str, _Mark | None],
+    wanted: Mapping[str, ResourceSlice],
+) -> int:
+    current = max((each.spec.pool.generation for each in existing), default=0)
+    if not current:
+        return 1
+    if len(marks) == len(wanted) == 1 and marks.keys() == wanted.keys():
+        return current
+    before = {name: mark.arrangement if mark else None for name, mark in marks.items()}
+    after = {name: _mark(one.spec).arrangement for name, one in wanted.items()}
+    return current if before == after else current + 1
+
+
+def _with_generation(one: ResourceSlice, generation: int) -> ResourceSlice:
+    pool = msgspec.structs.replace(one.spec.pool, generation=generation)
+    return msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, pool=pool))
+
+
+def _mark(spec: ResourceSliceSpec) -> _Mark:
+    names = tuple(device.name for device in spec.devices)
+    counters = tuple(counter_set.name for counter_set in spec.shared_counters)
+    bare = msgspec.structs.replace(
+        spec, pool=ResourcePool(), devices=tuple(map(_without_times, spec.devices))
+    )
+    return _Mark(hash(msgspec.json.encode(bare, order="deterministic")), hash((names, counters)))
+
+
+def _without_times(device: Device) -> Device:
+    """The server notes when a taint came; that is no difference."""
+    if not device.taints:
+        return device
+    taints = tuple(msgspec.structs.replace(taint, time_added=None) for taint in device.taints)
+    return msgspec.structs.replace(device, taints=taints)
+
+
+def _spec_of(document: Object) -> ResourceSliceSpec:
+    return msgspec.convert(canonical.prune_nulls(document), ResourceSlice).spec
+
+
+def _body(one: ResourceSlice) -> Object:
+    body: Object = msgspec.to_builtins(one)
+    return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", **body}

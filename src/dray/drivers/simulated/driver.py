@@ -1,0 +1,151 @@
+"""Publishes the devices of a fleet, and lets them fail and recover on command.
+
+The pools of a machine are published while its Node exists. Besides calls of `fail` and `recover`,
+the annotation `dray.dev/failed-devices` of a Node says which of its devices are broken, so that
+anybody who may write to the Node can break one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from dray.api import errors, gotime, kinds
+from dray.api.meta import OwnerReference
+from dray.api.names import DeviceId, PoolId
+from dray.api.slices import Device
+from dray.api.taints import DeviceTaint
+from dray.client.cache import Cache, Change, HasMetadata
+from dray.client.verbs import Client, Selection
+from dray.driverkit.pools import Pool
+from dray.driverkit.publisher import Offer, Publisher
+from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
+
+FAILED_ANNOTATION = "dray.dev/failed-devices"
+"""Names of broken devices, with commas; `gpu-3:NoSchedule` for another effect than NoExecute."""
+TAINT_KEY = "dray.dev/unhealthy"
+NO_EXECUTE = "NoExecute"
+NODE = kinds.served("", "Node")
+DEVICE_CLASS = kinds.served("resource.k8s.io", "DeviceClass")
+
+
+class _Fault(NamedTuple):
+    effect: str
+    since: str
+
+
+class SimulatedDriver:
+    def __init__(
+        self, client: Client, fleet: Fleet, *, now: Callable[[], datetime.datetime]
+    ) -> None:
+        self._client = client
+        self._fleet = fleet
+        self._now = now
+        self._faults: dict[PoolId, dict[str, _Fault]] = {}
+        self._shared = {PoolId(pool.driver, pool.name): pool for pool in fleet.shared_pools()}
+        ours = Selection(label_selector=f"{FLEET_LABEL}={fleet.name}")
+        self._nodes: Cache[HasMetadata] = Cache(client, NODE, HasMetadata, ours)
+        self._publisher = Publisher(
+            client, self._describe, selection=ours, labels={FLEET_LABEL: fleet.name}
+        )
+        self._nodes.subscribe(self._node_changed)
+
+    @property
+    def is_settled(self) -> bool:
+        return self._nodes.synced.is_set() and self._publisher.is_settled
+
+    async def run(self) -> None:
+        await self._create_classes()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nodes.run(), name="simulated-nodes")
+            await self._nodes.synced.wait()
+            for pool_id in self._shared:
+                self._publisher.refresh(pool_id)
+            await self._publisher.run()
+
+    def fail(self, device: DeviceId, effect: str = NO_EXECUTE) -> None:
+        """Taint a device as its driver would when the hardware breaks."""
+        pool_id = PoolId(device.driver, device.pool)
+        faults = self._faults.setdefault(pool_id, {})
+        if device.device not in faults or faults[device.device].effect != effect:
+            faults[device.device] = _Fault(effect, gotime.write(self._now()))
+            self._publisher.refresh(pool_id)
+
+    def recover(self, device: DeviceId) -> None:
+        pool_id = PoolId(device.driver, device.pool)
+        if self._faults.get(pool_id, {}).pop(device.device, None) is not None:
+            self._publisher.refresh(pool_id)
+
+    async def _create_classes(self) -> None:
+        for device_class in self._fleet.classes():
+            body = msgspec.to_builtins(device_class)
+            body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **body}
+            try:
+                await self._client.create(DEVICE_CLASS, body)
+            except errors.AlreadyExists:
+                continue
+
+    def _node_changed(self, change: Change[HasMetadata]) -> None:
+        if change.old is None or change.new is None:
+            for pool_id in self._pool_ids(change.key.name):
+                self._publisher.refresh(pool_id)
+        before = _failed_on(change.old)
+        after = _failed_on(change.new)
+        if before != after:
+            self._follow_annotation(change.key.name, before, after)
+
+    def _follow_annotation(self, node: str, before: dict[str, str], after: dict[str, str]) -> None:
+        for pool in self._pools(node):
+            for device in pool.devices:
+                identity = DeviceId(pool.driver, pool.name, device.name)
+                if device.name in after:
+                    self.fail(identity, after[device.name])
+                elif device.name in before:
+                    self.recover(identity)
+
+    def _describe(self, pool_id: PoolId) -> Offer | None:
+        shared = self._shared.get(pool_id)
+        if shared is not None:
+            return Offer(self._with_faults(shared))
+        node = self._nodes.get(pool_id.pool)
+        if node is None:
+            return None
+        owner = OwnerReference("v1", "Node", node.metadata.name, node.metadata.uid, controller=True)
+        for pool in self._pools(pool_id.pool):
+            if pool.driver == pool_id.driver:
+                return Offer(self._with_faults(pool), owner)
+        return None
+
+    def _with_faults(self, pool: Pool) -> Pool:
+        faults = self._faults.get(PoolId(pool.driver, pool.name))
+        if not faults:
+            return pool
+        devices = tuple(_broken(device, faults.get(device.name)) for device in pool.devices)
+        return msgspec.structs.replace(pool, devices=devices)
+
+    def _pool_ids(self, node: str) -> Iterator[PoolId]:
+        machine = self._fleet.machines.get(node)
+        for driver in machine.group.devices if machine else ():
+            yield PoolId(driver, node)
+
+    def _pools(self, node: str) -> Iterator[Pool]:
+        machine = self._fleet.machines.get(node)
+        return machine.pools() if machine else iter(())
+
+
+def _failed_on(node: HasMetadata | None) -> dict[str, str]:
+    """Broken devices and the effect of their taint, as the annotation names them."""
+    text = node.metadata.annotations.get(FAILED_ANNOTATION, "") if node else ""
+    entries = (entry.strip().partition(":") for entry in text.split(",") if entry.strip())
+    return {name: effect or NO_EXECUTE for name, _, effect in entries}
+
+
+def _broken(device: Device, fault: _Fault | None) -> Device:
+    if fault is None:
+        return device
+    taint = DeviceTaint(key=TAINT_KEY, effect=fault.effect, time_added=fault.since)
+    return msgspec.structs.replace(device, taints=(*device.taints, taint))

@@ -1,0 +1,116 @@
+"""What stands in the way on each node, summed up over the nodes and ranked.
+
+Where a request cannot be served by itself, the gate at which it falls short is the reason. Where
+each could be, but not all together, the allocator's own verdict is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from dray.allocator import verdicts
+from dray.allocator.placement import Refused
+from dray.api.claims import ResourceClaim
+from dray.explain.funnel import Funnel
+from dray.explain.gates import Gate
+from dray.explain.strays import Cause, Stray
+from dray.explain.survey import EXAMPLES_KEPT, Survey
+from dray.explain.trials import Asking
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why some nodes are out of the question.
+
+    With `gate`, too few devices of a request are left there; with `verdict`, each request could be
+    served, but not all of them; without either, there are no devices at all.
+    """
+
+    claim: int
+    request: str
+    nodes: int
+    examples: tuple[str, ...]
+    gate: Gate | None = None
+    verdict: verdicts.Verdict | None = None
+
+
+def reasons(survey: Survey, asking: Asking, claims: Sequence[ResourceClaim]) -> tuple[Reason, ...]:
+    """The reasons, those first that come closest to success."""
+    by_gate = sorted(
+        survey.counts, key=lambda obstacle: (-obstacle.depth, -survey.counts[obstacle])
+    )
+    return (
+        *_joint_reasons(survey.open_nodes, asking, claims),
+        *(
+            Reason(
+                obstacle.claim,
+                obstacle.request,
+                survey.counts[obstacle],
+                tuple(survey.obstacles[obstacle]),
+                obstacle.gate,
+            )
+            for obstacle in by_gate
+        ),
+    )
+
+
+def _joint_reasons(
+    nodes: Iterable[str], asking: Asking, claims: Sequence[ResourceClaim]
+) -> Iterator[Reason]:
+    """Why nodes that could serve each request cannot serve all."""
+    found: dict[Hashable, list[str]] = {}
+    closest: dict[Hashable, verdicts.Verdict] = {}
+    for node in nodes:
+        answer = asking.ask(claims, node)
+        if not isinstance(answer, Refused):
+            continue
+        key = _kind(answer.reason)
+        found.setdefault(key, []).append(node)
+        known = closest.get(key)
+        if known is None or _progress(answer.reason) > _progress(known):
+            closest[key] = answer.reason
+    for key, of_reason in sorted(found.items(), key=lambda each: -len(each[1])):
+        verdict = closest[key]
+        claim, request = -1, ""
+        if isinstance(verdict, verdicts.RequestVerdict):
+            claim, request = verdict.claim, verdict.request
+        examples = tuple(of_reason[:EXAMPLES_KEPT])
+        yield Reason(claim, request, len(of_reason), examples, verdict=verdict)
+
+
+def _kind(verdict: verdicts.Verdict) -> Hashable:
+    """Equal for verdicts that say the same of different nodes."""
+    last = verdict.last if isinstance(verdict, verdicts.NoCombination) else None
+    names = [getattr(verdict, name, None) for name in ("claim", "request", "attribute")]
+    return type(verdict), type(last), *names
+
+
+def _progress(verdict: verdicts.Verdict) -> int:
+    """How much of what is needed there is."""
+    match verdict:
+        case verdicts.NoCommonValue():
+            return verdict.best
+        case verdicts.TooFewValues():
+            return verdict.values
+        case verdicts.TooFewDevices() | verdicts.TooFewForAll():
+            return verdict.free
+    return 0
+
+
+def gates_in_the_way(funnels: Iterable[Funnel], strays: Iterable[Stray]) -> Iterator[str]:
+    """Feature gates that keep devices away."""
+    for stray in strays:
+        if stray.cause is Cause.GATE_OFF:
+            yield stray.detail
+    for funnel in funnels:
+        for stage in funnel.stages:
+            match stage.objection:
+                case verdicts.BindingConditionsDisabled():
+                    yield "DRADeviceBindingConditions"
+                case verdicts.NodeOperationsDisabled(node_lacks_feature=False):
+                    yield "DRAOptionalNodeOperations"
+                case verdicts.CountersDisabled():
+                    yield "DRAPartitionableDevices"
+                case verdicts.AttributeIncomparable():
+                    yield "DRAListTypeAttributes"

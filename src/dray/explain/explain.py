@@ -1,0 +1,200 @@
+"""Why claims are not allocated, and what would help: the way from claims to an `Explanation`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from dray.allocator import requests, resolution, verdicts
+from dray.allocator.fleet import Fleet
+from dray.allocator.placement import Fit
+from dray.allocator.resolution import ResolvedClaim
+from dray.api import selectors
+from dray.api.claims import AllocationResult, ResourceClaim
+from dray.api.names import ClaimKey, DeviceId
+from dray.explain import diagnosis, facts, faults, relaxation, strays, survey
+from dray.explain.changes import Change
+from dray.explain.diagnosis import Reason
+from dray.explain.facts import GateFacts
+from dray.explain.faults import Fault, GateOff
+from dray.explain.funnel import Funnel
+from dray.explain.strays import Stray
+from dray.explain.survey import Survey, UnusablePool
+from dray.explain.trials import Asking
+
+
+class Outcome(enum.StrEnum):
+    ALLOCATED = "allocated"
+    FITS = "fits"
+    REFUSED = "refused"
+    """No node can serve the claims as things are."""
+    FAILED = "failed"
+    """Something is wrong with the claims, or with what they meet."""
+    UNDECIDED = "undecided"
+    """The search was given up."""
+
+
+class Picked(msgspec.Struct, frozen=True):
+    """A device for a request of a claim."""
+
+    claim: int
+    request: str
+    device: DeviceId
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    outcome: Outcome
+    claims: tuple[ClaimKey, ...]
+    nodes: int = 0
+    """How many nodes come into question."""
+    node: str = ""
+    """Where the claims fit."""
+    devices: tuple[Picked, ...] = ()
+    """What claims have, or would get."""
+    message: str = ""
+    """Upstream's words for a failure."""
+    faults: tuple[Fault, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    funnels: tuple[Funnel, ...] = ()
+    facts: tuple[GateFacts, ...] = ()
+    unusable: tuple[UnusablePool, ...] = ()
+    strays: tuple[Stray, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """What would help, the smallest change first."""
+
+
+def explain(
+    fleet: Fleet,
+    claims: Sequence[ResourceClaim],
+    *,
+    new_share_id: Callable[[], str],
+    nodes: Iterable[str] | None = None,
+) -> Explanation:
+    """What becomes of the claims of a pod; `nodes` are those that come into question, if not all.
+
+    The fleet is as before when this returns.
+    """
+    names = tuple(ClaimKey(each.metadata.namespace, each.metadata.name) for each in claims)
+    waiting = [each for each in claims if each.status.allocation is None]
+    had = [
+        picked
+        for number, claim in enumerate(claims)
+        if claim.status.allocation is not None
+        for picked in _picked(number, claim.status.allocation)
+    ]
+    if not waiting:
+        return Explanation(outcome=Outcome.ALLOCATED, claims=names, devices=tuple(had))
+    within = _within_reach(fleet, claims, nodes)
+    asking = Asking(fleet, within, new_share_id=new_share_id)
+    try:
+        answer = asking.first_fit(waiting)
+    except verdicts.Failure as failure:
+        return _Inquiry(fleet, waiting, within, asking).failed(failure)
+    if not isinstance(answer, Fit):
+        return _Inquiry(fleet, waiting, within, asking).refused()
+    keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in waiting]
+    for key, allocation in zip(keys, answer.allocations, strict=True):
+        had += _picked(names.index(key), allocation)
+    return Explanation(outcome=Outcome.FITS, claims=names, node=answer.node, devices=tuple(had))
+
+
+def _picked(claim: int, allocation: AllocationResult) -> list[Picked]:
+    return [
+        Picked(claim, each.request, DeviceId(each.driver, each.pool, each.device))
+        for each in allocation.devices.results
+    ]
+
+
+def _within_reach(
+    fleet: Fleet, claims: Iterable[ResourceClaim], nodes: Iterable[str] | None
+) -> list[str] | None:
+    """The nodes where the claims that are allocated can be used; None for all there are."""
+    tests = [
+        selectors.compile_node_selector(claim.status.allocation.node_selector)
+        for claim in claims
+        if claim.status.allocation is not None and claim.status.allocation.node_selector is not None
+    ]
+    if nodes is None and not tests:
+        return None
+    within = []
+    for name in fleet.nodes if nodes is None else nodes:
+        entry = fleet.nodes.get(name)
+        if entry is not None and entry.node is not None:
+            labels = entry.node.metadata.labels
+            if all(test(labels, name) for test in tests):
+                within.append(name)
+    return within
+
+
+class _Inquiry:
+    """Looks into claims that do not fit."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        claims: Sequence[ResourceClaim],
+        within: list[str] | None,
+        asking: Asking,
+    ) -> None:
+        self._fleet = fleet
+        self._claims = claims
+        self._within = within
+        self._asking = asking
+        present = [name for name, entry in fleet.nodes.items() if entry.node is not None]
+        self._nodes = present if within is None else within
+        questions = [requests.parse(claim.spec.devices) for claim in claims]
+        self._resolved: Sequence[ResolvedClaim] = resolution.resolve(
+            questions, fleet.classes, fleet.selectors, fleet.features
+        )
+        self._survey: Survey = survey.take(fleet, self._nodes, self._resolved)
+
+    def refused(self) -> Explanation:
+        reasons = diagnosis.reasons(self._survey, self._asking, self._claims)
+        return self._explanation(Outcome.REFUSED, reasons=reasons)
+
+    def failed(self, failure: verdicts.Failure) -> Explanation:
+        if isinstance(failure, verdicts.Stopped):
+            return self._explanation(Outcome.UNDECIDED)
+        found = faults.find(
+            self._fleet, self._resolved, self._survey.funnels, self._survey.unusable, failure
+        )
+        message = failure.text(self._claims)
+        return self._explanation(Outcome.FAILED, found=found, message=message)
+
+    def _explanation(
+        self,
+        outcome: Outcome,
+        *,
+        reasons: tuple[Reason, ...] = (),
+        found: tuple[Fault, ...] = (),
+        message: str = "",
+    ) -> Explanation:
+        funnels = self._survey.funnels
+        observations = facts.observe(self._fleet, self._survey.sound, self._resolved, funnels)
+        astray = strays.find(self._fleet)
+        off = [fault.gate for fault in found if isinstance(fault, GateOff)]
+        question = relaxation.Question(
+            self._fleet,
+            self._claims,
+            self._resolved,
+            self._survey,
+            observations,
+            tuple(dict.fromkeys([*off, *diagnosis.gates_in_the_way(funnels, astray)])),
+        )
+        return Explanation(
+            outcome=outcome,
+            claims=tuple(
+                ClaimKey(each.metadata.namespace, each.metadata.name) for each in self._claims
+            ),
+            nodes=len(self._nodes),
+            message=message,
+            faults=found,
+            reasons=reasons,
+            funnels=funnels,
+            facts=tuple(observed.facts for observed in observations),
+            unusable=self._survey.unusable,
+            strays=astray,
+            changes=relaxation.find(question, self._within),
+        )

@@ -1,0 +1,119 @@
+"""Asks the allocator, within bounds: whether claims fit, and whether they would after a change.
+
+Effort is counted in positions of the search and in nodes asked, never in time, so that the same
+question always gets the same answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from dray.allocator import verdicts
+from dray.allocator.fleet import Fleet
+from dray.allocator.placement import Answer, Fit, Placement, Refused
+from dray.api.claims import ResourceClaim
+from dray.explain.changes import Change
+from dray.explain.survey import Standing, StepKey
+
+POSITIONS_PER_QUESTION = 200_000
+_POSITIONS_PER_TRIAL = 5_000
+_NODES_ASKED = 4_000
+
+
+class Asking:
+    """The allocator over some nodes of a fleet, with an end to its patience."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        nodes: Sequence[str] | None,
+        *,
+        new_share_id: Callable[[], str],
+        positions: int = POSITIONS_PER_QUESTION,
+    ) -> None:
+        self._nodes = nodes
+        self._positions = self._left = positions
+        self._placement = Placement(
+            fleet, new_share_id=new_share_id, should_stop=self._is_out_of_patience
+        )
+
+    def first_fit(self, claims: Sequence[ResourceClaim]) -> Answer:
+        """The first node on which the claims fit; raises Failure."""
+        if self._nodes is None:
+            self._left = self._positions
+            return self._placement.first_fit(claims)
+        answer: Answer = Refused(verdicts.NoDevices())
+        for node in self._nodes:
+            answer = self.ask(claims, node)
+            if isinstance(answer, Fit):
+                break
+        return answer
+
+    def ask(self, claims: Sequence[ResourceClaim], node: str) -> Answer:
+        self._left = self._positions
+        return self._placement.ask(claims, node)
+
+    def _is_out_of_patience(self) -> bool:
+        self._left -= 1
+        return self._left < 0
+
+
+class Trials:
+    """Tries changes on nodes that stand for the others."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        nodes: Sequence[str] | None,
+        claims: Sequence[ResourceClaim],
+        standings: Iterable[Standing],
+    ) -> None:
+        self._fleet = fleet
+        self._claims = claims
+        self._standings = tuple(standings)
+        self._asking = Asking(fleet, nodes, new_share_id=lambda: "", positions=_POSITIONS_PER_TRIAL)
+        self._left = _NODES_ASKED
+
+    @property
+    def is_over(self) -> bool:
+        return self._left <= 0
+
+    def proven(
+        self, change: Change, affected: frozenset[StepKey] | None, node: str | None = None
+    ) -> Change | None:
+        """The change with a node on which the claims fit after it; None if it does not help.
+
+        A node that cannot serve a request which the change leaves alone is not asked; `affected` of
+        None is all requests. With `node`, only that one is asked.
+        """
+        changed = change.applied_to(self._claims)
+        with change.applied_in(self._fleet):
+            for standing in self._standings:
+                if self.is_over:
+                    return None
+                if node not in (None, standing.node):
+                    continue
+                if affected is not None and not standing.blocked <= affected:
+                    continue
+                self._left -= 1
+                if self._fits(changed, standing.node):
+                    return self._confirmed(change, changed)
+        return None
+
+    def _fits(self, claims: Sequence[ResourceClaim], node: str) -> bool:
+        try:
+            return isinstance(self._asking.ask(claims, node), Fit)
+        except verdicts.Failure:
+            return False
+
+    def _confirmed(self, change: Change, claims: Sequence[ResourceClaim]) -> Change | None:
+        """One node that fits is not enough where another one fails altogether."""
+        try:
+            answer = self._asking.first_fit(claims)
+        except verdicts.Failure:
+            return None
+        return (
+            msgspec.structs.replace(change, node=answer.node) if isinstance(answer, Fit) else None
+        )

@@ -1,0 +1,1 @@
+"""What runs on a node: pods started, stopped and reported, with the devices of their claims."""

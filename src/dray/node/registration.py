@@ -1,0 +1,181 @@
+"""Node objects, and the one lease by which a process says that all of its nodes are alive.
+
+Each Node names the lease in an annotation; dray's node controller looks there. So a process with
+thousands of nodes renews one lease, not thousands. Nodes that were marked as lost while the process
+was away are reported ready again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from dray.api import errors, exchange, gotime, kinds
+from dray.api.nodes import Node
+from dray.client.cache import Cache, Change
+from dray.client.controller import Controller
+from dray.client.verbs import EVERYTHING, Client, Object, Selection
+
+log = logging.getLogger(__name__)
+
+NODE = kinds.served("", "Node")
+LEASE = kinds.served("coordination.k8s.io", "Lease")
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_ANNOTATION = "dray.dev/lease"
+LEASE_SECONDS, RENEW_SECONDS = 40, 10.0
+KUBELET_VERSION = "v1.37.0"
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
+_UNPRESSED = {
+    "MemoryPressure": ("KubeletHasSufficientMemory", "node has sufficient memory available"),
+    "DiskPressure": ("KubeletHasNoDiskPressure", "node has no disk pressure"),
+    "PIDPressure": ("KubeletHasSufficientPID", "node has sufficient PID available"),
+}
+
+
+class Registration:
+    """Keeps some nodes registered, ready and alive. `selection` must hold them all."""
+
+    def __init__(
+        self,
+        client: Client,
+        nodes: Iterable[Node],
+        *,
+        lease: str,
+        runtime: str,
+        now: Callable[[], datetime.datetime],
+        selection: Selection = EVERYTHING,
+        renew_seconds: float = RENEW_SECONDS,
+    ) -> None:
+        self._client = client
+        self._unregistered = {node.metadata.name: node for node in nodes}
+        self._addresses = {
+            name: host_address(number) for number, name in enumerate(self._unregistered)
+        }
+        self._lease, self._runtime = lease, runtime
+        self._now = now
+        self._renew_seconds = renew_seconds
+        self._nodes: Cache[Node] = Cache(client, NODE, Node, selection)
+        self._controller: Controller[str] = Controller("registration", self._reconcile, workers=16)
+
+    @property
+    def addresses(self) -> Mapping[str, str]:
+        """The address of each node."""
+        return self._addresses
+
+    @property
+    def is_complete(self) -> bool:
+        """Every node has been registered."""
+        return not self._unregistered
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep_lease(), name="node-lease")
+            group.create_task(self._nodes.run(), name="registration-nodes")
+            await self._nodes.synced.wait()
+            self._nodes.subscribe(self._node_changed)
+            for name in self._unregistered:
+                self._controller.queue.add(name)
+            await self._controller.run()
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        if change.new is not None and not is_ready(change.new):
+            self._controller.queue.add(change.key.name)
+
+    async def _reconcile(self, name: str) -> None:
+        found = self._nodes.get(name)
+        new = self._unregistered.get(name)
+        if new is not None and found is None:
+            with contextlib.suppress(errors.AlreadyExists):
+                await self._client.create(NODE, self._body(new))
+        elif name in self._addresses and found is not None:
+            await self._renew(found)
+        self._unregistered.pop(name, None)
+
+    async def _renew(self, found: Node) -> None:
+        """A node that is there already: point it to our lease, report it ready."""
+        name = found.metadata.name
+        if found.metadata.annotations.get(LEASE_ANNOTATION) != self._lease:
+            annotations = {LEASE_ANNOTATION: self._lease}
+            await self._client.patch(NODE, name, {"metadata": {"annotations": annotations}})
+        if not is_ready(found):
+            await self._client.patch(
+                NODE,
+                name,
+                {"status": {"conditions": list(self._conditions())}},
+                subresource="status",
+                patch_type=exchange.STRATEGIC_MERGE_PATCH,
+            )
+
+    def _body(self, node: Node) -> Object:
+        body: Object = msgspec.to_builtins(node)
+        name = node.metadata.name
+        body["metadata"].setdefault("annotations", {})[LEASE_ANNOTATION] = self._lease
+        status = body.setdefault("status", {})
+        status["conditions"] = list(self._conditions())
+        status["addresses"] = [
+            {"type": "InternalIP", "address": self._addresses[name]},
+            {"type": "Hostname", "address": name},
+        ]
+        status["nodeInfo"] = {**_node_info(self._runtime), **status.get("nodeInfo", {})}
+        return {"apiVersion": "v1", "kind": "Node", **body}
+
+    def _conditions(self) -> Iterable[Object]:
+        time = gotime.write(self._now())
+        times = {"lastHeartbeatTime": time, "lastTransitionTime": time}
+        for type_ in _PRESSURES:
+            reason, message = _UNPRESSED[type_]
+            yield {"type": type_, "status": "False", "reason": reason, "message": message, **times}
+        ready = {"reason": "KubeletReady", "message": "the node agent is posting ready status"}
+        yield {"type": "Ready", "status": "True", **ready, **times}
+
+    async def _keep_lease(self) -> None:
+        while True:
+            try:
+                await self._renew_lease()
+            except errors.StatusError as error:
+                log.warning("lease %s: %s", self._lease, error)
+            await asyncio.sleep(self._renew_seconds)
+
+    async def _renew_lease(self) -> None:
+        spec: dict[str, Any] = {
+            "holderIdentity": self._lease,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": gotime.write(self._now(), gotime.MICROSECONDS),
+        }
+        try:
+            await self._client.patch(LEASE, self._lease, {"spec": spec}, LEASE_NAMESPACE)
+        except errors.NotFound:
+            metadata = {"name": self._lease, "namespace": LEASE_NAMESPACE}
+            body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+            await self._client.create(LEASE, {**body, "spec": spec}, LEASE_NAMESPACE)
+
+
+def is_ready(node: Node) -> bool:
+    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+
+
+def host_address(number: int) -> str:
+    """Addresses of simulated machines count up through 10.0.0.0/10."""
+    number += 1
+    return f"10.{number >> 16 & 0x3F}.{number >> 8 & 0xFF}.{number & 0xFF}"
+
+
+def _node_info(runtime: str) -> dict[str, str]:
+    return {
+        "machineID": "",
+        "systemUUID": "",
+        "bootID": "",
+        "kernelVersion": "",
+        "osImage": "dray",
+        "containerRuntimeVersion": f"{runtime}://1",
+        "kubeletVersion": KUBELET_VERSION,
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": "amd64",
+    }

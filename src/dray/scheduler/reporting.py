@@ -1,0 +1,255 @@
+"""Says why a pod waits: its condition, one event that is updated, an annotation on its claims.
+
+Reports are written beside the decisions, the latest for each pod; what is over before its report is
+due is never told. The same words are never written twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from dray.allocator import requests
+from dray.api import errors, exchange, gotime
+from dray.api.claims import ResourceClaim
+from dray.api.names import ClaimKey
+from dray.api.pods import Pod, PodCondition
+from dray.client import events
+from dray.client.cache import ObjectKey
+from dray.client.events import Recorder
+from dray.client.verbs import Client
+from dray.scheduler import podclaims, refusals, resources
+from dray.scheduler.claimwrites import EXPLANATION, ClaimWrites
+from dray.scheduler.refusals import Refusal
+from dray.scheduler.state import State
+
+log = logging.getLogger(__name__)
+
+PASSING_SECONDS = 1.0
+"""How long something that is likely to pass may last before it is told."""
+ANNOTATION_SECONDS = 30.0
+EXPLANATION_SECONDS = 5.0
+"""How long an explanation serves for all claims that ask the same."""
+MAX_EXPLANATION_CHARACTERS = 1024
+WRITERS = 8
+
+POD_SCHEDULED = "PodScheduled"
+
+Why = Callable[[Sequence[ResourceClaim]], str]
+"""Explains why claims cannot be allocated; looks at the fleet, so nobody may change it then."""
+
+
+class _Report(NamedTuple):
+    refusal: Refusal
+    preemption: str
+    due: float
+
+
+class Reporter:
+    def __init__(
+        self,
+        client: Client,
+        state: State,
+        recorder: Recorder,
+        writes: ClaimWrites,
+        now: Callable[[], datetime.datetime],
+        why: Why | None = None,
+    ) -> None:
+        self._client, self._state, self._recorder = client, state, recorder
+        self._now, self._why = now, why
+        self._reports: dict[ObjectKey, _Report] = {}
+        self._arrival = asyncio.Event()
+        self._explained: dict[requests.Signature, tuple[float, str]] = {}
+        self._annotations = _Annotations(state, writes)
+
+    def refuse(self, key: ObjectKey, refusal: Refusal, preemption: str = "") -> None:
+        """Note that a pod has no node; `run` tells it."""
+        delay = PASSING_SECONDS if refusal.is_passing else 0.0
+        self._reports[key] = _Report(refusal, preemption, time.monotonic() + delay)
+        self._arrival.set()
+
+    def forget(self, key: ObjectKey) -> None:
+        """The pod has a node, or is being tried again."""
+        self._reports.pop(key, None)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._annotations.run())
+            while True:
+                due, wait = self._due()
+                if due:
+                    await self._tell_all(due)
+                    continue
+                self._arrival.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait):
+                        await self._arrival.wait()
+
+    def _due(self) -> tuple[list[tuple[ObjectKey, _Report]], float | None]:
+        clock = time.monotonic()
+        due = [item for item in self._reports.items() if item[1].due <= clock][:WRITERS]
+        for key, _ in due:
+            del self._reports[key]
+        later = [report.due - clock for report in self._reports.values()]
+        return due, min(later) if later else None
+
+    async def _tell_all(self, reports: Sequence[tuple[ObjectKey, _Report]]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for key, report in reports:
+                group.create_task(self._tell(key, report))
+
+    async def _tell(self, key: ObjectKey, report: _Report) -> None:
+        pod = self._state.pod(key)
+        if pod is None or not self._state.is_ours(pod):
+            return
+        refusal = report.refusal
+        reason = await self._reason(pod, refusal)
+        message = refusals.sentence(refusal, len(self._state.nodes), report.preemption)
+        message = f"{message} {reason}" if reason else message
+        if not await self._write_condition(pod, refusal.condition_reason, message):
+            return
+        self._recorder.record(
+            events.reference(resources.POD, pod.metadata),
+            events.WARNING,
+            "FailedScheduling",
+            message,
+            action="Scheduling",
+            replace=True,
+        )
+        if reason:
+            for claim in refusal.claims:
+                self._annotations.set(podclaims.key_of(claim), reason)
+
+    async def _reason(self, pod: Pod, refusal: Refusal) -> str:
+        """What dray adds to upstream's sentence."""
+        if refusal.template:
+            return await self._about_template(pod, refusal.template)
+        if self._why is None or not refusal.claims:
+            return ""
+        signature = requests.signature(refusal.claims)
+        known = self._explained.get(signature)
+        if known is not None and time.monotonic() - known[0] < EXPLANATION_SECONDS:
+            return known[1]
+        async with self._state.exclusively():
+            text = await asyncio.to_thread(self._why, refusal.claims)
+        if len(self._explained) > WRITERS * WRITERS:
+            self._explained.clear()
+        text = text[:MAX_EXPLANATION_CHARACTERS]
+        self._explained[signature] = (time.monotonic(), text)
+        return text
+
+    async def _about_template(self, pod: Pod, name: str) -> str:
+        namespace = pod.metadata.namespace
+        try:
+            await self._client.get(resources.CLAIM_TEMPLATE, name, namespace)
+        except errors.NotFound:
+            return f'There is no ResourceClaimTemplate "{name}" in namespace "{namespace}".'
+        except errors.StatusError:
+            return ""
+        return f'The ResourceClaimTemplate "{name}" exists; no claim has been made from it yet.'
+
+    async def _write_condition(self, pod: Pod, reason: str, message: str) -> bool:
+        """Set PodScheduled to False; whether that says anything new."""
+        known = _condition(pod)
+        if known is not None and (known.status, known.reason, known.message) == (
+            "False",
+            reason,
+            message,
+        ):
+            return False
+        condition: dict[str, Any] = {
+            "type": POD_SCHEDULED,
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "observedGeneration": pod.metadata.generation,
+            "lastProbeTime": None,
+        }
+        if known is None or known.status != "False":
+            condition["lastTransitionTime"] = gotime.write(self._now())
+        patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
+        try:
+            await self._client.patch(
+                resources.POD,
+                pod.metadata.name,
+                patch,
+                pod.metadata.namespace,
+                subresource="status",
+                patch_type=exchange.STRATEGIC_MERGE_PATCH,
+            )
+        except (errors.NotFound, errors.Conflict):
+            return False
+        except errors.StatusError as error:
+            log.warning("condition of pod %s: %s", pod.metadata.name, error)
+        return True
+
+
+def _condition(pod: Pod) -> PodCondition | None:
+    return next((each for each in pod.status.conditions if each.type == POD_SCHEDULED), None)
+
+
+class _Noted(NamedTuple):
+    causes: str
+    at: float
+
+
+class _Annotations:
+    """The explanation on claims: written when the causes change, and not too often."""
+
+    def __init__(self, state: State, writes: ClaimWrites) -> None:
+        self._state, self._writes = state, writes
+        self._wanted: dict[ClaimKey, str] = {}
+        self._noted: dict[ClaimKey, _Noted] = {}
+        self._arrival = asyncio.Event()
+
+    def set(self, key: ClaimKey, text: str) -> None:
+        noted = self._noted.get(key)
+        if noted is None or noted.causes != _without_numbers(text):
+            self._wanted[key] = text
+            self._arrival.set()
+
+    async def run(self) -> None:
+        while True:
+            wait = await self._write_due()
+            self._arrival.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait):
+                    await self._arrival.wait()
+
+    async def _write_due(self) -> float | None:
+        clock = time.monotonic()
+        self._forget_old(clock)
+        wait: float | None = None
+        for key, text in list(self._wanted.items()):
+            noted = self._noted.get(key)
+            left = noted.at + ANNOTATION_SECONDS - clock if noted else 0.0
+            if left > 0:
+                wait = left if wait is None else min(wait, left)
+                continue
+            del self._wanted[key]
+            claim = self._state.claim(key)
+            if claim is None or claim.status.allocation is not None:
+                continue
+            self._noted[key] = _Noted(_without_numbers(text), clock)
+            if claim.metadata.annotations.get(EXPLANATION) != text:
+                await self._writes.annotate(claim, text)
+        return wait
+
+    def _forget_old(self, clock: float) -> None:
+        """Claims that are gone or allocated need no memory."""
+        for key, noted in list(self._noted.items()):
+            if noted.at + ANNOTATION_SECONDS < clock:
+                claim = self._state.claim(key)
+                if claim is None or claim.status.allocation is not None:
+                    del self._noted[key]
+
+
+def _without_numbers(text: str) -> str:
+    """Which causes a text names, however many devices each of them stops."""
+    return re.sub(r"\d+", "#", text)

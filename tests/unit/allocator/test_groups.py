@@ -1,0 +1,76 @@
+"""Compatibility groups of partitions."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dray.allocator import verdicts
+from dray.allocator.fleet import Fleet
+from dray.allocator.groups import Intersection
+from dray.api import features
+from tests import builders
+from tests.unit.allocator import asking
+
+GATES = msgspec.structs.replace(features.DEFAULT, device_compatibility_groups=True)
+
+
+def grouped(**groups: list[str]) -> Fleet:
+    devices = [
+        builders.device(name, consumes={"set": {"lanes": "1"}}, groups=each)
+        for name, each in groups.items()
+    ]
+    return builders.fleet(
+        builders.resource_slice(*devices, slices=2),
+        builders.resource_slice(name="sets", slices=2, counters={"set": {"lanes": "8"}}),
+        features=GATES,
+    )
+
+
+def test_groups_have_to_stay_in_common() -> None:
+    fleet = grouped(a=["mig", "mps"], b=["mps"], c=["mig"], d=["mig"])
+    claim = builders.claim(builders.request(count=3))
+    assert asking.devices(fleet, claim) == ["a", "c", "d"]
+
+
+def test_no_groups_go_only_with_no_groups() -> None:
+    fleet = grouped(a=[], b=["mig"], c=[])
+    assert asking.devices(fleet, builders.claim(builders.request(count=2))) == ["a", "c"]
+
+
+def test_devices_that_are_allocated_count() -> None:
+    fleet = grouped(a=["mig"], b=["mps"], c=["mig"])
+    builders.hold(fleet, "other", "c")
+    assert asking.devices(fleet, builders.claim(builders.request())) == ["a"]
+    builders.hold(fleet, "more", "a")
+    reason = asking.refusal(fleet, builders.claim(builders.request()))
+    assert isinstance(reason, verdicts.NoCombination)
+    assert isinstance(reason.last, verdicts.GroupsIncompatible)
+    assert (reason.last.groups, reason.last.present) == (("mps",), ("mig",))
+
+
+def test_without_the_gate_a_pool_with_groups_is_incomplete() -> None:
+    fleet = grouped(a=["mig"])
+    fleet.use_features(features.DEFAULT)
+    claim = builders.claim(builders.request(mode="All"))
+    assert "is currently being updated" in asking.failure(fleet, claim)
+
+
+@pytest.mark.parametrize(
+    ("members", "candidate", "admitted"),
+    [
+        ([], {"a"}, True),
+        ([set()], set(), True),
+        ([set()], {"a"}, False),
+        ([{"a"}], set(), False),
+        ([{"a", "b"}, {"b"}], {"a"}, False),
+        ([{"a", "b"}, {"b"}], {"b", "c"}, True),
+    ],
+)
+def test_an_intersection_admits_what_intersects_it(
+    members: list[set[str]], candidate: set[str], admitted: bool
+) -> None:
+    present = Intersection()
+    for each in members:
+        present = present.add(frozenset(each))
+    assert present.admits(frozenset(candidate)) is admitted

@@ -1,0 +1,167 @@
+"""The search: upstream's first combination, its limits, and how much it leaves out."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.allocator import search, verdicts
+from dray.allocator.fleet import Fleet
+from dray.allocator.search import Search
+from dray.api.claims import ResourceClaim
+from dray.cel import device as cel
+from tests import builders
+from tests.unit.allocator import asking
+
+RING = "gpu.example.com/ring"
+MEMORY = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("{}")) >= 0'
+
+
+def positions(fleet: Fleet, claim: ResourceClaim) -> int:
+    """How many positions the search goes through."""
+    attempt = Search(asking.placement_on(fleet).problem([claim], "n1"))
+    attempt.run()
+    return attempt._positions
+
+
+def test_a_request_gives_way_to_one_that_has_no_choice() -> None:
+    fleet = builders.fleet(
+        builders.resource_slice(builders.gpu("large"), builders.gpu("small", memory="20Gi"))
+    )
+    claim = builders.claim(builders.request("any"), builders.request("big", MEMORY.format("40Gi")))
+    assert asking.devices(fleet, claim) == ["small", "large"]
+
+
+def test_claims_are_served_together() -> None:
+    fleet = builders.fleet(
+        builders.resource_slice(builders.gpu("large"), builders.gpu("small", memory="20Gi"))
+    )
+    first = builders.claim(builders.request("any"), name="first")
+    second = builders.claim(builders.request("big", MEMORY.format("40Gi")), name="second")
+    assert asking.devices(fleet, first, second) == ["small", "large"]
+
+
+def test_the_first_option_that_leads_to_a_solution_is_taken() -> None:
+    fleet = builders.fleet(builders.gpu_slice(count=2))
+    claim = builders.claim(
+        builders.alternatives("some", builders.option("two", count=2), builders.option("one")),
+        builders.request("more"),
+    )
+    (allocation,) = asking.allocations(fleet, claim)
+    assert [result.request for result in allocation.devices.results] == ["some/one", "more"]
+
+
+def test_options_that_would_exceed_the_limit_are_passed_over() -> None:
+    fleet = builders.fleet(builders.gpu_slice(count=40))
+    claim = builders.claim(
+        builders.alternatives("some", builders.option("many", count=20), builders.option("few")),
+        builders.request("more", count=20),
+    )
+    assert len(asking.devices(fleet, claim)) == 21
+
+
+def test_more_than_the_limit_is_a_failure() -> None:
+    fleet = builders.fleet(builders.gpu_slice(count=40))
+    assert asking.failure(fleet, builders.claim(builders.request(count=33))) == (
+        "claim default/train: number of requested devices 33 exceeds the claim limit of 32"
+    )
+
+
+def test_all_means_every_device_that_matches() -> None:
+    fleet = builders.fleet(
+        builders.resource_slice(
+            builders.gpu("a"), builders.gpu("b", memory="20Gi"), builders.gpu("c")
+        )
+    )
+    claim = builders.claim(builders.request("gpu", MEMORY.format("40Gi"), mode="All"))
+    assert asking.devices(fleet, claim) == ["a", "c"]
+
+
+def test_all_of_nothing_does_not_fit() -> None:
+    claim = builders.claim(builders.request("gpu", "false", mode="All"))
+    reason = asking.refusal(builders.fleet(builders.gpu_slice()), claim)
+    assert reason == verdicts.NothingForAll(0, "gpu")
+
+
+def test_all_fails_while_a_pool_is_being_updated() -> None:
+    fleet = builders.fleet(
+        builders.gpu_slice(), builders.resource_slice(builders.gpu("x"), pool="other", slices=2)
+    )
+    claim = builders.claim(builders.request(mode="All"))
+    assert asking.failure(fleet, claim) == (
+        "claim default/train, request gpu: asks for all devices, but resource pool "
+        "gpu.example.com/other is currently being updated"
+    )
+
+
+def test_a_search_stops_when_it_is_told_to() -> None:
+    fleet = builders.fleet(builders.gpu_slice(count=4))
+    asked = asking.placement_on(fleet)
+    problem = asked.problem([builders.claim(builders.request(count=2))], "n1")
+    with pytest.raises(verdicts.Stopped):
+        Search(problem, should_stop=lambda: True).run()
+    assert Search(problem, should_stop=lambda: False).run() is not None
+
+
+def test_devices_that_are_alike_are_tried_once() -> None:
+    """Without that, sixteen devices for eight requests are half a billion combinations."""
+    fleet = builders.fleet(builders.gpu_slice(count=16))
+    requests = [builders.request(f"r{number}") for number in range(8)]
+    claim = builders.claim(*requests, builders.request("last", MEMORY.format("90Gi")))
+    assert positions(fleet, claim) < 64
+
+
+def test_a_dead_end_jumps_back_to_what_caused_it() -> None:
+    """The unrelated request in between has sixteen different devices to try."""
+    devices = [builders.gpu(f"g{number}", attributes={"slot": number}) for number in range(16)]
+    fleet = builders.fleet(
+        builders.resource_slice(*devices),
+        builders.resource_slice(
+            builders.device("x1", attributes={"kind": 1}),
+            builders.device("x2", attributes={"kind": 2}),
+            driver="x.test",
+            pool="x",
+        ),
+        classes=[
+            builders.device_class("gpu"),
+            builders.device_class("x", 'device.driver == "x.test"'),
+        ],
+    )
+    slots = [
+        builders.request(f"s{number}", f'device.attributes["gpu.example.com"].slot != {number}')
+        for number in range(4)
+    ]
+    claim = builders.claim(
+        builders.request("first", cls="x"),
+        *slots,
+        builders.request("second", 'device.attributes["x.test"].kind == 1', cls="x"),
+    )
+    assert asking.devices(fleet, claim)[0] == "x2"
+    assert positions(fleet, claim) < 16
+
+
+@pytest.mark.parametrize("size", [8, 20, 62])
+def test_no_value_with_enough_members_is_seen_without_trying_orders(size: int) -> None:
+    devices = [
+        builders.gpu(f"g{number}", attributes={"ring": str(number % 2)}) for number in range(size)
+    ]
+    requests = [builders.request(f"r{number}") for number in range(size // 2 + 1)]
+    fleet = builders.fleet(builders.resource_slice(*devices))
+    reason = asking.refusal(fleet, builders.claim(*requests, match=RING))
+    assert isinstance(reason, verdicts.NoCommonValue)
+    assert (reason.needed, reason.best) == (size // 2 + 1, size // 2)
+    assert positions(fleet, builders.claim(*requests, match=RING)) <= search._PATIENCE
+
+
+def test_a_device_that_fails_switches_leaving_out_off() -> None:
+    """Upstream would come upon the failure only after trying other devices for the first request."""
+    odd = 'device.attributes["gpu.example.com"].odd == 1'
+    fleet = builders.fleet(
+        builders.resource_slice(
+            builders.gpu("a"), builders.gpu("b", attributes={"odd": 2}), builders.gpu("c")
+        )
+    )
+    builders.hold(fleet, "other", "c")
+    claim = builders.claim(builders.request("first"), builders.request("second", odd))
+    compiled = cel.compile_selector(odd, stored=True)
+    assert compiled.error is None
+    assert "on device gpu.example.com/n1/a: CEL runtime error" in asking.failure(fleet, claim)

@@ -1,0 +1,40 @@
+"""Serving all requests at once."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+from dray.allocator import seating
+
+
+def test_requests_move_over_for_those_that_have_no_choice() -> None:
+    assert seating.everyone_sits([0b11, 0b01], [1, 1], lambda bit: 1)
+    assert not seating.everyone_sits([0b01, 0b01], [1, 1], lambda bit: 1)
+
+
+def test_one_request_needs_different_devices() -> None:
+    assert not seating.everyone_sits([0b1], [2], lambda bit: 5)
+    assert seating.everyone_sits([0b1, 0b1], [1, 1], lambda bit: 2)
+
+
+def test_agrees_with_trying_every_seating() -> None:
+    for seed in range(400):
+        dice = random.Random(seed)
+        devices, number = dice.randint(1, 5), dice.randint(1, 4)
+        seats = [dice.choice((1, 1, 2)) for _ in range(devices)]
+        wishes = [dice.getrandbits(devices) for _ in range(number)]
+        counts = [dice.choice((1, 1, 2)) for _ in range(number)]
+        found = seating.everyone_sits(wishes, counts, lambda bit: seats[bit.bit_length() - 1])  # noqa: B023
+        assert found is _tries_everything(wishes, counts, seats)
+
+
+def _tries_everything(wishes: list[int], counts: list[int], seats: list[int]) -> bool:
+    options = [
+        list(itertools.combinations([d for d in range(len(seats)) if wish >> d & 1], count))
+        for wish, count in zip(wishes, counts, strict=True)
+    ]
+    return any(
+        all(sum(device in each for each in chosen) <= seats[device] for device in range(len(seats)))
+        for chosen in itertools.product(*options)
+    )

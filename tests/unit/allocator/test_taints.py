@@ -1,0 +1,76 @@
+"""Taints, tolerations and rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.allocator import taints, verdicts
+from dray.api.meta import ObjectMeta
+from dray.api.taints import (
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+    DeviceToleration,
+)
+from tests import builders
+from tests.unit.allocator import asking
+
+WORN = DeviceTaint("worn", "yes", "NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("toleration", "tolerates"),
+    [
+        pytest.param(DeviceToleration("worn", "Equal", "yes"), True, id="equal"),
+        pytest.param(DeviceToleration("worn", "", "yes"), True, id="no-operator-is-equal"),
+        pytest.param(DeviceToleration("worn", "Equal", "no"), False, id="other-value"),
+        pytest.param(DeviceToleration("worn", "Exists"), True, id="exists"),
+        pytest.param(DeviceToleration("", "Exists"), True, id="any-key"),
+        pytest.param(DeviceToleration("hot", "Exists"), False, id="other-key"),
+        pytest.param(DeviceToleration("worn", "Exists", "", "NoExecute"), False, id="other-effect"),
+        pytest.param(DeviceToleration("worn", "Never"), False, id="unknown-operator"),
+    ],
+)
+def test_toleration_matches_key_value_and_effect(
+    toleration: DeviceToleration, tolerates: bool
+) -> None:
+    assert taints.tolerates(toleration, WORN) is tolerates
+
+
+@pytest.mark.parametrize("effect", ["None", "Future"])
+def test_effects_that_do_not_forbid_are_ignored(effect: str) -> None:
+    assert taints.first_untolerated([DeviceTaint("worn", "", effect)], ()) is None
+
+
+def test_a_tainted_device_is_passed_over() -> None:
+    piece = builders.resource_slice(builders.gpu("gpu-0", taints=[WORN]), builders.gpu("gpu-1"))
+    claim = builders.claim(builders.request())
+    assert asking.devices(builders.fleet(piece), claim) == ["gpu-1"]
+
+
+def test_a_tolerated_taint_does_not_matter() -> None:
+    piece = builders.gpu_slice(count=1, taints=[WORN])
+    tolerant = builders.request(tolerations=[DeviceToleration(operator="Exists")])
+    (allocation,) = asking.allocations(builders.fleet(piece), builders.claim(tolerant))
+    (result,) = allocation.devices.results
+    assert result.tolerations == (DeviceToleration(operator="Exists"),)
+
+
+def test_a_rule_taints_the_devices_that_it_selects() -> None:
+    fleet = builders.fleet(builders.gpu_slice(count=2))
+    selector = DeviceTaintSelector(device="gpu-0")
+    rule = DeviceTaintRule(ObjectMeta(name="hot"), DeviceTaintRuleSpec(selector, WORN))
+    claim = builders.claim(builders.request())
+    fleet.put_taint_rule(rule)
+    assert asking.devices(fleet, claim) == ["gpu-1"]
+    fleet.drop_taint_rule("hot")
+    assert asking.devices(fleet, claim) == ["gpu-0"]
+
+
+def test_all_devices_include_the_tainted_one_and_fail() -> None:
+    piece = builders.resource_slice(builders.gpu("gpu-0"), builders.gpu("gpu-1", taints=[WORN]))
+    claim = builders.claim(builders.request(mode="All"))
+    reason = asking.refusal(builders.fleet(piece), claim)
+    assert isinstance(reason, verdicts.TooFewDevices)
+    assert (reason.needed, reason.free) == (2, 1)

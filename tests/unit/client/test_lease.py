@@ -1,0 +1,128 @@
+"""Leader election: one leader, and none who does not know that he is not."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from dray.api import errors
+from dray.api.exchange import Request, Response, User
+from dray.apiserver import server
+from dray.client.inprocess import InProcessTransport
+from dray.client.lease import LEASE, LeaderElection, LeadershipLost, Timing
+from dray.client.verbs import Client
+from dray.store import memory
+
+FAST = Timing(duration_seconds=1.0, deadline_seconds=0.3, retry_seconds=0.02)
+
+
+class Link:
+    """A transport that can be cut."""
+
+    def __init__(self, transport: InProcessTransport) -> None:
+        self._transport = transport
+        self.is_cut = False
+
+    async def send(self, request: Request) -> Response:
+        if self.is_cut:
+            raise errors.service_unavailable("the network is gone")
+        return await self._transport.send(request)
+
+
+def with_server(test: Callable[[Link], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        asyncio.run(_run())
+
+    async def _run() -> None:
+        async with memory.open() as store:
+            app = server.assemble(store)
+            await test(Link(InProcessTransport(app.handle, User("admin"))))
+
+    run.__name__ = getattr(test, "__name__", "test")
+    return run
+
+
+def candidate(link: Link, identity: str, *, years_ahead: int = 0) -> LeaderElection:
+    def now() -> datetime.datetime:
+        return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=365 * years_ahead)
+
+    return LeaderElection(Client(link), "test", identity, now=now, timing=FAST, jitter=lambda: 0.0)
+
+
+async def leading(seats: list[str], name: str) -> None:
+    seats.append(name)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        seats.remove(name)
+
+
+async def until(check: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not check():
+            await asyncio.sleep(0.005)
+
+
+@with_server
+async def test_the_second_candidate_leads_when_the_first_stops(link: Link) -> None:
+    seats: list[str] = []
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(candidate(link, "a").run(lambda: leading(seats, "a")))
+        await until(lambda: seats == ["a"])
+        second = group.create_task(candidate(link, "b").run(lambda: leading(seats, "b")))
+        await asyncio.sleep(0.1)
+        assert seats == ["a"]
+        first.cancel()
+        await until(lambda: seats == ["b"])
+        lease = await Client(link).get(LEASE, "test", "kube-system")
+        assert lease["spec"]["leaseTransitions"] == 1
+        second.cancel()
+
+
+@with_server
+async def test_a_clock_that_is_years_ahead_does_not_make_a_leader(link: Link) -> None:
+    seats: list[str] = []
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(candidate(link, "a").run(lambda: leading(seats, "a")))
+        await until(lambda: seats == ["a"])
+        ahead = candidate(link, "b", years_ahead=10)
+        second = group.create_task(ahead.run(lambda: leading(seats, "b")))
+        await asyncio.sleep(FAST.duration_seconds * 1.5)
+        assert seats == ["a"]
+        first.cancel()
+        second.cancel()
+
+
+@with_server
+async def test_who_cannot_renew_stops_before_another_may_start(link: Link) -> None:
+    seats: list[str] = []
+    other = Link(link._transport)
+    lost = asyncio.Event()
+
+    async def first() -> None:
+        with pytest.raises(LeadershipLost):
+            await candidate(link, "a").run(lambda: leading(seats, "a"))
+        assert seats == []
+        lost.set()
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(first())
+        await until(lambda: seats == ["a"])
+        second = group.create_task(candidate(other, "b").run(lambda: leading(seats, "b")))
+        link.is_cut = True
+        await until(lambda: seats == ["b"])
+        assert lost.is_set()
+        second.cancel()
+
+
+@with_server
+async def test_leading_ends_when_the_work_is_done(link: Link) -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    await candidate(link, "a").run(work)
+    lease = await Client(link).get(LEASE, "test", "kube-system")
+    assert not lease["spec"].get("holderIdentity")

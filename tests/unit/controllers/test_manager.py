@@ -1,0 +1,104 @@
+"""All loops together, started, supervised and elected."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from dray.api import features as gates
+from dray.client.lease import Timing
+from dray.controllers import manager
+from tests.unit.controllers import objects
+from tests.unit.controllers.test_deployments import deployment
+from tests.unit.controllers.world import World, with_loops
+
+
+def test_gates_decide_which_loops_there_are() -> None:
+    names = manager.chosen((), gates.DEFAULT)
+    assert "claims" in names
+    assert "pool-status" not in names
+    assert manager.chosen(("taints", "claims"), gates.DEFAULT) == ["claims", "taints"]
+
+
+def test_a_name_no_loop_has_is_refused() -> None:
+    with pytest.raises(manager.UnknownLoop, match="unknown controllers: clams"):
+        manager.chosen(("clams",), gates.DEFAULT)
+
+
+@with_loops()
+async def test_every_loop_starts_and_a_claim_is_made(here: World) -> None:
+    started = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(manager.run(here.context.client, started=started))
+        async with asyncio.timeout(10):
+            await started.wait()
+        await here.create(objects.claim_template())
+        await here.create(objects.pod("p", template="one-gpu"))
+        await here.create(deployment())
+
+        async def made() -> bool:
+            return len(await here.list("pods")) == 5 and bool(await here.list("resourceclaims"))
+
+        await here.until(made)
+        running.cancel()
+
+
+def test_what_dies_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
+    attempts = 0
+
+    async def fragile() -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise RuntimeError("a bug")
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        task = asyncio.create_task(manager.supervise("fragile", fragile))
+        async with asyncio.timeout(10):
+            while attempts < 3:
+                await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    manager_delay, manager.RESTART_SECONDS = manager.RESTART_SECONDS, 0.001
+    try:
+        asyncio.run(run())
+    finally:
+        manager.RESTART_SECONDS = manager_delay
+    assert caplog.text.count("fragile died") == 2
+
+
+@with_loops()
+async def test_only_the_leader_works(here: World) -> None:
+    timing = Timing(duration_seconds=1.0, deadline_seconds=0.6, retry_seconds=0.05)
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(
+                manager.run_elected(here.context.client, name, only=("claims",), timing=timing)
+            )
+            for name in ("a", "b")
+        ]
+
+        async def holder() -> str:
+            lease = await here.find("leases", "dray-controllers", "kube-system")
+            return str(lease["spec"].get("holderIdentity", "")) if lease else ""
+
+        leader = await here.until(holder)
+        tasks[("a", "b").index(leader)].cancel()
+
+        async def moved() -> bool:
+            return await holder() not in ("", leader)
+
+        await here.until(moved)
+        await here.create(objects.claim_template())
+        await here.create(objects.pod("p", template="one-gpu"))
+
+        async def made() -> bool:
+            return bool(await here.list("resourceclaims"))
+
+        await here.until(made)
+        for task in tasks:
+            task.cancel()
