@@ -27,7 +27,7 @@ def impossibility(problem: Problem) -> verdicts.RequestVerdict | None:
         if all(reasons):
             return reasons[0]
     seats = _seats(problem)
-    if not _all_sit(problem, seats, {}):
+    if len(problem.steps) > 1 and not _all_sit(problem, seats, {}):
         return _too_few_for_all(problem)
     for constraint, steps in _bound_steps(problem):
         if isinstance(constraint, DistinctAttribute):

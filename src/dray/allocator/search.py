@@ -320,8 +320,9 @@ class Search:
     def _refusal(
         self, mark: int, slot: Slot, plan: Plan, candidates: int
     ) -> verdicts.NoCombination:
-        """Why the first device that could have come next does not."""
+        """Why the first device that could have come next does not, if possible a free one."""
         last = None
+        candidates = candidates & ~self._inventory.taken or candidates
         for device in self._inventory.members(candidates & -candidates):
             last = self._take(mark, slot, device, self._checks.of(plan))
             self._trail.unwind(mark)

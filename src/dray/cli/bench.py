@@ -7,6 +7,8 @@ from dray.cli.main import LateGroup
 bench = LateGroup(
     {
         "cel": ("dray.cli.bench_cel:cel", "A selector on many devices: generated code, shapes."),
+        "allocate": ("dray.cli.bench_allocate:allocate", "Place the claims of a scenario."),
+        "churn": ("dray.cli.bench_allocate:churn", "A fleet nearly full and never at rest."),
     },
     name="bench",
     help="Run a benchmark and print its figures.",

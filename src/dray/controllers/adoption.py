@@ -6,17 +6,18 @@ As pkg/controller/controller_ref_manager.go.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, selectors
 from dray.api.kinds import Kind
-from dray.api.meta import ObjectMeta
+from dray.api.meta import LabelSelector, ObjectMeta
 from dray.api.selectors import Selector
+from dray.client.cache import Cache, Change, ObjectKey
 from dray.client.verbs import Client
-from dray.controllers import ownership, wire
+from dray.controllers import caches, ownership, wire
 
 
 class HasMetadata(Protocol):
@@ -25,6 +26,29 @@ class HasMetadata(Protocol):
 
 
 T = TypeVar("T", bound=HasMetadata)
+
+
+def possible_owners(change: Change[T], owners: Cache[Any]) -> Iterator[ObjectKey]:
+    """Who might adopt an object that has just become free."""
+    old, new = change.old, change.new
+    if new is None or not new.metadata.labels or ownership.controller_of(new.metadata):
+        return
+    if old is not None and _ties(old.metadata) == _ties(new.metadata):
+        return
+    for owner in owners.find(caches.NAMESPACE, change.key.namespace):
+        if _selects(owner.spec.selector, new.metadata.labels):
+            yield ObjectKey(owner.metadata.namespace, owner.metadata.name)
+
+
+def _ties(metadata: ObjectMeta) -> tuple[Any, ...]:
+    return metadata.labels, metadata.owner_references
+
+
+def _selects(selector: LabelSelector | None, labels: dict[str, str]) -> bool:
+    """As the selector says; most of them are turned down without being compiled."""
+    if selector is None or not selector.match_labels.items() <= labels.items():
+        return False
+    return selectors.label_selector(selector).matches(labels)
 
 
 class Adopter(Generic[T]):

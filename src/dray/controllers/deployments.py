@@ -17,6 +17,7 @@ from dray.api.workloads import DeploymentStatus
 from dray.client import events
 from dray.client.cache import Change, ObjectKey
 from dray.controllers import (
+    adoption,
     caches,
     conditions,
     deployment_status,
@@ -68,13 +69,8 @@ class Deployments(Loop[ObjectKey]):
             owner = ownership.controlled_by(each.metadata, resources.DEPLOYMENT)
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
-        if change.new is not None and ownership.controller_of(change.new.metadata) is None:
-            self._add_possible_owners(change.new)
-
-    def _add_possible_owners(self, orphan: ReplicaSet) -> None:
-        for each in self._deployments.find(caches.NAMESPACE, orphan.metadata.namespace):
-            if selectors.label_selector(each.spec.selector).matches(orphan.metadata.labels):
-                self.queue.add(ObjectKey(each.metadata.namespace, each.metadata.name))
+        for key in adoption.possible_owners(change, self._deployments):
+            self.queue.add(key)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
         """A Recreate deployment goes on when the last old pod has ended."""

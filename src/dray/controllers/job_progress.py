@@ -1,8 +1,6 @@
 """How far a job has come, and whether it is over. Pods in, counts and conditions out.
 
-As pkg/controller/job/job_controller.go. A pod counts once: while it carries the tracking finalizer
-it is not in the job's counters; its uid stands in `uncountedTerminatedPods` between the moment the
-job notes its end and the moment the finalizer is gone.
+As pkg/controller/job/job_controller.go.
 """
 
 from __future__ import annotations
@@ -12,19 +10,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import msgspec
-
 from dray.api import gotime
 from dray.api.pods import Pod
-from dray.api.workloads import JobStatus, UncountedTerminatedPods, WorkloadCondition
+from dray.api.workloads import UncountedTerminatedPods, WorkloadCondition
 from dray.controllers import conditions, job_indexes, job_policies, podstate
-from dray.controllers.conditions import Conditions
 from dray.controllers.job_indexes import Indexes
 from dray.controllers.templated import Job
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 CONTROLLER = "kubernetes.io/job-controller"
-MAX_UNCOUNTED = 500
 
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 SUCCESS_CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
@@ -125,11 +119,11 @@ def _countable(job: Job, pods: Iterable[Pod], noted: Collection[str]) -> list[Po
     return [
         pod
         for pod in pods
-        if is_tracked(pod) and pod.metadata.uid not in noted and _has_valid_index(job, pod)
+        if is_tracked(pod) and pod.metadata.uid not in noted and has_valid_index(job, pod)
     ]
 
 
-def _has_valid_index(job: Job, pod: Pod) -> bool:
+def has_valid_index(job: Job, pod: Pod) -> bool:
     if not is_indexed(job):
         return True
     index = job_indexes.of_pod(pod)
@@ -267,116 +261,6 @@ def wanted_active(job: Job, progress: Progress) -> int:
     if job.spec.completions is None:
         return len(progress.active) if progress.succeeded else parallelism
     return max(min(job.spec.completions - progress.succeeded, parallelism), 0)
-
-
-class Release(NamedTuple):
-    """The pods whose finalizer may go, and the status that has to be written before."""
-
-    pods: Sequence[Pod]
-    status: JobStatus
-    is_partial: bool
-
-
-def account(
-    job: Job, status: JobStatus, progress: Progress, end: WorkloadCondition | None
-) -> Release:
-    """Note the pods that have ended, and say which of them may be let go then."""
-    tracked = {pod.metadata.uid for pod in progress.pods if is_tracked(pod)}
-    status = settle(status, tracked)
-    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
-    succeeded, failed = list(uncounted.succeeded), list(uncounted.failed)
-    new_indexes: set[int] = set()
-    waiting = awaiting_replacement(progress) if counts_per_index(job) else {}
-    held_back = {pod.metadata.uid for pod in waiting.values()}
-    released: list[Pod] = []
-    is_partial = False
-    for pod in filter(is_tracked, progress.pods):
-        if len(succeeded) + len(failed) + len(new_indexes) >= MAX_UNCOUNTED:
-            is_partial = True
-            break
-        if not _may_release(job, pod, end, held_back):
-            continue
-        released.append(pod)
-        uid, index = pod.metadata.uid, job_indexes.of_pod(pod)
-        if pod.status.phase == podstate.SUCCEEDED and uid not in failed:
-            if not is_indexed(job):
-                succeeded += [uid] if uid not in succeeded else []
-            elif _has_valid_index(job, pod) and index is not None:
-                new_indexes.add(index)
-        elif _counts_as_failed(job, pod, end) and uid not in failed:
-            failed.append(uid)
-    status = msgspec.structs.replace(
-        status,
-        uncounted_terminated_pods=UncountedTerminatedPods(tuple(succeeded), tuple(failed)),
-    )
-    return Release(released, _with_indexes(job, status, progress, new_indexes), is_partial)
-
-
-def _may_release(
-    job: Job, pod: Pod, end: WorkloadCondition | None, held_back: Collection[str]
-) -> bool:
-    if job.metadata.deletion_timestamp or end or pod.status.phase == podstate.SUCCEEDED:
-        return True
-    return has_failed(job, pod) and pod.metadata.uid not in held_back
-
-
-def _counts_as_failed(job: Job, pod: Pod, end: WorkloadCondition | None) -> bool:
-    """With a job that fails, everything that still runs has failed."""
-    fails = end is not None and end.type == FAILURE_TARGET
-    if not (has_failed(job, pod) or fails) or not _has_valid_index(job, pod):
-        return False
-    return job_policies.judge_failure(job, pod).counts
-
-
-def _with_indexes(
-    job: Job, status: JobStatus, progress: Progress, new_indexes: Collection[int]
-) -> JobStatus:
-    if not is_indexed(job):
-        return status
-    done = progress.counted_indexes | set(new_indexes)
-    failed = job_indexes.render(progress.failed_indexes) if counts_per_index(job) else None
-    return msgspec.structs.replace(
-        status,
-        succeeded=len(done),
-        completed_indexes=job_indexes.render(done),
-        failed_indexes=failed,
-    )
-
-
-def settle(status: JobStatus, tracked: Collection[str]) -> JobStatus:
-    """Move pods that lost their finalizer from the uncounted to the counters."""
-    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
-    succeeded = tuple(uid for uid in uncounted.succeeded if uid in tracked)
-    failed = tuple(uid for uid in uncounted.failed if uid in tracked)
-    return msgspec.structs.replace(
-        status,
-        succeeded=status.succeeded + len(uncounted.succeeded) - len(succeeded),
-        failed=status.failed + len(uncounted.failed) - len(failed),
-        uncounted_terminated_pods=UncountedTerminatedPods(succeeded, failed),
-    )
-
-
-def announced(current: Conditions, end: WorkloadCondition | None) -> Conditions:
-    """The conditions with what is about to happen, which has to be known before pods are let go."""
-    if end is None or conditions.is_true(current, end.type):
-        return current
-    return (*current, end)
-
-
-def finished(status: JobStatus, end: WorkloadCondition, now: datetime.datetime) -> JobStatus:
-    """The status of a job that is over."""
-    type_ = FINAL[end.type]
-    final = conditions.make_probed(type_, conditions.TRUE, end.reason, end.message, now)
-    changed = msgspec.structs.replace(status, conditions=(*status.conditions, final))
-    if type_ == COMPLETE:
-        changed = msgspec.structs.replace(changed, completion_time=final.last_transition_time)
-    return changed
-
-
-def is_settled(status: JobStatus) -> bool:
-    """Nothing is left that could still change the counters."""
-    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
-    return not (uncounted.succeeded or uncounted.failed or status.terminating)
 
 
 class Backoff(NamedTuple):

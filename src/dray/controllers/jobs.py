@@ -11,7 +11,7 @@ import contextlib
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,11 +22,11 @@ from dray.client import events
 from dray.client.cache import Change, ObjectKey
 from dray.client.verbs import Object
 from dray.controllers import (
+    adoption,
     caches,
     conditions,
-    deletionorder,
-    job_indexes,
-    job_policies,
+    job_accounting,
+    job_pods,
     job_progress,
     ownership,
     podmaking,
@@ -43,8 +43,6 @@ from dray.controllers.templated import Job
 
 COMPONENT = "job-controller"
 MAX_AT_ONCE = 500
-INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
-LONGEST_PREFIX = 58
 
 
 class Work(NamedTuple):
@@ -112,8 +110,8 @@ class Jobs(Loop[Work]):
                 self.queue.add(Work(ObjectKey(change.key.namespace, owner.name)))
         if change.new is not None:
             self._add_leftover(change.new)
-            if ownership.controller_of(change.new.metadata) is None:
-                self._add_possible_owners(change.new)
+        for key in adoption.possible_owners(change, self._jobs):
+            self.queue.add(Work(key))
 
     def _add_leftover(self, pod: Pod) -> None:
         if job_progress.is_tracked(pod) and self._is_leftover(pod):
@@ -134,11 +132,6 @@ class Jobs(Loop[Work]):
         if job.metadata.uid != owner.uid:
             return True
         return _is_ours(job) and job_progress.is_finished(job)
-
-    def _add_possible_owners(self, orphan: Pod) -> None:
-        for job in self._jobs.find(caches.NAMESPACE, orphan.metadata.namespace):
-            if selectors.label_selector(job.spec.selector).matches(orphan.metadata.labels):
-                self.queue.add(Work(_key(job)))
 
     async def reconcile(self, key: Work) -> float | None:
         if key.is_leftover:
@@ -247,7 +240,7 @@ class Jobs(Loop[Work]):
             await self._remove(step, progress.active)
             return
         wanted = job_progress.wanted_active(job, progress)
-        surplus = _surplus(job, progress, max(step.active - wanted, 0), step.now)
+        surplus = job_pods.surplus(job, progress, max(step.active - wanted, 0), step.now)
         if surplus:
             await self._remove(step, surplus[:MAX_AT_ONCE])
             return
@@ -283,16 +276,16 @@ class Jobs(Loop[Work]):
     def _bodies(self, step: Step, count: int) -> list[Object]:
         job = step.job
         if not job_progress.is_indexed(job):
-            return [pod_body(job)] * count
+            return [job_pods.body(job)] * count
         waiting = job_progress.awaiting_replacement(step.progress)
         bodies = []
-        for index in _pending_indexes(job, step.progress, count):
+        for index in job_pods.pending_indexes(job, step.progress, count):
             replaced = waiting.get(index) if job_progress.counts_per_index(job) else None
-            wait = _index_delay(replaced, step.now)
+            wait = job_pods.index_delay(replaced, step.now)
             if wait:
                 step.again_seconds.append(wait)
             else:
-                bodies.append(indexed_pod_body(job, index, replaced))
+                bodies.append(job_pods.indexed_body(job, index, replaced))
         return bodies
 
     def _with_suspension(self, step: Step, status: JobStatus) -> JobStatus:
@@ -326,18 +319,18 @@ class Jobs(Loop[Work]):
         status = msgspec.structs.replace(
             status, active=step.active, ready=step.ready, terminating=step.terminating
         )
-        release = job_progress.account(job, status, step.progress, step.end)
+        release = job_accounting.account(job, status, step.progress, step.end)
         noted = msgspec.structs.replace(
             release.status,
-            conditions=job_progress.announced(release.status.conditions, step.end),
+            conditions=job_accounting.announced(release.status.conditions, step.end),
         )
         job = await self._write(job, noted)
         self._backoffs[key] = backoff
         tracked = await self._untrack_all(step, release.pods)
-        status = job_progress.settle(noted, tracked)
+        status = job_accounting.settle(noted, tracked)
         is_over = step.end is not None and not release.is_partial
-        if is_over and step.end is not None and job_progress.is_settled(status):
-            status = job_progress.finished(status, step.end, step.now)
+        if is_over and step.end is not None and job_accounting.is_settled(status):
+            status = job_accounting.finished(status, step.end, step.now)
             await self._write(job, status)
             self._tell_end(job, step.end)
         else:
@@ -390,78 +383,3 @@ def _started(job: Job, now: datetime.datetime) -> JobStatus:
     if job.status.start_time is not None or job_progress.is_suspended(job):
         return job.status
     return msgspec.structs.replace(job.status, start_time=gotime.write(now))
-
-
-def _surplus(job: Job, progress: Progress, at_least: int, now: datetime.datetime) -> list[Pod]:
-    """Pods to delete: of an indexed job first those with a double or impossible index."""
-    order = deletionorder.first_to_go(progress.active, now)
-    surplus: list[Pod] = []
-    if job_progress.is_indexed(job):
-        kept: dict[int, Pod] = {}
-        for pod in reversed(order):
-            index = job_indexes.of_pod(pod)
-            if index is None or index >= (job.spec.completions or 0) or index in kept:
-                surplus.append(pod)
-            else:
-                kept[index] = pod
-        order = [pod for pod in order if pod not in surplus]
-    return surplus + order[: max(at_least - len(surplus), 0)]
-
-
-def _pending_indexes(job: Job, progress: Progress, count: int) -> list[int]:
-    taken = (
-        progress.succeeded_indexes | progress.failed_indexes | job_indexes.of_pods(progress.active)
-    )
-    if job_progress.waits_for_the_end(job):
-        leaving = [pod for pod in progress.pods if podstate.is_terminating(pod)]
-        taken |= job_indexes.of_pods(leaving)
-    return job_indexes.first_pending(taken, count, job.spec.completions or 0)
-
-
-def _index_delay(replaced: Pod | None, now: datetime.datetime) -> float:
-    if replaced is None:
-        return 0.0
-    failures = job_indexes.failures(replaced) + job_indexes.ignored_failures(replaced) + 1
-    return job_progress.delay_left(failures, job_progress.finished_at(replaced), now)
-
-
-def pod_body(job: Job) -> Object:
-    body = podmaking.pod_from(job.spec.template, resources.JOB, job.metadata)
-    finalizers = body["metadata"].get("finalizers") or []
-    body["metadata"]["finalizers"] = [*finalizers, job_progress.FINALIZER]
-    return body
-
-
-def indexed_pod_body(job: Job, index: int, replaced: Pod | None) -> Object:
-    """A pod that knows its index: by annotation, label, variable, name and host name."""
-    body = pod_body(job)
-    metadata, spec = body["metadata"], body["spec"]
-    for place in ("annotations", "labels"):
-        metadata[place] = {**metadata.get(place, {}), job_indexes.COMPLETION_INDEX: str(index)}
-    if job_progress.counts_per_index(job):
-        metadata["annotations"] |= _failure_counts(job, replaced)
-    suffix = f"-{index}-"
-    metadata["generateName"] = job.metadata.name[: LONGEST_PREFIX - len(suffix)] + suffix
-    spec["hostname"] = f"{job.metadata.name}-{index}"
-    for place in ("initContainers", "containers"):
-        if spec.get(place):
-            spec[place] = [_with_index_variable(each) for each in spec[place]]
-    return body
-
-
-def _failure_counts(job: Job, replaced: Pod | None) -> dict[str, str]:
-    if replaced is None:
-        return {job_indexes.FAILURE_COUNT: "0"}
-    counts = job_policies.judge_failure(job, replaced).counts
-    ignored = job_indexes.ignored_failures(replaced) + (not counts)
-    made = {job_indexes.FAILURE_COUNT: str(job_indexes.failures(replaced) + counts)}
-    return {**made, job_indexes.IGNORED_FAILURE_COUNT: str(ignored)} if ignored else made
-
-
-def _with_index_variable(container: dict[str, Any]) -> dict[str, Any]:
-    variables = container.get("env") or []
-    if any(each.get("name") == INDEX_VARIABLE for each in variables):
-        return container
-    path = f"metadata.labels['{job_indexes.COMPLETION_INDEX}']"
-    variable = {"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-    return {**container, "env": [*variables, variable]}

@@ -13,6 +13,7 @@ from dray.api.pods import Pod
 from dray.api.workloads import ReplicaSetStatus
 from dray.client.cache import Change, ObjectKey
 from dray.controllers import (
+    adoption,
     caches,
     conditions,
     deletionorder,
@@ -56,13 +57,8 @@ class ReplicaSets(Loop[ObjectKey]):
             owner = ownership.controlled_by(pod.metadata, resources.REPLICA_SET)
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
-        if change.new is not None and ownership.controller_of(change.new.metadata) is None:
-            self._add_possible_owners(change.new)
-
-    def _add_possible_owners(self, orphan: Pod) -> None:
-        for each in self._sets.find(caches.NAMESPACE, orphan.metadata.namespace):
-            if selectors.label_selector(each.spec.selector).matches(orphan.metadata.labels):
-                self.queue.add(ObjectKey(each.metadata.namespace, each.metadata.name))
+        for key in adoption.possible_owners(change, self._sets):
+            self.queue.add(key)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         replica_set = self._sets.get(key.name, key.namespace)

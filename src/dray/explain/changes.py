@@ -228,6 +228,16 @@ class DropConstraint(ClaimChange, frozen=True, kw_only=True):
         return msgspec.structs.replace(devices, constraints=rest)
 
 
+class DropClaim(Change, frozen=True, kw_only=True):
+    """Do without one of several claims."""
+
+    claim: int
+    name: ClaimKey
+
+    def applied_to(self, claims: Claims) -> Claims:
+        return _without_part(claims, self.claim)
+
+
 class WaitForClaim(Change, frozen=True, kw_only=True):
     """Nothing to change: the claims fit once this one has ended."""
 
@@ -248,17 +258,24 @@ class ReplaceClassSelector(Change, frozen=True, kw_only=True):
     old: str = ""
     new: str = ""
 
-    @contextlib.contextmanager
-    def applied_in(self, fleet: Fleet) -> Iterator[None]:
-        before = fleet.classes[self.device_class]
+    def applied_in(self, fleet: Fleet) -> contextlib.AbstractContextManager[None]:
         selector = DeviceSelector(CELDeviceSelector(self.replacement))
-        selectors = _with_part(before.spec.selectors, self.index, selector)
-        spec = msgspec.structs.replace(before.spec, selectors=selectors)
-        fleet.put_class(msgspec.structs.replace(before, spec=spec))
-        try:
-            yield
-        finally:
-            fleet.put_class(before)
+        selectors = fleet.classes[self.device_class].spec.selectors
+        return _with_selectors(
+            fleet, self.device_class, _with_part(selectors, self.index, selector)
+        )
+
+
+class DropClassSelector(Change, frozen=True, kw_only=True):
+    """Take a selector out of a class, which is up to who administers the cluster."""
+
+    device_class: str
+    index: int
+    expression: str
+
+    def applied_in(self, fleet: Fleet) -> contextlib.AbstractContextManager[None]:
+        selectors = fleet.classes[self.device_class].spec.selectors
+        return _with_selectors(fleet, self.device_class, _without_part(selectors, self.index))
 
 
 class EnableGate(Change, frozen=True, kw_only=True):
@@ -276,6 +293,20 @@ class EnableGate(Change, frozen=True, kw_only=True):
             yield
         finally:
             fleet.use_features(before)
+
+
+@contextlib.contextmanager
+def _with_selectors(
+    fleet: Fleet, device_class: str, selectors: tuple[DeviceSelector, ...]
+) -> Iterator[None]:
+    """The fleet as if a class had other selectors."""
+    before = fleet.classes[device_class]
+    spec = msgspec.structs.replace(before.spec, selectors=selectors)
+    fleet.put_class(msgspec.structs.replace(before, spec=spec))
+    try:
+        yield
+    finally:
+        fleet.put_class(before)
 
 
 @contextlib.contextmanager

@@ -12,13 +12,15 @@ from typing import NamedTuple
 
 from dray.allocator.fleet import OUTSIDE, Fleet
 from dray.allocator.inventory import Inventory
-from dray.allocator.requests import RESULTS_LIMIT
+from dray.allocator.requests import ALL, EXACT_COUNT, RESULTS_LIMIT
 from dray.allocator.resolution import ResolvedClaim, ResolvedOption
 from dray.api.claims import ResourceClaim
 from dray.api.names import ClaimKey
 from dray.explain import offers, rewrites, spelling
 from dray.explain.changes import (
     Change,
+    DropClaim,
+    DropClassSelector,
     DropConstraint,
     DropRequest,
     DropSelector,
@@ -231,6 +233,8 @@ def _fewer(question: Question, trials: Trials) -> Change | None:
         asked = 0 if option.option.is_all else option.option.count
         funnel = most.get((option.claim, name))
         there = funnel.best.left if funnel and funnel.best else 0
+        if option.option.mode not in (EXACT_COUNT, ALL):
+            asked, there = 0, 1
         low, high = 1, min(asked - 1 if asked else there, there, RESULTS_LIMIT)
         found = None
         while low <= high:
@@ -319,7 +323,25 @@ def _without_requests(question: Question) -> Iterator[Proposal]:
         asked = claim.spec.devices.requests
         for request in asked if len(asked) > 1 else ():
             change = DropRequest(claim=number, request=request.name)
-            yield Proposal(change, _of_claim(question, number))
+            yield Proposal(change, frozenset({(number, request.name)}))
+
+
+def _without_claims(question: Question) -> Iterator[Proposal]:
+    for number, claim in enumerate(question.claims if len(question.claims) > 1 else ()):
+        key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
+        yield Proposal(DropClaim(claim=number, name=key), _of_claim(question, number))
+
+
+def _without_class_selectors(question: Question) -> Iterator[Proposal]:
+    tried = set()
+    for option in _options(question):
+        for test in option.tests:
+            if test.device_class is not None and test.selector not in tried:
+                tried.add(test.selector)
+                change = DropClassSelector(
+                    device_class=test.device_class, index=test.number, expression=test.text
+                )
+                yield Proposal(change, None)
 
 
 _BY_EFFORT: Sequence[Find] = (
@@ -339,4 +361,6 @@ _BY_EFFORT: Sequence[Find] = (
     _tried(_corrected_classes),
     _tried(_enabling),
     _tried(_without_requests),
+    _tried(_without_claims),
+    _tried(_without_class_selectors),
 )

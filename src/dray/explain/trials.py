@@ -18,7 +18,8 @@ from dray.explain.changes import Change
 from dray.explain.survey import Standing, StepKey
 
 POSITIONS_PER_QUESTION = 200_000
-_POSITIONS_PER_TRIAL = 5_000
+_POSITIONS_PER_TRIAL = 1_000
+_POSITIONS_IN_ALL = 20_000
 _NODES_ASKED = 4_000
 
 
@@ -35,6 +36,8 @@ class Asking:
     ) -> None:
         self._nodes = nodes
         self._positions = self._left = positions
+        self.spent = 0
+        """Positions that all questions so far have taken."""
         self._placement = Placement(
             fleet, new_share_id=new_share_id, should_stop=self._is_out_of_patience
         )
@@ -57,6 +60,7 @@ class Asking:
 
     def _is_out_of_patience(self) -> bool:
         self._left -= 1
+        self.spent += 1
         return self._left < 0
 
 
@@ -78,7 +82,7 @@ class Trials:
 
     @property
     def is_over(self) -> bool:
-        return self._left <= 0
+        return self._left <= 0 or self._asking.spent >= _POSITIONS_IN_ALL
 
     def proven(
         self, change: Change, affected: frozenset[StepKey] | None, node: str | None = None

@@ -153,7 +153,7 @@ def test_no_value_with_enough_members_is_seen_without_trying_orders(size: int) -
 
 
 def test_a_device_that_fails_switches_leaving_out_off() -> None:
-    """Upstream would come upon the failure only after trying other devices for the first request."""
+    """Upstream comes upon the failure only after trying other devices for the first request."""
     odd = 'device.attributes["gpu.example.com"].odd == 1'
     fleet = builders.fleet(
         builders.resource_slice(

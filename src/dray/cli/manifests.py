@@ -1,0 +1,117 @@
+"""Objects from files: YAML or JSON, several in one file, directories, standard input, Lists."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import yaml
+
+from dray.cli.failures import WrongUsage
+
+Object = dict[str, Any]
+
+SUFFIXES = (".yaml", ".yml", ".json")
+STANDARD_INPUT = "-"
+
+
+class Manifest(NamedTuple):
+    """One object and the file it is from."""
+
+    source: str
+    document: Object
+
+    @property
+    def name(self) -> str:
+        return str((self.document.get("metadata") or {}).get("name", ""))
+
+
+class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
+    """Times stay the texts they are written as."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def files_option(*, required: bool = False) -> Any:
+    return click.option(
+        "--filename",
+        "-f",
+        "files",
+        multiple=True,
+        required=required,
+        metavar="FILE",
+        help="A file, a directory or - for standard input; may be repeated.",
+    )
+
+
+def read(files: Iterable[str], *, recursive: bool = False) -> list[Manifest]:
+    """Every object of the files, Lists taken apart."""
+    return [
+        Manifest(source, document)
+        for file in files
+        for source, text in _texts(file, recursive)
+        for document in documents(source, text)
+    ]
+
+
+def _texts(file: str, recursive: bool) -> Iterator[tuple[str, str]]:
+    if file == STANDARD_INPUT:
+        yield "standard input", sys.stdin.read()
+        return
+    path = Path(file)
+    for each in _files_in(path, recursive) if path.is_dir() else [path]:
+        try:
+            yield str(each), each.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise WrongUsage(f"{each}: cannot be read: {reason}") from error
+
+
+def _files_in(directory: Path, recursive: bool) -> list[Path]:
+    every = directory.rglob("*") if recursive else directory.iterdir()
+    found = sorted(path for path in every if path.suffix in SUFFIXES and path.is_file())
+    if not found:
+        raise WrongUsage(f"{directory}: has no file that ends in {', '.join(SUFFIXES)}")
+    return found
+
+
+def documents(source: str, text: str) -> Iterator[Object]:
+    """The objects of one text."""
+    try:
+        for document in yaml.load_all(text, Loader=_Loader):
+            if document is not None:
+                yield from _objects(source, document)
+    except yaml.YAMLError as error:
+        raise WrongUsage(f"{source}: is not YAML: {_one_line(error)}") from error
+
+
+def _objects(source: str, document: Any) -> Iterator[Object]:
+    if not isinstance(document, dict):
+        raise WrongUsage(f"{source}: an object is expected, not {type(document).__name__}")
+    items = document.get("items")
+    if isinstance(items, list) and str(document.get("kind", "")).endswith("List"):
+        for item in items:
+            yield from _objects(source, _as_item(document, item))
+    else:
+        yield document
+
+
+def _as_item(parent: Object, item: Any) -> Any:
+    """Items of a typed list need not say what they are."""
+    kind = str(parent["kind"]).removesuffix("List")
+    if not isinstance(item, dict) or not kind:
+        return item
+    return {"apiVersion": parent.get("apiVersion"), "kind": kind, **item}
+
+
+def _one_line(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None) or str(error)
+    return f"line {mark.line + 1}: {problem}" if mark else " ".join(str(problem).split())
