@@ -109,16 +109,16 @@ def _uniquely_named(slices: Any) -> list[dict[str, Any]]:
 def is_like(outcome: Outcome, run: dict[str, Any]) -> bool:
     """Whether an upstream allocator has given this: same devices in the same order, same error."""
     if run.get("error"):
-        return outcome.error == run["error"]
+        return bool(outcome.error == run["error"])
     if outcome.error is not None:
         return False
-    return _comparable(outcome.results or []) == _comparable(run["results"] or [])
+    return bool(_comparable(outcome.results or []) == _comparable(run["results"] or []))
 
 
 def assert_consists_of(
     results: list[dict[str, Any]], expected: list[dict[str, Any]], ordered: list[bool]
 ) -> None:
-    """The results are the expected ones in any order; where `ordered` is false, so is the inside."""
+    """The results are the expected ones in any order; the inside too, where not `ordered`."""
     remaining = [_comparable(each) for each in results]
     for wanted, is_ordered in zip(expected, ordered, strict=True):
         wanted = _comparable(wanted)

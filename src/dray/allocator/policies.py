@@ -35,7 +35,7 @@ def spread(inventory: Inventory, plan: Plan, devices: Iterable[Candidate]) -> li
 def least_stranding(
     inventory: Inventory, plan: Plan, devices: Iterable[Candidate]
 ) -> list[Candidate]:
-    """The partition first that leaves the most other partitions possible."""
+    """The partition first that makes the least of the others impossible."""
     return sorted(devices, key=lambda device: _stranded(inventory, device))
 
 
@@ -73,15 +73,17 @@ def _use(inventory: Inventory, device: Candidate) -> float:
     )
 
 
-def _stranded(inventory: Inventory, device: Candidate) -> int:
-    """How many partitions that are possible now would not be possible afterwards."""
+def _stranded(inventory: Inventory, device: Candidate) -> float:
+    """How much is lost: the size of all partitions that are possible now and not afterwards."""
     ledger = inventory.sections[device.section].ledger
     if ledger is None or not device.need:
-        return 0
+        return 0.0
     left = ledger.left - device.need
     free = inventory.partitions & ~inventory.taken & ~device.bit
     return sum(
-        ledger.allows(ledger.left, other.need) and not ledger.allows(left, other.need)
+        ledger.portion(other.need)
         for other in inventory.members(free)
         if other.section == device.section
+        and ledger.allows(ledger.left, other.need)
+        and not ledger.allows(left, other.need)
     )

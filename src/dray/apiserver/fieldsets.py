@@ -17,6 +17,7 @@ import msgspec
 from dray.api import lists, schema
 from dray.api.schema import Form, Type
 
+Object = dict[str, Any]
 FieldSet = dict[str, Any]
 SELF = "."
 
@@ -124,35 +125,35 @@ def of(value: Any, place: Place) -> FieldSet:
     return result
 
 
-def created(value: Any, zero: Any, place: Place) -> FieldSet:
+Walk = Callable[[Any], FieldSet]
+"""Makes the set of the members of a new value."""
+
+
+def created(value: Object, zero: Object, place: Place) -> FieldSet:
     """What `compare` finds added and modified in a new object; `zero` is what there was before.
 
     The same rules in one walk, because every create pays for it; the set comes out sorted.
     """
-    parts = members(value, place)
-    if not parts:
-        return {}
-    before = members(zero, place) or {}
     result: FieldSet = {}
-    for element in sorted(parts):
-        each, inner = parts[element]
-        was = before.get(element)
-        if was is None:
-            result[element] = _owned(each, _walk(inner))
+    for name in sorted(value):
+        element, walk, inner = _known_field(place, name)
+        if name not in zero:
+            result[element] = _owned(value[name], walk)
             continue
-        below = created(each, was[0], inner) if was[0] else _members_of_new(each, inner)
-        if below or _is_modified(was[0], each, None, members(each, inner)):
+        each, was = value[name], zero[name]
+        if isinstance(each, dict) and isinstance(was, dict):
+            below = created(each, was, inner)
+        else:
+            below = walk(each) if walk is not None else {}
+        if below or _is_modified(was, each, None, members(each, inner)):
             result[element] = below
     return result
 
 
-def _members_of_new(value: Any, place: Place) -> FieldSet:
-    walk = _walk(place)
-    return {} if walk is None else walk(value)
-
-
-Walk = Callable[[Any], FieldSet]
-"""Makes the set of the members of a new value."""
+@functools.lru_cache(maxsize=65536)
+def _known_field(place: Place, name: str) -> tuple[str, Walk | None, Place]:
+    inner = member(place, name)
+    return f"f:{name}", _walk(inner), inner
 
 
 def _owned(value: Any, walk: Walk | None) -> FieldSet:

@@ -6,6 +6,7 @@ A field that an object already uses stays, so that switching a gate off loses no
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -127,12 +128,17 @@ GATED: Mapping[str, tuple[tuple[Gate, tuple[Path, ...]], ...]] = {
 
 def drop(kind: str, new: Object, old: Object | None, features: Features) -> None:
     """Remove from `new` what is switched off and `old` did not use."""
-    for is_on, paths in GATED.get(kind, ()):
-        if is_on(features) or (old is not None and any(_is_used(old, path) for path in paths)):
+    for paths in _switched_off(kind, features):
+        if old is not None and any(_is_used(old, path) for path in paths):
             continue
         for path in paths:
             for owner in _owners(new, path[:-1]):
                 owner.pop(path[-1], None)
+
+
+@functools.lru_cache(maxsize=256)
+def _switched_off(kind: str, features: Features) -> tuple[tuple[Path, ...], ...]:
+    return tuple(paths for is_on, paths in GATED.get(kind, ()) if not is_on(features))
 
 
 def _is_used(document: Object, path: Path) -> bool:

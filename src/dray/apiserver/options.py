@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 from dray.api import errors, gotext
@@ -21,9 +22,16 @@ class WriteOptions(NamedTuple):
 
 def parse(request: Request, options_kind: str) -> WriteOptions:
     """The options of a create, update, patch or delete; `options_kind` names them in errors."""
-    dry_run = [value for key, value in request.query if key == "dryRun"]
-    validation = request.parameter("fieldValidation")
-    manager = request.parameter("fieldManager")
+    return _parse(request.query, _agent(request), options_kind)
+
+
+@functools.lru_cache(maxsize=256)
+def _parse(query: tuple[tuple[str, str], ...], agent: str, options_kind: str) -> WriteOptions:
+    """Remembered, because a client says the same with each of its requests."""
+    chosen = dict(reversed(query))
+    dry_run = [value for key, value in query if key == "dryRun"]
+    validation = chosen.get("fieldValidation", "")
+    manager = chosen.get("fieldManager", "")
     causes = [
         *dry_run_causes(dry_run),
         *_field_validation_causes(validation),
@@ -31,8 +39,8 @@ def parse(request: Request, options_kind: str) -> WriteOptions:
     ]
     if causes:
         raise errors.invalid(GroupKind("meta.k8s.io", options_kind), "", causes)
-    force = request.parameter("force").lower() in ("true", "1")
-    return WriteOptions(bool(dry_run), validation or WARN, manager or _agent(request), force)
+    force = chosen.get("force", "").lower() in ("true", "1")
+    return WriteOptions(bool(dry_run), validation or WARN, manager or agent, force)
 
 
 def require_manager(request: Request) -> None:

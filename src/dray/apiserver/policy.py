@@ -114,7 +114,7 @@ CLUSTER_ROLES: dict[str, tuple[Object, ...]] = {
         rule(READ, "policy", "poddisruptionbudgets"),
         rule(READ, RESOURCE, "resourceclaims resourceslices deviceclasses devicetaintrules"),
         rule(READ, RESOURCE, "resourceclaimtemplates"),
-        rule(("create", "update", "patch"), RESOURCE, "resourceclaims"),
+        rule(("create", "update", "patch", "delete"), RESOURCE, "resourceclaims"),
         rule(("update", "patch"), RESOURCE, "resourceclaims/status resourceclaims/binding"),
         rule(READ, "storage.k8s.io", "*"),
         rule(READ, "scheduling.k8s.io", "priorityclasses podgroups"),

@@ -71,9 +71,15 @@ class _Tokens(dict[str, Hashable]):
 
     def __missing__(self, path: str) -> Hashable:
         inside = runtime.shortcut(path, "") if path else ""
-        below = [entry for entry in self.items() if entry[0].startswith(inside)]
-        self[path] = token = frozenset(below) if below else None
-        return token
+        below = [
+            (key, token)
+            for key, token in self.items()
+            if token is not None and key.startswith(inside)
+        ]
+        if below:
+            return frozenset(below)
+        self[path] = None
+        return None
 
 
 class _BrokenTokens(dict[str, Hashable]):
@@ -90,13 +96,32 @@ class _BrokenTokens(dict[str, Hashable]):
 class DeviceView:
     """A device as expressions see it. Made in no time; converted when it is first looked at."""
 
+    __slots__ = ("_device", "_driver", "_fields", "_tokens")
+
     def __init__(self, driver: str, device: slices.Device) -> None:
         self._driver = driver
         self._device = device
+        self._fields: dict[str, Any] | None = None
+        self._tokens: dict[str, Hashable] | None = None
 
-    @functools.cached_property
+    @property
     def fields(self) -> dict[str, Any]:
         """The value of the variable; raises EvaluationError for an attribute without a value."""
+        if self._fields is None:
+            self._fields = self._find_fields()
+        return self._fields
+
+    @property
+    def tokens(self) -> dict[str, Hashable]:
+        """What makes the device differ from others, by path."""
+        if self._tokens is None:
+            try:
+                self._tokens = self._find_tokens()
+            except EvaluationError as problem:
+                self._tokens = _BrokenTokens(str(problem))
+        return self._tokens
+
+    def _find_fields(self) -> dict[str, Any]:
         fields = _Fields(
             driver=self._driver,
             allowMultipleAllocations=bool(self._device.allow_multiple_allocations),
@@ -110,13 +135,10 @@ class DeviceView:
             fields[self._path("capacity", name)] = quantity.parse(capacity.value)
         return fields
 
-    @functools.cached_property
-    def tokens(self) -> dict[str, Hashable]:
-        """What makes the device differ from others, by path."""
-        try:
-            tokens = _Tokens(self.fields)
-        except EvaluationError as problem:
-            return _BrokenTokens(str(problem))
+    def _find_tokens(self) -> dict[str, Hashable]:
+        """Values stand for themselves where Python tells them apart as CEL does."""
+        fields = self.fields
+        tokens = _Tokens({key: fields[key] for key in fields.keys() - set(_NAMED)})
         for name, attribute in self._device.attributes.items():
             if attribute.string_value is None and attribute.int_value is None:
                 tokens[self._path("attributes", name)] = attribute, attribute.bool_value
@@ -165,6 +187,7 @@ class _Compiled:
         self.expression = expression
         self.error = error
         self._program = compiled
+        self._code: Callable[[dict[str, Any]], Any] | None = None
 
     @property
     def program(self) -> Program:
@@ -175,9 +198,14 @@ class _Compiled:
     def estimated_cost(self) -> int:
         return self._program.estimated_cost if self._program else UNKNOWN_COST
 
-    @functools.cached_property
-    def _evaluate(self) -> Callable[[dict[str, Any]], Any]:
-        return self.program.evaluate
+    def _evaluate(self, device: DeviceView) -> Any:
+        if self._code is None:
+            self._code = self.program.evaluate
+        fields = device._fields
+        try:
+            return self._code(device.fields if fields is None else fields)
+        except RecursionError:
+            raise _too_deep() from None
 
     def _evaluate_counted(self, device: DeviceView) -> tuple[Any, int]:
         try:
@@ -207,10 +235,7 @@ class Selector(_Compiled):
 
     def matches(self, device: DeviceView) -> bool:
         """Whether the device is selected; raises EvaluationError or CostExceeded."""
-        try:
-            result = self._evaluate(device.fields)
-        except RecursionError:
-            raise _too_deep() from None
+        result = self._evaluate(device)
         return result if result is True or result is False else _as_bool(result)
 
     def matches_counted(self, device: DeviceView) -> tuple[bool, int]:
@@ -264,10 +289,7 @@ class DerivedAttribute(_Compiled):
 
     def evaluate(self, device: DeviceView) -> slices.DeviceAttribute:
         """The attribute's value on a device; raises EvaluationError or CostExceeded."""
-        try:
-            return _as_attribute(self._evaluate(device.fields))
-        except RecursionError:
-            raise _too_deep() from None
+        return _as_attribute(self._evaluate(device))
 
     def evaluate_counted(self, device: DeviceView) -> tuple[slices.DeviceAttribute, int]:
         """As `evaluate`, with the run-time cost."""

@@ -28,6 +28,14 @@ class Manifest(NamedTuple):
     def name(self) -> str:
         return str((self.document.get("metadata") or {}).get("name", ""))
 
+    @property
+    def type(self) -> tuple[str, str]:
+        """The apiVersion and the kind; an object without them is of no use."""
+        api_version, kind = self.document.get("apiVersion"), self.document.get("kind")
+        if not isinstance(api_version, str) or not isinstance(kind, str):
+            raise WrongUsage(f"{self.source}: an object without apiVersion or kind")
+        return api_version, kind
+
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
     """Times stay the texts they are written as."""

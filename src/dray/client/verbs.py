@@ -140,7 +140,7 @@ class Client:
         response = await self._send("GET", path, query=query)
         if response.stream is None:
             return
-        async for line in _lines(response.stream):
+        async for line in lines(response.stream):
             event = _events.decode(line)
             if event.type == "ERROR":
                 raise errors.from_status(msgspec.json.decode(event.object))
@@ -211,7 +211,8 @@ def object_path(kind: Kind, name: str, namespace: str = "", subresource: str = "
     return f"{path}/{subresource}" if subresource else path
 
 
-async def _lines(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def lines(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The lines of a stream, whatever its chunks; empty ones are left out."""
     rest = b""
     async for chunk in stream:
         *complete, rest = (rest + chunk).split(b"\n")

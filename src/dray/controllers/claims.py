@@ -64,11 +64,11 @@ class Claims(Loop[Work]):
         self._gone = GoneUsers()
         holders = self._groups if self._group_claims else None
         self._releaser = Releaser(context.client, self._pods, holders, self._gone)
-        self._pods.subscribe(self._pod_changed)
-        self._claims.subscribe(self._claim_changed)
-        self._templates.subscribe(self._template_changed)
+        self.follow(self._pods, self._pod_changed)
+        self.follow(self._claims, self._claim_changed)
+        self.follow(self._templates, self._template_changed)
         if self._groups is not None:
-            self._groups.subscribe(self._group_changed)
+            self.follow(self._groups, self._group_changed)
 
     def resync(self) -> None:
         for claim in self._claims:

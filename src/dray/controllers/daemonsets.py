@@ -64,9 +64,9 @@ class DaemonSets(Loop[ObjectKey]):
         recorder = context.recorder(COMPONENT)
         self._maker = PodMaker(self.client, resources.DAEMON_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.DAEMON_SET)
-        self._sets.subscribe(lambda change: self.queue.add(change.key))
-        self._pods.subscribe(self._pod_changed)
-        self._nodes.subscribe(self._node_changed)
+        self.follow(self._sets, lambda change: self.queue.add(change.key))
+        self.follow(self._pods, self._pod_changed)
+        self.follow(self._nodes, self._node_changed)
 
     def resync(self) -> None:
         loops.add_all(self.queue, self._sets)

@@ -55,9 +55,9 @@ class Deployments(Loop[ObjectKey]):
         self._adopter: Adopter[ReplicaSet] = Adopter(
             self.client, resources.REPLICA_SET, resources.DEPLOYMENT
         )
-        self._deployments.subscribe(lambda change: self.queue.add(change.key))
-        self._sets.subscribe(self._set_changed)
-        self._pods.subscribe(self._pod_changed)
+        self.follow(self._deployments, lambda change: self.queue.add(change.key))
+        self.follow(self._sets, self._set_changed)
+        self.follow(self._pods, self._pod_changed)
 
     def resync(self) -> None:
         loops.add_all(self.queue, self._deployments)

@@ -119,7 +119,7 @@ class Garbage(Loop[str]):
             if kind.plural not in _DELETED_BY_NOBODY and "delete" in kind.verbs:
                 cache = context.caches.of(kind)
                 self._caches.append(cache)
-                cache.subscribe(self._handler(kind, cache))
+                self.follow(cache, self._handler(kind, cache))
 
     async def synced(self) -> None:
         for cache in self._caches:

@@ -88,8 +88,8 @@ class Jobs(Loop[Work]):
         self._adopter: Adopter[Pod] = Adopter(
             self.client, resources.POD, resources.JOB, job_progress.FINALIZER
         )
-        self._jobs.subscribe(self._job_changed)
-        self._pods.subscribe(self._pod_changed)
+        self.follow(self._jobs, self._job_changed)
+        self.follow(self._pods, self._pod_changed)
 
     def resync(self) -> None:
         for job in self._jobs:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from dray.api import errors
 from dray.api.features import Features
 from dray.api.kinds import Kind
-from dray.client.cache import Cache, ObjectKey
+from dray.client.cache import Cache, Change, ObjectKey
 from dray.client.controller import Controller
 from dray.client.events import Recorder
 from dray.client.queue import WorkQueue
@@ -22,6 +22,7 @@ from dray.controllers.caches import Caches
 log = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
+T = TypeVar("T")
 Clock = Callable[[], datetime.datetime]
 
 
@@ -68,6 +69,17 @@ class Loop(abc.ABC, Generic[Key]):
     @abc.abstractmethod
     def resync(self) -> None:
         """Put every key there is work for into the queue."""
+
+    def follow(self, cache: Cache[T], handler: Callable[[Change[T]], None]) -> None:
+        """Call `handler` for every change; one it cannot cope with is logged and left out."""
+
+        def guarded(change: Change[T]) -> None:
+            try:
+                handler(change)
+            except Exception:
+                log.exception("%s: %s", self.name, change.key)
+
+        cache.subscribe(guarded)
 
     async def synced(self) -> None:
         """Wait for what the loop has to know before it may act."""

@@ -61,7 +61,7 @@ class Namespaces(Loop[str]):
             if kind.namespaced and "delete" in kind.verbs and kind.group != "events.k8s.io"
         ]
         self._attempts: Counter[str] = Counter()
-        self._namespaces.subscribe(lambda change: self.queue.add(change.key.name))
+        self.follow(self._namespaces, lambda change: self.queue.add(change.key.name))
 
     def resync(self) -> None:
         for namespace in self._namespaces:

@@ -28,8 +28,8 @@ class NodeEviction(Loop[ObjectKey]):
         self._nodes, self._pods = context.caches.nodes, context.caches.pods
         self._recorder = context.recorder(COMPONENT)
         self._since: dict[str, float] = {}
-        self._nodes.subscribe(self._node_changed)
-        self._pods.subscribe(self._pod_changed)
+        self.follow(self._nodes, self._node_changed)
+        self.follow(self._pods, self._pod_changed)
 
     def resync(self) -> None:
         for node in self._nodes:

@@ -59,8 +59,8 @@ class Nodes(Loop[str]):
         self._renewed: dict[str, float] = {}
         self._healthy: set[str] = set()
         self._lost: set[str] = set()
-        self._nodes.subscribe(self._node_changed)
-        self._leases.subscribe(self._lease_changed)
+        self.follow(self._nodes, self._node_changed)
+        self.follow(self._leases, self._lease_changed)
 
     def resync(self) -> None:
         for node in self._nodes:

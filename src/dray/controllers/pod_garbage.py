@@ -34,8 +34,8 @@ class PodGarbage(Loop[ObjectKey]):
         self._missing_since: dict[str, float] = {}
         self._ended: set[ObjectKey] = set()
         self._excess: set[ObjectKey] = set()
-        self._nodes.subscribe(self._node_changed)
-        self._pods.subscribe(self._pod_changed)
+        self.follow(self._nodes, self._node_changed)
+        self.follow(self._pods, self._pod_changed)
 
     def resync(self) -> None:
         for pod in self._pods:

@@ -20,8 +20,8 @@ class PodGroups(Loop[ObjectKey]):
     def __init__(self, context: Context) -> None:
         super().__init__("podgroups", context, workers=1)
         self._groups, self._pods = context.caches.pod_groups, context.caches.pods
-        self._groups.subscribe(lambda change: self.queue.add(change.key))
-        self._pods.subscribe(self._pod_changed)
+        self.follow(self._groups, lambda change: self.queue.add(change.key))
+        self.follow(self._pods, self._pod_changed)
 
     def resync(self) -> None:
         loops.add_all(self.queue, self._groups)

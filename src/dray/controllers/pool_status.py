@@ -42,8 +42,8 @@ class PoolStatuses(Loop[str]):
         self._slices, self._claims = shared.slices, shared.claims
         self._rules = shared.taint_rules if context.features.device_taint_rules else None
         self._waiting: dict[str, float] = {}
-        self._requests.subscribe(lambda change: self.queue.add(change.key.name))
-        self._slices.subscribe(self._slice_changed)
+        self.follow(self._requests, lambda change: self.queue.add(change.key.name))
+        self.follow(self._slices, self._slice_changed)
 
     def resync(self) -> None:
         for request in self._requests:

@@ -40,12 +40,12 @@ class Quotas(Loop[ObjectKey]):
             and kind not in (resources.POD, resources.CLAIM)
         }
         self._lower: dict[ObjectKey, ResourceQuotaStatus] = {}
-        self._quotas.subscribe(lambda change: self.queue.add(change.key))
-        self._pods.subscribe(self._content_changed)
-        self._claims.subscribe(self._content_changed)
+        self.follow(self._quotas, lambda change: self.queue.add(change.key))
+        self.follow(self._pods, self._content_changed)
+        self.follow(self._claims, self._content_changed)
         for cache in self._others.values():
-            cache.subscribe(self._content_changed)
-        self._classes.subscribe(lambda _: self.resync())
+            self.follow(cache, self._content_changed)
+        self.follow(self._classes, lambda _: self.resync())
 
     async def synced(self) -> None:
         await super().synced()

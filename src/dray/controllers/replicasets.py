@@ -44,8 +44,8 @@ class ReplicaSets(Loop[ObjectKey]):
         recorder = context.recorder(COMPONENT)
         self._maker = PodMaker(self.client, resources.REPLICA_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.REPLICA_SET)
-        self._sets.subscribe(lambda change: self.queue.add(change.key))
-        self._pods.subscribe(self._pod_changed)
+        self.follow(self._sets, lambda change: self.queue.add(change.key))
+        self.follow(self._pods, self._pod_changed)
 
     def resync(self) -> None:
         loops.add_all(self.queue, self._sets)

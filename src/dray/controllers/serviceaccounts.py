@@ -19,8 +19,8 @@ class ServiceAccounts(Loop[str]):
         super().__init__("serviceaccounts", context, workers=1)
         self._namespaces = context.caches.namespaces
         self._accounts = context.caches.of(resources.SERVICE_ACCOUNT)
-        self._namespaces.subscribe(lambda change: self.queue.add(change.key.name))
-        self._accounts.subscribe(self._account_changed)
+        self.follow(self._namespaces, lambda change: self.queue.add(change.key.name))
+        self.follow(self._accounts, self._account_changed)
 
     async def synced(self) -> None:
         await self._namespaces.synced.wait()

@@ -63,11 +63,11 @@ class TaintEviction(Loop[Work]):
         self._recorder = context.recorder(COMPONENT)
         self._scheduled: set[str] = set()
         self._evicted: Counter[str] = Counter()
-        self._pods.subscribe(self._pod_changed)
-        self._claims.subscribe(self._claim_changed)
-        self._slices.subscribe(self._slice_changed)
+        self.follow(self._pods, self._pod_changed)
+        self.follow(self._claims, self._claim_changed)
+        self.follow(self._slices, self._slice_changed)
         if self._rules is not None:
-            self._rules.subscribe(self._rule_changed)
+            self.follow(self._rules, self._rule_changed)
 
     def resync(self) -> None:
         for rule in self._rules or ():

@@ -103,6 +103,15 @@ def test_a_broken_device_has_a_shape_of_its_own_even_if_nothing_is_read() -> Non
     assert nothing.shape(view()) != nothing.shape(view(a=Attribute()))
 
 
+def test_shapes_do_not_depend_on_what_was_asked_before() -> None:
+    seen, fresh = (view(a=Attribute(int_value=1), b=Attribute(string_value="x")) for _ in range(2))
+    for expression in ("size(device.attributes) == 1", "'a' in device.attributes['d.com']"):
+        selector(expression).matches(seen)
+        hash(selector(expression).shape(seen))
+    everything = selector("size(dyn(device)) == 4")
+    assert everything.shape(seen) == everything.shape(fresh)
+
+
 def test_reads_name_attributes_not_what_is_inside_them() -> None:
     compiled = selector("device.attributes['d.com'].a.b == 1")
     assert compiled.reads == {("attributes", "d.com", "a")}

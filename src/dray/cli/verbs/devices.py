@@ -1,0 +1,208 @@
+"""`dray get devices`: every device, what it publishes, and who holds it since when."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dray.api import kinds
+from dray.api.claims import ResourceClaim
+from dray.api.names import DeviceId, PoolId
+from dray.api.slices import Device, DeviceAttribute, ResourceSlice
+from dray.api.taints import DeviceTaint
+from dray.apiserver import cells
+from dray.cli import output, tables
+from dray.cli.connection import Session
+from dray.cli.failures import WrongUsage
+from dray.cli.verbs import listing
+from dray.cli.verbs.listing import Wanted
+from dray.client.verbs import Selection
+
+NAMES = ("devices", "device", "dev")
+
+
+class Holder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A claim that has a device, or a share of it."""
+
+    namespace: str
+    claim: str
+    request: str
+    since: str = ""
+    used_by: tuple[str, ...] = ()
+    share_id: str = msgspec.field(default="", name="shareID")
+    consumed_capacity: dict[str, str] = {}
+    admin_access: bool = False
+
+
+class PublishedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A device as its pool's newest generation publishes it."""
+
+    driver: str
+    pool: str
+    name: str
+    node: str = ""
+    attributes: dict[str, Any] = {}
+    capacity: dict[str, str] = {}
+    taints: tuple[DeviceTaint, ...] = ()
+    shareable: bool = False
+    holders: tuple[Holder, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.pool}/{self.name}"
+
+
+async def show(session: Session, wanted: Wanted) -> None:
+    """Print the devices; names on the command line are POOL/DEVICE, POOL or DEVICE."""
+    if wanted.watch:
+        raise WrongUsage("devices cannot be watched", "Watch what publishes them: resourceslices")
+    found = [each for each in await _published(session) if _is_meant(each, wanted.words[1:])]
+    if wanted.format.name == "name":
+        for each in found:
+            output.click.echo(f"device/{each.label}")
+    elif wanted.format.is_table:
+        now = datetime.datetime.now(datetime.UTC)
+        rows = [_row(each, now, wide=wanted.format.is_wide) for each in found]
+        tables.show([_header(wide=wanted.format.is_wide), *rows], has_header=True)
+    else:
+        items = [msgspec.to_builtins(each) for each in found]
+        output.show_document({"kind": "DeviceList", "items": items}, wanted.format)
+
+
+def _is_meant(device: PublishedDevice, names: Sequence[str]) -> bool:
+    return not names or any(
+        name in (device.label, device.pool, device.name, device.node) for name in names
+    )
+
+
+async def _published(session: Session) -> list[PublishedDevice]:
+    slices = await _read(session, "ResourceSlice", ResourceSlice)
+    claims = await _read(session, "ResourceClaim", ResourceClaim)
+    return list(devices(slices, claims))
+
+
+async def _read(session: Session, kind: str, type_: type[Any]) -> list[Any]:
+    plural = kinds.served("resource.k8s.io", kind).plural
+    (served,) = await session.resources.named(f"{plural}.resource.k8s.io")
+    found = await listing.listed(session, served, Selection())
+    return [msgspec.convert(_in_v1(each), type_, strict=False) for each in found]
+
+
+def _in_v1(document: dict[str, Any]) -> dict[str, Any]:
+    from dray.api import versions
+
+    return versions.to_storage(document)
+
+
+def devices(
+    slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim]
+) -> Iterator[PublishedDevice]:
+    """Every device of every pool's newest generation, with those who hold it."""
+    known = list(slices)
+    newest: dict[PoolId, int] = {}
+    for each in known:
+        pool = _pool(each)
+        newest[pool] = max(newest.get(pool, 0), each.spec.pool.generation)
+    holders = _holders(claims)
+    for each in sorted(known, key=lambda one: (_pool(one), one.metadata.name)):
+        if each.spec.pool.generation == newest[_pool(each)]:
+            for device in each.spec.devices:
+                yield _device(each, device, holders)
+
+
+def _pool(resource_slice: ResourceSlice) -> PoolId:
+    return PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+
+
+def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:
+    found: dict[DeviceId, list[Holder]] = {}
+    for claim in claims:
+        allocation = claim.status.allocation
+        for result in allocation.devices.results if allocation else ():
+            holder = Holder(
+                claim.metadata.namespace,
+                claim.metadata.name,
+                result.request,
+                (allocation.allocation_timestamp if allocation else None) or "",
+                tuple(f"{each.resource}/{each.name}" for each in claim.status.reserved_for),
+                result.share_id or "",
+                result.consumed_capacity,
+                bool(result.admin_access),
+            )
+            key = DeviceId(result.driver, result.pool, result.device)
+            found.setdefault(key, []).append(holder)
+    return found
+
+
+def _device(
+    resource_slice: ResourceSlice, device: Device, holders: Mapping[DeviceId, list[Holder]]
+) -> PublishedDevice:
+    spec = resource_slice.spec
+    key = DeviceId(spec.driver, spec.pool.name, device.name)
+    return PublishedDevice(
+        driver=spec.driver,
+        pool=spec.pool.name,
+        name=device.name,
+        node=device.node_name or spec.node_name or "",
+        attributes={name: _value(each) for name, each in device.attributes.items()},
+        capacity={name: each.value for name, each in device.capacity.items()},
+        taints=device.taints,
+        shareable=bool(device.allow_multiple_allocations),
+        holders=tuple(holders.get(key, ())),
+    )
+
+
+def _value(attribute: DeviceAttribute) -> Any:
+    """The one value that is set."""
+    return next(iter(msgspec.to_builtins(attribute).values()), None)
+
+
+def _header(*, wide: bool) -> list[str]:
+    header = ["DEVICE", "DRIVER", "NODE", "STATE", "HELD BY", "USED BY", "SINCE"]
+    return [*header, "CAPACITY", "TAINTS", "ATTRIBUTES"] if wide else [*header, "CAPACITY"]
+
+
+def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list[str]:
+    holders = [f"{each.namespace}/{each.claim}" for each in device.holders]
+    users = [user for each in device.holders for user in each.used_by]
+    since = [cells.since(each.since, now) for each in device.holders if each.since]
+    row = [
+        device.label,
+        device.driver,
+        device.node or "<any>",
+        _state(device),
+        _some(holders),
+        _some(users),
+        _some(since),
+        _pairs(device.capacity),
+    ]
+    if wide:
+        taints = (f"{each.key}:{each.effect}" for each in device.taints)
+        row += [",".join(taints) or "<none>", _pairs(device.attributes)]
+    return row
+
+
+def _state(device: PublishedDevice) -> str:
+    if any(taint.effect in ("NoSchedule", "NoExecute") for taint in device.taints):
+        state = "tainted"
+    elif all(each.admin_access for each in device.holders):
+        state = "free"
+    else:
+        state = "shared" if device.shareable else "allocated"
+    return state
+
+
+def _some(values: Sequence[str]) -> str:
+    """A few of them, one line wide."""
+    if not values:
+        return "<none>"
+    shown = ",".join(values[:2])
+    return f"{shown} +{len(values) - 2} more..." if len(values) > 2 else shown
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    texts = (f"{name}={tables.cell_text(value)}" for name, value in sorted(values.items()))
+    return ",".join(texts) or "<none>"

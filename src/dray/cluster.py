@@ -1,0 +1,99 @@
+"""Builds and runs the components of a cluster in one process.
+
+The components meet on the API only, through in-process clients that carry each one's own identity.
+Each runs under a supervisor: one that dies is logged and started again, the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dray import telemetry
+from dray.api.exchange import User
+from dray.apiserver import server
+from dray.apiserver.authentication import AUTHENTICATED
+from dray.apiserver.server import Opened, Settings
+from dray.client.inprocess import InProcessTransport
+from dray.client.verbs import Client
+from dray.controllers import manager
+from dray.scheduler import scheduler
+from dray.store.store import Store
+
+MASTERS = "system:masters"
+CONTROLLERS = User("system:kube-controller-manager", frozenset({AUTHENTICATED}))
+SCHEDULER = User("system:kube-scheduler", frozenset({AUTHENTICATED}))
+ADMIN = User("kubernetes-admin", frozenset({MASTERS, AUTHENTICATED}))
+
+Component = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which components run, and how."""
+
+    settings: Settings = field(default_factory=Settings)
+    schedules: bool = True
+    controls: bool = True
+    policy: str | None = None
+    """How the scheduler orders devices; None is Kubernetes' first fit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster: its API server, and clients in anybody's name."""
+
+    opened: Opened
+    registry: telemetry.Registry
+
+    def client(self, user: User = ADMIN) -> Client:
+        return Client(InProcessTransport(self.opened.app.handle, user))
+
+
+@contextlib.asynccontextmanager
+async def running(
+    store: Store, directory: Path, plan: Plan | None = None
+) -> AsyncIterator[Cluster]:
+    """A cluster over a store; `directory` keeps its keys. Ready when yielded."""
+    chosen = plan or Plan()
+    registry = telemetry.Registry()
+    signer = server.signer_in(directory)
+    async with server.opened(
+        store, signer=signer, settings=chosen.settings, registry=registry
+    ) as opened:
+        cluster = Cluster(opened, registry)
+        async with _supervised(_components(cluster, chosen)):
+            yield cluster
+
+
+def _components(cluster: Cluster, plan: Plan) -> dict[str, Component]:
+    features = plan.settings.features
+    found: dict[str, Component] = {}
+    if plan.controls:
+        found["controllers"] = lambda: manager.run(cluster.client(CONTROLLERS), features=features)
+    if plan.schedules:
+        found["scheduler"] = lambda: scheduler.run(
+            cluster.client(SCHEDULER),
+            features=features,
+            policy=plan.policy,
+            registry=cluster.registry,
+        )
+    return found
+
+
+@contextlib.asynccontextmanager
+async def _supervised(components: dict[str, Component]) -> AsyncIterator[None]:
+    """The components run while the block does; leaving it ends them, the last first."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(manager.supervise(name, run), name=name)
+            for name, run in components.items()
+        ]
+        try:
+            yield
+        finally:
+            for task in reversed(tasks):
+                task.cancel()

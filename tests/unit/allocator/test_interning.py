@@ -1,0 +1,40 @@
+"""Equal parts of slices are kept once."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.allocator.interning import Interner
+from dray.api.slices import ResourceSlice
+from tests import builders
+
+
+def fresh(piece: ResourceSlice) -> ResourceSlice:
+    """A copy that shares nothing."""
+    return msgspec.json.decode(msgspec.json.encode(piece), type=ResourceSlice)
+
+
+def test_equal_values_and_maps_are_shared_and_nothing_is_changed() -> None:
+    devices = [builders.gpu(f"gpu-{n}", attributes={"uuid": str(n)}) for n in range(2)]
+    published = builders.resource_slice(*devices)
+    interner = Interner()
+    one, other = interner.share(fresh(published)), interner.share(fresh(published))
+    assert one == other == published
+    first, second = one.spec.devices
+    assert first.attributes["productName"] is second.attributes["productName"]
+    assert first.attributes["uuid"] is not second.attributes["uuid"]
+    assert first.capacity is second.capacity
+
+
+def test_equal_consumption_is_shared() -> None:
+    interner = Interner()
+    pieces = [interner.share(fresh(builders.mig_slices()[0])) for _ in range(2)]
+    one, other = (piece.spec.devices[0].consumes_counters for piece in pieces)
+    assert one is other
+
+
+def test_whole_maps_are_shared_once_all_their_values_are_known() -> None:
+    interner = Interner()
+    pieces = [interner.share(fresh(builders.gpu_slice(count=1))) for _ in range(3)]
+    _, second, third = (piece.spec.devices[0].attributes for piece in pieces)
+    assert second is third

@@ -1,0 +1,148 @@
+"""The judge finds what is wrong with a state, and nothing in one that is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from dray.allocator import legality
+from dray.api import features
+from dray.api.claims import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimStatus,
+)
+from dray.api.names import ClaimKey
+from dray.api.slices import DeviceCapacity, ResourceSlice
+from dray.api.taints import DeviceTaint
+from tests import builders
+
+SHARED = builders.gpu_slice(count=1, memory=DeviceCapacity("80Gi"), shareable=True)
+MIG = builders.mig_slices()
+
+
+def given(
+    claim: ResourceClaim, *devices: str, request: str = "gpu", **fields: object
+) -> ResourceClaim:
+    results = tuple(
+        DeviceRequestAllocationResult(request, builders.DRIVER, "n1", each, **fields)  # type: ignore[arg-type]
+        for each in devices
+    )
+    allocation = AllocationResult(DeviceAllocationResult(results))
+    return msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation))
+
+
+def one(name: str = "one", **fields: object) -> ResourceClaim:
+    return builders.claim(builders.request(**fields), name=name)  # type: ignore[arg-type]
+
+
+def judged(
+    slices: Sequence[ResourceSlice], *claims: ResourceClaim
+) -> list[type[legality.Violation]]:
+    keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in claims]
+    found = legality.judge(slices, claims, features.DEFAULT, just_allocated=keys)
+    return [type(each) for each in found]
+
+
+def test_a_legal_state_has_no_violations() -> None:
+    fleet = [builders.gpu_slice(count=2)]
+    assert judged(fleet, given(one(), "gpu-0"), given(one("two"), "gpu-1")) == []
+
+
+@pytest.mark.parametrize(
+    ("slices", "claims", "violation"),
+    [
+        pytest.param(
+            [builders.gpu_slice()],
+            [given(one(), "gpu-0"), given(one("two"), "gpu-0")],
+            legality.HeldTwice,
+            id="held-twice",
+        ),
+        pytest.param(
+            [builders.gpu_slice()],
+            [given(one(), "gpu-0", share_id="s")],
+            legality.NotShareable,
+            id="not-shareable",
+        ),
+        pytest.param(
+            MIG,
+            [given(one(), "gpu-0"), given(one("two"), "gpu-0-half-0")],
+            legality.CounterOverdrawn,
+            id="counters",
+        ),
+        pytest.param(
+            [SHARED],
+            [
+                given(one(), "gpu-0", share_id="a", consumed_capacity={"memory": "50Gi"}),
+                given(one("two"), "gpu-0", share_id="b", consumed_capacity={"memory": "40Gi"}),
+            ],
+            legality.CapacityOverdrawn,
+            id="capacity",
+        ),
+        pytest.param(
+            [
+                builders.resource_slice(
+                    builders.gpu("g", memory=builders.valid_values("8", "2", "4"), shareable=True)
+                )
+            ],
+            [given(one(), "g", share_id="a", consumed_capacity={"memory": "3"})],
+            legality.CapacityNotAllowed,
+            id="policy",
+        ),
+        pytest.param(
+            [builders.gpu_slice(taints=[DeviceTaint("worn", "", "NoSchedule")])],
+            [given(one(), "gpu-0")],
+            legality.TaintIgnored,
+            id="taint",
+        ),
+        pytest.param(
+            [builders.gpu_slice()],
+            [given(one(), "gpu-0", admin_access=True)],
+            legality.AdminAccessWrong,
+            id="admin-access",
+        ),
+        pytest.param(
+            [builders.gpu_slice()],
+            [given(one(count=2), "gpu-0")],
+            legality.WrongNumber,
+            id="count",
+        ),
+        pytest.param(
+            [builders.gpu_slice()],
+            [given(one(), "gpu-9")],
+            legality.UnknownDevice,
+            id="unknown-device",
+        ),
+    ],
+)
+def test_finds_what_may_not_be(
+    slices: list[ResourceSlice],
+    claims: list[ResourceClaim],
+    violation: type[legality.Violation],
+) -> None:
+    assert violation in judged(slices, *claims)
+
+
+@pytest.mark.parametrize(("kind", "devices"), [("match", "ac"), ("distinct", "ab")])
+def test_finds_broken_constraints(kind: str, devices: str) -> None:
+    rings = {"a": "east", "b": "east", "c": "west"}
+    piece = builders.resource_slice(
+        *[builders.gpu(name, attributes={"ring": ring}) for name, ring in rings.items()]
+    )
+    constraint = {kind: "gpu.example.com/ring"}
+    claim = builders.claim(builders.request(count=2), **constraint)  # type: ignore[arg-type]
+    assert judged([piece], given(claim, *devices)) == [legality.ConstraintBroken]
+
+
+def test_admin_access_does_not_count_as_use() -> None:
+    admin = given(one("admin", admin=True), "gpu-0", admin_access=True)
+    assert judged([builders.gpu_slice()], given(one(), "gpu-0"), admin) == []
+
+
+def test_taints_that_came_later_are_no_violation() -> None:
+    tainted = builders.gpu_slice(taints=[DeviceTaint("worn", "", "NoSchedule")])
+    assert legality.judge([tainted], [given(one(), "gpu-0")], features.DEFAULT) == []

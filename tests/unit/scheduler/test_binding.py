@@ -1,0 +1,319 @@
+"""Writing a decision: conflicts, time-outs, refusals, binding conditions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from dray.api import errors
+from dray.api.exchange import Request, Response
+from dray.apiserver.app import status_response
+from tests.unit.scheduler.world import (
+    Clock,
+    World,
+    claim,
+    condition_of,
+    device_class,
+    devices_of,
+    exactly,
+    gpu_slice,
+    in_world,
+    node,
+    pod,
+    template,
+)
+
+Proceed = Callable[[], Awaitable[Response]]
+
+
+def is_status_patch(request: Request) -> bool:
+    return (
+        request.method == "PATCH"
+        and "resourceclaims" in request.path
+        and (request.path.endswith("/status"))
+    )
+
+
+def is_binding(request: Request) -> bool:
+    return request.method == "POST" and request.path.endswith("/binding")
+
+
+async def fleet(world: World, gpus: int = 2) -> None:
+    await world.create(device_class(), node("node-0"), gpu_slice("node-0", gpus))
+
+
+@in_world()
+async def test_finalizer_then_allocation_and_reservation_then_binding(world: World) -> None:
+    await fleet(world)
+    await world.create(claim("gpu"), pod("p", "gpu"))
+    await world.bound("p")
+    writes = [
+        (request.method, request.path.rsplit("default/", 1)[-1])
+        for request in world.requests
+        if request.method != "GET" and "/events" not in request.path
+    ]
+    assert writes == [
+        ("PATCH", "resourceclaims/gpu"),
+        ("PATCH", "resourceclaims/gpu/status"),
+        ("POST", "pods/p/binding"),
+    ]
+
+
+@in_world()
+async def test_a_benign_change_of_the_claim_is_a_reason_to_write_again(world: World) -> None:
+    await fleet(world)
+    changed = 0
+
+    async def interfere(request: Request, proceed: Proceed) -> Response:
+        nonlocal changed
+        if is_status_patch(request) and not changed:
+            changed += 1
+            await world.patch("resourceclaims", "gpu", {"metadata": {"labels": {"a": "b"}}})
+        return await proceed()
+
+    world.intercept = interfere
+    await world.create(claim("gpu"), pod("p", "gpu"))
+    await world.bound("p")
+    assert changed == 1
+    assert devices_of(await world.get("resourceclaims", "gpu")) == ["node-0/gpu-0"]
+
+
+@in_world()
+async def test_a_device_somebody_else_took_is_given_up_and_another_found(world: World) -> None:
+    await fleet(world)
+    taken = False
+
+    async def interfere(request: Request, proceed: Proceed) -> Response:
+        nonlocal taken
+        if is_status_patch(request) and "mine" in request.path and not taken:
+            taken = True
+            await world.create(claim("theirs"))
+            result = {
+                "request": "gpu", "driver": "gpu.example.com", "pool": "node-0", "device": "gpu-0",
+            }  # fmt: skip
+            allocation = {"devices": {"results": [result]}}
+            await world.set_status("resourceclaims", "theirs", {"allocation": allocation})
+        return await proceed()
+
+    world.intercept = interfere
+    await world.create(claim("mine"), pod("p", "mine"))
+    await world.bound("p")
+    assert devices_of(await world.get("resourceclaims", "mine")) == ["node-0/gpu-1"]
+
+
+@in_world()
+async def test_after_a_write_without_answer_a_fresh_read_decides_that_it_happened(
+    world: World,
+) -> None:
+    await fleet(world)
+    lost = 0
+
+    async def interfere(request: Request, proceed: Proceed) -> Response:
+        nonlocal lost
+        response = await proceed()
+        if (is_status_patch(request) or is_binding(request)) and lost < 2:
+            lost += 1
+            return status_response(errors.timeout("the answer was lost"))
+        return response
+
+    world.intercept = interfere
+    await world.create(claim("gpu"), pod("p", "gpu"))
+    await world.bound("p")
+    await world.settle()
+    assert lost == 2
+    found = await world.get("resourceclaims", "gpu")
+    assert len(found["status"]["reservedFor"]) == 1
+
+
+@in_world()
+async def test_a_reservation_stays_while_nobody_knows_what_became_of_the_write(
+    world: World,
+) -> None:
+    await fleet(world, gpus=1)
+    reachable = asyncio.Event()
+
+    async def interfere(request: Request, proceed: Proceed) -> Response:
+        if "unknown" in request.path and not reachable.is_set():
+            if is_status_patch(request):
+                await proceed()
+            return status_response(errors.service_unavailable("cut off"))
+        return await proceed()
+
+    world.intercept = interfere
+    await world.create(claim("unknown"), pod("first", "unknown"))
+
+    async def tried() -> bool:
+        return any(is_status_patch(request) for request in world.requests)
+
+    reachable.clear()
+    await world.create(claim("late"), pod("second", "late"))
+    await world.refused("second", "cannot allocate all claims")
+    reachable.set()
+    assert await world.bound("first") == "node-0"
+    assert "nodeName" not in (await world.get("pods", "second"))["spec"]
+
+
+@in_world()
+async def test_what_was_written_is_given_back_when_the_pod_cannot_be_bound(world: World) -> None:
+    await fleet(world, gpus=1)
+
+    async def interfere(request: Request, proceed: Proceed) -> Response:
+        if is_binding(request) and "/first/" in request.path:
+            return status_response(errors.forbidden(None, "first", "not this one"))
+        return await proceed()
+
+    world.intercept = interfere
+    await world.create(template("gpu"), pod("first", template_name="gpu"))
+    await world.refused("first", "bind pod to node node-0")
+    (made,) = await world.claims_of("first")
+    assert not made["status"]
+    await world.create(pod("second", template_name="gpu"))
+    assert await world.bound("second") == "node-0"
+
+
+@in_world()
+async def test_a_pod_that_is_deleted_meanwhile_gives_its_devices_back(world: World) -> None:
+    await fleet(world, gpus=1)
+
+    async def interfere(request: Request, proceed: Proceed) -> Response:
+        if is_binding(request) and "/first/" in request.path:
+            await world.remove_pod("first")
+        return await proceed()
+
+    world.intercept = interfere
+    await world.create(claim("gpu"), pod("first", "gpu"))
+    await world.create(claim("other"), pod("second", "other"))
+    assert await world.bound("second") == "node-0"
+
+
+def fabric(*, node_name: str | None = None) -> dict[str, object]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "fabric"},
+        "spec": {
+            "driver": "gpu.example.com",
+            "allNodes": True,
+            "pool": {"name": "fabric", "generation": 1, "resourceSliceCount": 1},
+            "devices": [
+                {
+                    "name": f"fpga-{number}",
+                    "bindsToNode": True,
+                    "bindingConditions": ["example.com/attached"],
+                    "bindingFailureConditions": ["example.com/failed"],
+                }
+                for number in range(2)
+            ],
+        },
+    }
+
+
+def device_condition(device: str, type_: str) -> dict[str, object]:
+    condition = {
+        "type": type_,
+        "status": "True",
+        "reason": "Told",
+        "message": "by the test",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    return {
+        "devices": [
+            {
+                "driver": "gpu.example.com",
+                "pool": "fabric",
+                "device": device,
+                "conditions": [condition],
+            }
+        ]
+    }
+
+
+async def allocated(world: World, name: str, device: str) -> None:
+    async def has_device() -> bool:
+        found = await world.get("resourceclaims", name)
+        return bool(found["status"]) and devices_of(found) == [f"fabric/{device}"]
+
+    await world.until(has_device, f"{name} to have {device}")
+
+
+@in_world()
+async def test_a_pod_is_bound_when_its_device_is_attached(world: World) -> None:
+    await world.create(device_class(), node("node-0"), fabric(), claim("attach"))
+    await world.create(pod("binder", "attach"))
+    await allocated(world, "attach", "fpga-0")
+
+    async def nominated() -> bool:
+        found = await world.get("pods", "binder")
+        return bool(found["status"].get("nominatedNodeName") == "node-0")
+
+    await world.until(nominated)
+    assert "nodeName" not in (await world.get("pods", "binder"))["spec"]
+    selector = (await world.get("resourceclaims", "attach"))["status"]["allocation"]["nodeSelector"]
+    assert selector["nodeSelectorTerms"][0]["matchFields"][0]["values"] == ["node-0"]
+    status = device_condition("fpga-0", "example.com/attached")
+    await world.set_status("resourceclaims", "attach", status)
+    assert await world.bound("binder") == "node-0"
+    assert condition_of(await world.get("pods", "binder"))["status"] == "True"
+
+
+@in_world()
+async def test_a_device_that_fails_is_given_back_and_the_pod_tried_again(world: World) -> None:
+    await world.create(device_class(), node("node-0"), fabric(), claim("attach"))
+    await world.create(pod("binder", "attach"))
+    await allocated(world, "attach", "fpga-0")
+    status = device_condition("fpga-0", "example.com/failed")
+    await world.set_status("resourceclaims", "attach", status)
+    message = await world.refused("binder", "device binding failed")
+    assert 'claim=attach, reason=Told, message="by the test"' in message
+    await allocated(world, "attach", "fpga-0")
+    status = device_condition("fpga-0", "example.com/attached")
+    await world.set_status("resourceclaims", "attach", status)
+    await world.bound("binder")
+
+
+CLOCK = Clock()
+
+
+@in_world(clock=CLOCK)
+async def test_a_driver_that_does_not_answer_in_time_is_given_up(world: World) -> None:
+    await world.create(device_class(), node("node-0"), fabric(), claim("attach"))
+    await world.create(pod("binder", "attach"))
+    await allocated(world, "attach", "fpga-0")
+    world.clock.advance(601)
+    # Any change of the claim makes the scheduler look at the clock again.
+    await world.patch("resourceclaims", "attach", {"metadata": {"labels": {"look": "again"}}})
+    await world.refused("binder", "device binding timeout: claim=attach")
+
+
+@in_world()
+async def test_a_claim_nobody_uses_is_deallocated_for_a_pod_that_needs_it_elsewhere(
+    world: World,
+) -> None:
+    await fleet(world)
+    await world.create(node("node-1", {"zone": "b"}), gpu_slice("node-1", 1), claim("gpu"))
+    result = {
+        "request": "gpu", "driver": "gpu.example.com", "pool": "node-0", "device": "gpu-0",
+    }  # fmt: skip
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-0"]}]}
+    allocation = {
+        "devices": {"results": [result]},
+        "nodeSelector": {"nodeSelectorTerms": [term]},
+    }
+    await world.set_status("resourceclaims", "gpu", {"allocation": allocation})
+    await world.create(pod("p", "gpu", nodeSelector={"zone": "b"}))
+    assert await world.bound("p") == "node-1"
+    assert devices_of(await world.get("resourceclaims", "gpu")) == ["node-1/gpu-0"]
+
+
+@in_world()
+async def test_admin_access_sees_devices_that_others_hold(world: World) -> None:
+    await fleet(world, gpus=1)
+    label = {"resource.kubernetes.io/admin-access": "true"}
+    await world.patch("namespaces", "default", {"metadata": {"labels": label}})
+    await world.create(claim("mine"), pod("user", "mine"))
+    await world.bound("user")
+    watching = exactly(adminAccess=True, allocationMode="All")
+    await world.create(claim("all", watching), pod("monitor", "all"))
+    await world.bound("monitor")
+    found = await world.get("resourceclaims", "all")
+    assert found["status"]["allocation"]["devices"]["results"][0]["adminAccess"] is True
