@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +21,17 @@ from dray.apiserver.server import Opened, Settings
 from dray.client.inprocess import InProcessTransport
 from dray.client.verbs import Client
 from dray.controllers import manager
+from dray.drivers.simulated.driver import SimulatedDriver
+from dray.drivers.simulated.fleet import Fleet
+from dray.node.nameonly import NameOnlyAgent
+from dray.node.registration import Registration
 from dray.scheduler import scheduler
 from dray.store.store import Store
 
 MASTERS = "system:masters"
 CONTROLLERS = User("system:kube-controller-manager", frozenset({AUTHENTICATED}))
 SCHEDULER = User("system:kube-scheduler", frozenset({AUTHENTICATED}))
+FLEET = User("dray:fleet", frozenset({MASTERS, AUTHENTICATED}))
 ADMIN = User("kubernetes-admin", frozenset({MASTERS, AUTHENTICATED}))
 
 Component = Callable[[], Awaitable[None]]
@@ -40,6 +46,8 @@ class Plan:
     controls: bool = True
     policy: str | None = None
     """How the scheduler orders devices; None is Kubernetes' first fit."""
+    fleet: Fleet | None = None
+    """Simulated nodes; their pods run in name only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,26 @@ def _components(cluster: Cluster, plan: Plan) -> dict[str, Component]:
             policy=plan.policy,
             registry=cluster.registry,
         )
+    if plan.fleet is not None:
+        found["fleet"] = lambda: _run_fleet(cluster.client(FLEET), plan.fleet)
     return found
+
+
+async def _run_fleet(client: Client, fleet: Fleet | None) -> None:
+    """The simulated nodes of one process: they share a lease, a driver and an agent."""
+    assert fleet is not None
+    registration = Registration(
+        client, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime="none", now=_now
+    )
+    driver = SimulatedDriver(client, fleet, now=_now)
+    agent = NameOnlyAgent(client, registration.addresses, now=_now)
+    async with asyncio.TaskGroup() as group:
+        for part in (registration.run, driver.run, agent.run):
+            group.create_task(part())
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
 
 
 @contextlib.asynccontextmanager

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from dray.api.claims import ResourceClaim
 from dray.api.classes import DeviceClass
-from dray.api.core import Lease, Namespace, ResourceQuota
+from dray.api.core import Lease, Namespace, PodDisruptionBudget, ResourceQuota
 from dray.api.kinds import Kind
 from dray.api.names import PoolId
 from dray.api.nodes import Node
@@ -120,6 +120,10 @@ class Caches:
     def quotas(self) -> Cache[ResourceQuota]:
         indexes: Mapping[str, IndexFunction[ResourceQuota]] = {NAMESPACE: _namespace}
         return self._get(resources.QUOTA, ResourceQuota, indexes)
+
+    @property
+    def budgets(self) -> Cache[PodDisruptionBudget]:
+        return self._get(resources.BUDGET, PodDisruptionBudget, {NAMESPACE: _namespace})
 
     @property
     def deployments(self) -> Cache[Deployment]:

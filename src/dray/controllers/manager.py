@@ -16,6 +16,7 @@ from dray.api.features import Features
 from dray.client.lease import LeaderElection, LeadershipLost, Timing
 from dray.client.verbs import Client
 from dray.controllers import discovery, loops
+from dray.controllers.budgets import Budgets
 from dray.controllers.caches import Caches
 from dray.controllers.claims import Claims
 from dray.controllers.daemonsets import DaemonSets
@@ -50,6 +51,7 @@ LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "statefulsets": StatefulSets,
     "daemonsets": DaemonSets,
     "jobs": Jobs,
+    "budgets": Budgets,
     "nodes": Nodes,
     "node-eviction": NodeEviction,
     "pod-garbage": PodGarbage,
