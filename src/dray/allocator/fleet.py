@@ -87,11 +87,16 @@ class ChangeLog:
         return changed | _set_of(self._nodes[last * _CHUNK :])
 
 
-def _set_of(nodes: Iterable[int]) -> int:
-    result = 0
+def _set_of(nodes: Sequence[int]) -> int:
+    if not nodes:
+        return 0
+    if EVERY_NODE in nodes:
+        return EVERY_NODE
+    # Shifting a bit into a long integer for each node would copy that integer for each.
+    bits = bytearray(max(nodes) // 8 + 1)
     for node in nodes:
-        result |= EVERY_NODE if node == EVERY_NODE else 1 << node
-    return result
+        bits[node >> 3] |= 1 << (node & 7)
+    return int.from_bytes(bits, "little")
 
 
 class NodeEntry:
@@ -180,9 +185,11 @@ class Fleet:
         if piece is None:
             return
         spec = piece.spec
-        pool = self._pool(PoolId(spec.driver, spec.pool.name))
+        pool_id = PoolId(spec.driver, spec.pool.name)
+        pool = self._pool(pool_id)
         self._rebuild(pool)
         del pool.slices[name]
+        self._forget_pool_unless_used(pool_id)
         if spec.node_name:
             entry = self.nodes[spec.node_name]
             del entry.slices[name]
@@ -257,13 +264,15 @@ class Fleet:
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
-            pool = self._pool(PoolId(result.driver, result.pool))
+            pool_id = PoolId(result.driver, result.pool)
+            pool = self._pool(pool_id)
             if self._is_share(result):
                 consumed = _in_nano(result.consumed_capacity)
                 pool.holdings.release_share(result.device, key, consumed)
             else:
                 pool.holdings.release(result.device, key)
             self._loosen(self._reach(pool))
+            self._forget_pool_unless_used(pool_id)
         return allocation
 
     def hold_state(self, state: AllocatedState) -> None:
@@ -351,8 +360,14 @@ class Fleet:
         self.nodes[name] = entry
         return entry
 
+    def _forget_pool_unless_used(self, pool_id: PoolId) -> None:
+        pool = self._pools[pool_id]
+        if not (pool.slices or pool.holdings.by_device):
+            del self._pools[pool_id]
+
     def _forget_unless_used(self, entry: NodeEntry) -> None:
         if entry.node is None and not entry.slices:
+            self._built.discard(entry)
             del self.nodes[entry.name]
             self.by_index[entry.index] = None
             heapq.heappush(self._gaps, entry.index)

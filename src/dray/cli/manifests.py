@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import click
 import yaml
@@ -13,6 +13,7 @@ import yaml
 from dray.cli.failures import WrongUsage
 
 Object = dict[str, Any]
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
@@ -47,7 +48,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def files_option(*, required: bool = False) -> Any:
+def files_option(*, required: bool = False) -> Callable[[Decorated], Decorated]:
     return click.option(
         "--filename",
         "-f",

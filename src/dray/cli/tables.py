@@ -27,18 +27,32 @@ class TableOptions(NamedTuple):
 
 
 def aligned(rows: Iterable[Row], min_width: int = MIN_WIDTH, padding: int = PADDING) -> list[str]:
-    """Lines with their cells one below the other; the last cell of a line is not padded."""
+    """Lines with their cells one below the other, as Go's text/tabwriter sets them.
+
+    A column is as wide as needed by the lines next to each other that have it; the last cell of a
+    line belongs to no column and is not padded.
+    """
     known = [list(row) for row in rows]
-    widths = [
-        max(min_width, padding + max(len(row[column]) for row in known if len(row) > column))
-        for column in range(max(map(len, known), default=0))
-    ]
-    return [_line(row, widths) for row in known]
+    padded: list[list[str]] = [[] for _ in known]
+    for column in range(max(map(len, known), default=1) - 1):
+        for start, end in _stretches(known, column):
+            longest = max(len(row[column]) for row in known[start:end])
+            width = max(min_width, longest + padding)
+            for number in range(start, end):
+                padded[number].append(known[number][column].ljust(width))
+    return ["".join([*cells, *row[-1:]]) for cells, row in zip(padded, known, strict=True)]
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)]
-    return "".join([*padded, *row[-1:]])
+def _stretches(rows: Sequence[Row], column: int) -> Iterator[tuple[int, int]]:
+    """The runs of lines for which `column` is not the last one."""
+    start = None
+    for number, row in enumerate([*rows, ()]):
+        has_it = len(row) > column + 1
+        if has_it and start is None:
+            start = number
+        elif not has_it and start is not None:
+            yield start, number
+            start = None
 
 
 def show(rows: Sequence[Row], *, has_header: bool) -> None:

@@ -43,7 +43,7 @@ class RestTransport:
             self._session = None
 
     async def send(self, request: Request) -> Response:
-        """The response of the server; a watch's stream stays open until its iterator is closed."""
+        """The response of the server; an endless one streams until its iterator is closed."""
         session = self._session or await self._open()
         headers = {"User-Agent": USER_AGENT, **request.headers}
         headers.update(await self._credentials.headers())
@@ -61,7 +61,7 @@ class RestTransport:
                 f"cannot reach {self._connection.server}: {error}"
             ) from error
         received = {name.lower(): value for name, value in answer.headers.items()}
-        if request.parameter("watch") in ("true", "1") and answer.status == 200:
+        if _is_endless(request) and answer.status == 200:
             return Response(answer.status, received, stream=_chunks(answer))
         async with answer:
             return Response(answer.status, received, await answer.read())
@@ -76,6 +76,11 @@ class RestTransport:
             connector=connector, timeout=timeout, auto_decompress=True, read_bufsize=2**20
         )
         return self._session
+
+
+def _is_endless(request: Request) -> bool:
+    """A watch, or a log that is followed."""
+    return any(request.parameter(name) in ("true", "1") for name in ("watch", "follow"))
 
 
 async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

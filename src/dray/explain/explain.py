@@ -86,18 +86,17 @@ def explain(
     ]
     if not waiting:
         return Explanation(outcome=Outcome.ALLOCATED, claims=names, devices=tuple(had))
-    within = _within_reach(fleet, claims, nodes)
-    asking = Asking(fleet, within, new_share_id=new_share_id)
+    asking = Asking(fleet, _within_reach(fleet, claims, nodes), new_share_id=new_share_id)
     try:
-        answer = asking.first_fit(waiting)
+        fit = asking.first_fit(waiting)
     except verdicts.Failure as failure:
-        return _Inquiry(fleet, waiting, within, asking).failed(failure)
-    if not isinstance(answer, Fit):
-        return _Inquiry(fleet, waiting, within, asking).refused()
+        return _Inquiry(fleet, waiting, asking).failed(failure)
+    if fit is None:
+        return _Inquiry(fleet, waiting, asking).refused()
     keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in waiting]
-    for key, allocation in zip(keys, answer.allocations, strict=True):
+    for key, allocation in zip(keys, fit.allocations, strict=True):
         had += _picked(names.index(key), allocation)
-    return Explanation(outcome=Outcome.FITS, claims=names, node=answer.node, devices=tuple(had))
+    return Explanation(outcome=Outcome.FITS, claims=names, node=fit.node, devices=tuple(had))
 
 
 def _picked(claim: int, allocation: AllocationResult) -> list[Picked]:
@@ -109,46 +108,36 @@ def _picked(claim: int, allocation: AllocationResult) -> list[Picked]:
 
 def _within_reach(
     fleet: Fleet, claims: Iterable[ResourceClaim], nodes: Iterable[str] | None
-) -> list[str] | None:
-    """The nodes where the claims that are allocated can be used; None for all there are."""
+) -> list[str]:
+    """The nodes where the claims that are allocated can be used, in the order of the fleet."""
     tests = [
         selectors.compile_node_selector(claim.status.allocation.node_selector)
         for claim in claims
         if claim.status.allocation is not None and claim.status.allocation.node_selector is not None
     ]
-    if nodes is None and not tests:
-        return None
-    within = []
-    for name in fleet.nodes if nodes is None else nodes:
-        entry = fleet.nodes.get(name)
-        if entry is not None and entry.node is not None:
-            labels = entry.node.metadata.labels
-            if all(test(labels, name) for test in tests):
-                within.append(name)
-    return within
+    chosen = None if nodes is None else set(nodes)
+    return [
+        entry.name
+        for entry in fleet.by_index
+        if entry is not None
+        and entry.node is not None
+        and (chosen is None or entry.name in chosen)
+        and all(test(entry.node.metadata.labels, entry.name) for test in tests)
+    ]
 
 
 class _Inquiry:
     """Looks into claims that do not fit."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        claims: Sequence[ResourceClaim],
-        within: list[str] | None,
-        asking: Asking,
-    ) -> None:
+    def __init__(self, fleet: Fleet, claims: Sequence[ResourceClaim], asking: Asking) -> None:
         self._fleet = fleet
         self._claims = claims
-        self._within = within
         self._asking = asking
-        present = [name for name, entry in fleet.nodes.items() if entry.node is not None]
-        self._nodes = present if within is None else within
         questions = [requests.parse(claim.spec.devices) for claim in claims]
         self._resolved: Sequence[ResolvedClaim] = resolution.resolve(
             questions, fleet.classes, fleet.selectors, fleet.features
         )
-        self._survey: Survey = survey.take(fleet, self._nodes, self._resolved)
+        self._survey: Survey = survey.take(fleet, asking.nodes, self._resolved)
 
     def refused(self) -> Explanation:
         reasons = diagnosis.reasons(self._survey, self._asking, self._claims)
@@ -188,7 +177,7 @@ class _Inquiry:
             claims=tuple(
                 ClaimKey(each.metadata.namespace, each.metadata.name) for each in self._claims
             ),
-            nodes=len(self._nodes),
+            nodes=len(self._asking.nodes),
             message=message,
             faults=found,
             reasons=reasons,
@@ -196,5 +185,5 @@ class _Inquiry:
             facts=tuple(observed.facts for observed in observations),
             unusable=self._survey.unusable,
             strays=astray,
-            changes=relaxation.find(question, self._within),
+            changes=relaxation.find(question, self._asking.nodes),
         )

@@ -69,7 +69,7 @@ class Question(NamedTuple):
     """Feature gates that are in the way."""
 
 
-def find(question: Question, nodes: Sequence[str] | None) -> tuple[Change, ...]:
+def find(question: Question, nodes: Sequence[str]) -> tuple[Change, ...]:
     """A few changes of different kinds that help, the smallest first."""
     survey = question.survey
     trials = Trials(question.fleet, nodes, question.claims, survey.representatives)

@@ -12,14 +12,14 @@ import msgspec
 
 from dray.allocator import verdicts
 from dray.allocator.fleet import Fleet
-from dray.allocator.placement import Answer, Fit, Placement, Refused
+from dray.allocator.placement import Answer, Fit, Placement
 from dray.api.claims import ResourceClaim
 from dray.explain.changes import Change
 from dray.explain.survey import Standing, StepKey
 
 POSITIONS_PER_QUESTION = 200_000
-_POSITIONS_PER_TRIAL = 1_000
-_POSITIONS_IN_ALL = 20_000
+_POSITIONS_PER_TRIAL = 200
+_POSITIONS_IN_ALL = 10_000
 _NODES_ASKED = 4_000
 
 
@@ -29,32 +29,29 @@ class Asking:
     def __init__(
         self,
         fleet: Fleet,
-        nodes: Sequence[str] | None,
+        nodes: Sequence[str],
         *,
         new_share_id: Callable[[], str],
         positions: int = POSITIONS_PER_QUESTION,
     ) -> None:
-        self._nodes = nodes
-        self._positions = self._left = positions
+        self.nodes = nodes
         self.spent = 0
         """Positions that all questions so far have taken."""
+        self._positions = self._left = positions
         self._placement = Placement(
             fleet, new_share_id=new_share_id, should_stop=self._is_out_of_patience
         )
 
-    def first_fit(self, claims: Sequence[ResourceClaim]) -> Answer:
-        """The first node on which the claims fit; raises Failure."""
-        if self._nodes is None:
-            self._left = self._positions
-            return self._placement.first_fit(claims)
-        answer: Answer = Refused(verdicts.NoDevices())
-        for node in self._nodes:
+    def first_fit(self, claims: Sequence[ResourceClaim]) -> Fit | None:
+        """The first node on which the claims fit; raises Failure as soon as a node does."""
+        for node in self.nodes:
             answer = self.ask(claims, node)
             if isinstance(answer, Fit):
-                break
-        return answer
+                return answer
+        return None
 
     def ask(self, claims: Sequence[ResourceClaim], node: str) -> Answer:
+        """Whether the claims fit on a node; what has been asked before is remembered."""
         self._left = self._positions
         return self._placement.ask(claims, node)
 
@@ -70,7 +67,7 @@ class Trials:
     def __init__(
         self,
         fleet: Fleet,
-        nodes: Sequence[str] | None,
+        nodes: Sequence[str],
         claims: Sequence[ResourceClaim],
         standings: Iterable[Standing],
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import AsyncIterator, Hashable, Sequence
 
 from dray.scheduler import devices, nodefit, queue, refusals, scoring
 from dray.scheduler.binding import Choice
@@ -44,6 +44,20 @@ class Chooser:
         except devices.SearchFailed as failed:
             return _failure(failed)
         return found or self._refusal(ranking, demand)
+
+    async def every(self, demand: Demand) -> AsyncIterator[Choice]:
+        """Every node that fits, the best first, as they are when it is their turn."""
+        ranking = self._new_ranking(demand, self._named(demand))
+        for _ in ranking.catch_up():
+            await self.breathe()
+        while (state := ranking.take()) is not None:
+            try:
+                answer = await self._devices.ask(demand, state)
+            except devices.SearchFailed:
+                return
+            if isinstance(answer, Fitting):
+                yield Choice(demand.pod, state.name, answer)
+            await self.breathe()
 
     def ranking(self, demand: Demand) -> Ranking:
         named = self._named(demand)

@@ -47,7 +47,10 @@ class Classes:
             usage.DEVICE_CLASS_PREFIX + each.metadata.name: each.metadata.name for each in classes
         }
         explicit = [each for each in classes if each.spec.extended_resource_name]
-        for each in sorted(explicit, key=_preference):
+        # The last one wins: the newest, of several the first by name.
+        explicit.sort(key=lambda each: each.metadata.name, reverse=True)
+        explicit.sort(key=lambda each: each.metadata.creation_timestamp or "")
+        for each in explicit:
             assert each.spec.extended_resource_name is not None
             found[each.spec.extended_resource_name] = each.metadata.name
         self._class_of = found
@@ -63,12 +66,6 @@ class Classes:
         if not self._class_of:
             return frozenset()
         return frozenset(name for name in amounts if name in self._class_of)
-
-
-def _preference(device_class: DeviceClass) -> tuple[str, list[int]]:
-    """The last in this order wins: the newest, of several the first by name."""
-    metadata = device_class.metadata
-    return metadata.creation_timestamp or "", [-ord(letter) for letter in metadata.name]
 
 
 def claim_for(pod: Pod, wanted: Iterable[str], classes: Classes) -> ExtendedClaim:

@@ -161,6 +161,19 @@ class Queue:
             self._arrival.clear()
             await self._arrival.wait()
 
+    def take(self, key: ObjectKey) -> Entry | None:
+        """A pod that is to be worked on together with the one that was popped."""
+        entry = self._entries.get(key)
+        if entry is None or entry.where == WORKED_ON:
+            return None
+        self._cancel(entry)
+        if entry.where == WAITING:
+            self._leave(entry)
+        elif self._is_scout(entry):
+            self._next_scout(entry)
+        entry.where = WORKED_ON
+        return entry
+
     def park(
         self, entry: Entry, question: Hashable, causes: Iterable[Cause], cost_seconds: float = 0.0
     ) -> None:

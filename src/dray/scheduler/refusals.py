@@ -20,7 +20,7 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 
 _HELPS: dict[Sort, tuple[Cause, ...]] = {
     Sort.NODE: (queue.NODES,),
-    Sort.ROOM: (queue.NODES, queue.ROOM),
+    Sort.ROOM: (queue.NODES, queue.ROOM, queue.CLASSES),
     Sort.DEVICES: (queue.NODES, queue.DEVICES, queue.CLASSES),
     Sort.CLAIM: (queue.NODES,),
 }
@@ -35,6 +35,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """Why no node was even looked at."""
     error: str = ""
     """What went wrong, where that is the reason."""
+    of_group: str = ""
+    """Why the pod's group cannot be scheduled, where that is the reason."""
     causes: frozenset[Cause] = frozenset()
     claims: Sequence[ResourceClaim] = ()
     """The claims that need devices, if that is what the pod waits for."""
@@ -52,6 +54,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         """The reason as a metric has it: few different values."""
         if self.error:
             return "error"
+        if self.of_group:
+            return "group"
         if self.before_nodes:
             return "claim" if any(cause.which for cause in self.causes) else "class"
         sorts = {reason.sort for reason in self.reasons}
@@ -84,8 +88,8 @@ def no_fit(
 
 def sentence(refusal: Refusal, nodes: int, preemption: str = "") -> str:
     """What kube-scheduler says (framework/types.go FitError.Error)."""
-    if refusal.error:
-        return refusal.error
+    if refusal.error or refusal.of_group:
+        return refusal.error or refusal.of_group
     text = f"0/{nodes} nodes are available:"
     if refusal.before_nodes:
         text += f" {refusal.before_nodes}."

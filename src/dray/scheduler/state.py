@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 ACTIVE_PODS = Selection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
 RESTART_SECONDS = 1.0
 
-GROUP, EXTENDED = "group", "extended"
-"""Indexes: pods by their PodGroup; claims for extended resources by the uid of their pod."""
+GROUP, ON_NODE, EXTENDED = "group", "node", "extended"
+"""Indexes: pods by PodGroup and by node; claims for extended resources by the uid of their pod."""
 
 
 class State:
@@ -55,7 +55,7 @@ class State:
         self.nodes = Nodes()
         self.classes = Classes()
         self.pods: Cache[Pod] = Cache(
-            client, resources.POD, Pod, ACTIVE_PODS, {GROUP: _group_of_pod}
+            client, resources.POD, Pod, ACTIVE_PODS, {GROUP: _group_of_pod, ON_NODE: _node_of_pod}
         )
         self.claims: Cache[ResourceClaim] = Cache(
             client, resources.CLAIM, ResourceClaim, indexes={EXTENDED: _owner_of_extended}
@@ -244,6 +244,10 @@ async def _keep(cache: Cache[Any]) -> None:
 def _group_of_pod(pod: Pod) -> Iterable[Hashable]:
     name = podclaims.group_name(pod)
     return (ObjectKey(pod.metadata.namespace, name),) if name else ()
+
+
+def _node_of_pod(pod: Pod) -> Iterable[Hashable]:
+    return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 def _owner_of_extended(claim: ResourceClaim) -> Iterable[Hashable]:

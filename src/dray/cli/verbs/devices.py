@@ -6,9 +6,10 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import click
 import msgspec
 
-from dray.api import kinds
+from dray.api import kinds, versions
 from dray.api.claims import ResourceClaim
 from dray.api.names import DeviceId, PoolId
 from dray.api.slices import Device, DeviceAttribute, ResourceSlice
@@ -62,7 +63,7 @@ async def show(session: Session, wanted: Wanted) -> None:
     found = [each for each in await _published(session) if _is_meant(each, wanted.words[1:])]
     if wanted.format.name == "name":
         for each in found:
-            output.click.echo(f"device/{each.label}")
+            click.echo(f"device/{each.label}")
     elif wanted.format.is_table:
         now = datetime.datetime.now(datetime.UTC)
         rows = [_row(each, now, wide=wanted.format.is_wide) for each in found]
@@ -88,13 +89,7 @@ async def _read(session: Session, kind: str, type_: type[Any]) -> list[Any]:
     plural = kinds.served("resource.k8s.io", kind).plural
     (served,) = await session.resources.named(f"{plural}.resource.k8s.io")
     found = await listing.listed(session, served, Selection())
-    return [msgspec.convert(_in_v1(each), type_, strict=False) for each in found]
-
-
-def _in_v1(document: dict[str, Any]) -> dict[str, Any]:
-    from dray.api import versions
-
-    return versions.to_storage(document)
+    return [msgspec.convert(versions.to_storage(each), type_) for each in found]
 
 
 def devices(

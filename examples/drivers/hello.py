@@ -1,0 +1,29 @@
+"""A driver with two imaginary devices. Run it on a node:
+
+python hello.py --kubeconfig ~/.kube/config --node my-node
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dray import driverkit
+from dray.api.slices import Device
+
+
+class Hello(driverkit.Driver):
+    name = "hello.example.com"
+
+    def devices(self) -> Iterable[Device]:
+        yield driverkit.device("hello-0", greeting="hello", loud=False)
+        yield driverkit.device("hello-1", greeting="ahoy", loud=True)
+
+    def prepare(self, allocated: driverkit.Allocated) -> driverkit.Edits:
+        greeting = allocated.attribute("greeting")
+        for parameters in allocated.config:
+            greeting = parameters.get("greeting", greeting)
+        return driverkit.Edits(env={"GREETING": f"{greeting} from {allocated.name}"})
+
+
+if __name__ == "__main__":
+    driverkit.main(Hello())

@@ -1,0 +1,150 @@
+"""`dray apply` and `dray create`: objects from files to the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import click
+import msgspec
+
+from dray.api import errors, exchange
+from dray.api.kinds import Kind
+from dray.cli import connection, failures, manifests, output
+from dray.cli.connection import FIELD_MANAGER, Session, Target
+from dray.cli.failures import Command, Failure
+from dray.cli.manifests import Manifest
+from dray.cli.output import Format, Object
+from dray.client import verbs
+
+Writing = Callable[[Session, Kind, Object], Awaitable[tuple[Object, str]]]
+"""Writes one object; what became of it, and the word for that."""
+
+_dry_run = click.option("--dry-run", is_flag=True, help="Let the server check, write nothing.")
+_recursive = click.option("--recursive", "-R", is_flag=True, help="Also subdirectories.")
+
+
+@click.command("apply", cls=Command)
+@connection.options
+@manifests.files_option(required=True)
+@_recursive
+@output.option
+@_dry_run
+@click.option("--field-manager", default=FIELD_MANAGER, show_default=True)
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that others manage.")
+def apply(
+    target: Target,
+    files: tuple[str, ...],
+    recursive: bool,
+    format: Format,
+    dry_run: bool,
+    field_manager: str,
+    force_conflicts: bool,
+) -> None:
+    """Make objects what the files say, by server-side apply."""
+    query = [("fieldManager", field_manager), ("force", str(force_conflicts).lower())]
+
+    async def one(session: Session, kind: Kind, document: Object) -> tuple[Object, str]:
+        return await _applied(session, kind, document, _with_dry_run(query, dry_run))
+
+    _write_all(target, manifests.read(files, recursive=recursive), one, format, dry_run)
+
+
+@click.command("create", cls=Command)
+@connection.options
+@manifests.files_option(required=True)
+@_recursive
+@output.option
+@_dry_run
+def create(
+    target: Target, files: tuple[str, ...], recursive: bool, format: Format, dry_run: bool
+) -> None:
+    """Create the objects of the files."""
+    query = _with_dry_run([("fieldManager", FIELD_MANAGER)], dry_run)
+
+    async def one(session: Session, kind: Kind, document: Object) -> tuple[Object, str]:
+        path = verbs.collection_path(kind, _namespace(session, kind, document))
+        return await _send(session, "POST", path, document, query), "created"
+
+    _write_all(target, manifests.read(files, recursive=recursive), one, format, dry_run)
+
+
+def _with_dry_run(query: list[tuple[str, str]], dry_run: bool) -> list[tuple[str, str]]:
+    """Misspelt fields are errors, as with kubectl."""
+    return [*query, ("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
+
+
+async def _applied(
+    session: Session, kind: Kind, document: Object, query: list[tuple[str, str]]
+) -> tuple[Object, str]:
+    name = document.get("metadata", {}).get("name", "")
+    namespace = _namespace(session, kind, document)
+    if not name:
+        raise Failure(f"a {kind.kind} without metadata.name cannot be applied", "Use dray create.")
+    before = await _version(session, kind, name, namespace)
+    path = verbs.object_path(kind, name, namespace)
+    changed = await _send(session, "PATCH", path, document, query, exchange.APPLY_PATCH)
+    return changed, _outcome(before, changed)
+
+
+async def _version(session: Session, kind: Kind, name: str, namespace: str) -> str:
+    try:
+        found = await session.client.get(kind, name, namespace)
+    except errors.NotFound:
+        return ""
+    return str(found["metadata"].get("resourceVersion", ""))
+
+
+def _outcome(before: str, changed: Object) -> str:
+    if not before:
+        return "created"
+    return "unchanged" if changed["metadata"].get("resourceVersion") == before else "configured"
+
+
+def _namespace(session: Session, kind: Kind, document: Object) -> str:
+    if not kind.namespaced:
+        return ""
+    own = document.get("metadata", {}).get("namespace", "")
+    return str(own or session.namespace)
+
+
+async def _send(
+    session: Session,
+    method: str,
+    path: str,
+    document: Object,
+    query: list[tuple[str, str]],
+    content_type: str = exchange.JSON,
+) -> Object:
+    headers = {"accept": exchange.JSON, "content-type": content_type}
+    body = msgspec.json.encode(document)
+    request = exchange.Request(method, path, tuple(query), headers, body)
+    response = await session.client.raw(request)
+    if response.status >= 400:
+        raise verbs.error_of(response)
+    changed: Object = msgspec.json.decode(response.body)
+    return changed
+
+
+def _write_all(
+    target: Target, found: list[Manifest], one: Writing, format: Format, dry_run: bool
+) -> None:
+    """Write one after the other; what is refused does not keep the rest from being tried."""
+
+    async def body(session: Session) -> int:
+        refused = 0
+        for manifest in found:
+            try:
+                kind = await session.resources.of(*manifest.type)
+                changed, verb = await one(session, kind, manifest.document)
+            except (errors.Refusal, Failure) as error:
+                refused += 1
+                known = error if isinstance(error, Failure) else failures.of_status(error)
+                Failure(f"{manifest.source}: {known.message}", known.advice).show()
+                continue
+            suffix = " (server dry run)" if dry_run else ""
+            output.show_change(kind, changed, f"{verb}{suffix}", format)
+        return refused
+
+    refused = connection.run(target, body)
+    if refused:
+        raise SystemExit(1)

@@ -1,0 +1,141 @@
+"""`dray delete`: objects by name, by label, by file."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from dray.api import errors
+from dray.api.kinds import Kind
+from dray.cli import connection, manifests, output, references
+from dray.cli.connection import Session, Target
+from dray.cli.failures import Command, TimedOut, WrongUsage
+from dray.cli.output import Format
+from dray.cli.references import Reference
+from dray.cli.verbs import listing
+from dray.client.verbs import Object, Selection
+
+POLL_SECONDS = 0.2
+
+
+@click.command("delete", cls=Command)
+@click.argument("what", nargs=-1)
+@connection.options
+@manifests.files_option()
+@output.option
+@click.option("--selector", "-l", default="", help="Those with these labels.")
+@click.option("--all", "every", is_flag=True, help="All of the type.")
+@click.option("--cascade", type=click.Choice(["background", "foreground", "orphan"]), default=None)
+@click.option("--grace-period", type=int, default=None, help="Seconds; 0 for at once.")
+@click.option("--ignore-not-found", is_flag=True, help="A missing object is no error.")
+@click.option("--wait/--no-wait", default=True, help="Until it is gone.")
+@click.option("--timeout", default=0.0, help="How long to wait, in seconds; 0 for ever.")
+def delete(
+    target: Target,
+    what: tuple[str, ...],
+    files: tuple[str, ...],
+    format: Format,
+    selector: str,
+    every: bool,
+    cascade: str | None,
+    grace_period: int | None,
+    ignore_not_found: bool,
+    wait: bool,
+    timeout: float,
+) -> None:
+    """Delete objects: TYPE NAME…, TYPE/NAME…, TYPE -l LABELS, TYPE --all, or -f FILE."""
+    if not what and not files:
+        raise WrongUsage("say what to delete, such as: dray delete pod/x, or give -f FILE")
+    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if cascade:
+        options["propagationPolicy"] = cascade.capitalize()
+    if grace_period is not None:
+        options["gracePeriodSeconds"] = grace_period
+
+    async def body(session: Session) -> None:
+        meant = await _meant(session, what, files, selector, every)
+        gone = []
+        for kind, name, namespace in meant:
+            try:
+                deleted = await session.client.delete(kind, name, namespace, options)
+            except errors.NotFound:
+                if ignore_not_found:
+                    continue
+                raise
+            _report(kind, name, format)
+            gone.append((kind, name, namespace, _uid(deleted)))
+        if wait:
+            await _wait_for_all(session, gone, timeout)
+
+    connection.run(target, body)
+
+
+async def _meant(
+    session: Session, what: tuple[str, ...], files: tuple[str, ...], selector: str, every: bool
+) -> list[tuple[Kind, str, str]]:
+    found: list[tuple[Kind, str, str]] = []
+    for manifest in manifests.read(files):
+        kind = await session.resources.of(*manifest.type)
+        own = manifest.document.get("metadata", {}).get("namespace") or session.namespace
+        found.append((kind, manifest.name, own if kind.namespaced else ""))
+    if what:
+        asked = await references.resolve(what, session.resources)
+        if not selector and not every:
+            references.require_names(asked, "delete")
+        for reference in asked:
+            found += await _of_reference(session, reference, selector)
+    return found
+
+
+async def _of_reference(
+    session: Session, reference: Reference, selector: str
+) -> list[tuple[Kind, str, str]]:
+    kind = reference.kind
+    namespace = session.namespace if kind.namespaced else ""
+    if reference.name:
+        return [(kind, reference.name, namespace)]
+    every = await listing.listed(session, kind, Selection(namespace, selector))
+    return [
+        (kind, each["metadata"]["name"], each["metadata"].get("namespace", "")) for each in every
+    ]
+
+
+def _report(kind: Kind, name: str, format: Format) -> None:
+    named = {"metadata": {"name": name}}
+    if format.name == "name":
+        output.show_names(kind, [named])
+    else:
+        group = f".{kind.group}" if kind.group else ""
+        click.echo(f'{kind.singular}{group} "{name}" deleted')
+
+
+def _uid(answer: Object) -> str:
+    """Of the object that was deleted, whichever way the server answers."""
+    details: dict[str, Any] = answer.get("details") or {}
+    return str(details.get("uid") or answer.get("metadata", {}).get("uid", ""))
+
+
+async def _wait_for_all(
+    session: Session, gone: list[tuple[Kind, str, str, str]], timeout: float
+) -> None:
+    try:
+        async with asyncio.timeout(timeout or None):
+            for kind, name, namespace, uid in gone:
+                while await _is_there(session, kind, name, namespace, uid):
+                    await asyncio.sleep(POLL_SECONDS)
+    except TimeoutError as error:
+        raise TimedOut(
+            f"{kind.singular}/{name} is still there after {timeout:g} s.",
+            f"What holds it up: dray get {kind.singular} {name} -o "
+            "jsonpath='{.metadata.finalizers}'",
+        ) from error
+
+
+async def _is_there(session: Session, kind: Kind, name: str, namespace: str, uid: str) -> bool:
+    try:
+        found = await session.client.get(kind, name, namespace)
+    except errors.NotFound:
+        return False
+    return not uid or found["metadata"]["uid"] == uid

@@ -1,0 +1,93 @@
+"""`dray events`: what happened, the newest last."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import click
+
+from dray.apiserver import cells
+from dray.cli import connection, output, references, tables
+from dray.cli.connection import Session, Target
+from dray.cli.failures import Command
+from dray.cli.output import Format, Object
+from dray.cli.verbs import listing
+from dray.client.verbs import Selection
+
+
+@click.command("events", cls=Command)
+@connection.options
+@connection.all_namespaces_option
+@output.option
+@click.option("--for", "about", default="", metavar="TYPE/NAME", help="Only about this object.")
+@click.option("--types", default="", metavar="Normal,Warning", help="Only of these types.")
+@click.option("--headers/--no-headers", default=True, help="With or without the first line.")
+def events(target: Target, format: Format, about: str, types: str, headers: bool) -> None:
+    """Show events."""
+    wanted = [word.lower() for word in types.split(",") if word]
+
+    async def body(session: Session) -> list[Object]:
+        found = await about_objects(session, about)
+        return [each for each in found if not wanted or each.get("type", "").lower() in wanted]
+
+    found = connection.run(target, body)
+    if not format.is_table:
+        output.show_document(output.as_list(list(map(output.presented, found))), format)
+        return
+    if not found:
+        click.echo("No events found.", err=True)
+        return
+    now = datetime.datetime.now(datetime.UTC)
+    header = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    rows = [_row(each, now) for each in found]
+    if target.all_namespaces:
+        header = ["NAMESPACE", *header]
+        rows = [
+            [each["metadata"].get("namespace", ""), *row]
+            for each, row in zip(found, rows, strict=True)
+        ]
+    tables.show([header, *rows] if headers else rows, has_header=headers)
+
+
+async def about_objects(session: Session, about: str = "") -> list[Object]:
+    """The events of the namespace, or about one object, the oldest first."""
+    (kind,) = await session.resources.named("events")
+    selection = Selection(session.namespace)
+    if about:
+        (reference,) = await references.resolve([about], session.resources)
+        fields = f"involvedObject.kind={reference.kind.kind},involvedObject.name={reference.name}"
+        selection = Selection(session.namespace, field_selector=fields)
+    return sorted(await listing.listed(session, kind, selection), key=last_seen)
+
+
+def last_seen(event: Object) -> str:
+    series: dict[str, Any] = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or event["metadata"].get("creationTimestamp", "")
+    )
+
+
+def _row(event: Object, now: datetime.datetime) -> list[str]:
+    about = event.get("involvedObject") or {}
+    return [
+        interval(event, now),
+        event.get("type", ""),
+        event.get("reason", ""),
+        f"{about.get('kind', '')}/{about.get('name', '')}",
+        tables.cell_text(event.get("message", "").strip()),
+    ]
+
+
+def interval(event: Object, now: datetime.datetime) -> str:
+    """`3m (x4 over 10m)` for what happened more than once."""
+    first = event.get("eventTime") or event.get("firstTimestamp")
+    first = first or event["metadata"].get("creationTimestamp")
+    series: dict[str, Any] = event.get("series") or {}
+    count = series.get("count") or event.get("count") or 1
+    if count <= 1:
+        return cells.since(first, now)
+    return f"{cells.since(last_seen(event), now)} (x{count} over {cells.since(first, now)})"

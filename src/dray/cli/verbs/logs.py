@@ -1,0 +1,75 @@
+"""`dray logs`: what a container prints."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from dray.api import kinds
+from dray.api.exchange import Request
+from dray.cli import connection, durations
+from dray.cli.connection import Session, Target
+from dray.cli.failures import Command, WrongUsage
+from dray.client import verbs
+
+POD = kinds.served("", "Pod")
+
+
+@click.command("logs", cls=Command)
+@click.argument("pod")
+@click.argument("container_name", default="")
+@connection.options
+@click.option("--container", "-c", default="", help="Which container, where there are several.")
+@click.option("--follow", "-f", is_flag=True, help="Go on with what is printed.")
+@click.option("--previous", "-p", is_flag=True, help="Of the run before the last restart.")
+@click.option("--tail", type=int, default=-1, help="Only the last lines.")
+@click.option("--since", default="", metavar="DURATION", help="Only the last 5s, 2m or 3h.")
+@click.option("--timestamps", is_flag=True, help="Begin lines with their time.")
+def logs(
+    target: Target,
+    pod: str,
+    container_name: str,
+    container: str,
+    follow: bool,
+    previous: bool,
+    tail: int,
+    since: str,
+    timestamps: bool,
+) -> None:
+    """Print the log of a pod: NAME or pod/NAME."""
+    kind, _, name = pod.rpartition("/")
+    if kind not in ("", "pod", "pods", "po"):
+        raise WrongUsage(f"{pod}: logs are of pods; write pod/NAME")
+    query = {
+        "container": container or container_name,
+        "follow": "true" if follow else "",
+        "previous": "true" if previous else "",
+        "timestamps": "true" if timestamps else "",
+        "tailLines": str(tail) if tail >= 0 else "",
+        "sinceSeconds": _since_seconds(since),
+    }
+    connection.run(target, lambda session: _print(session, name, query))
+
+
+def _since_seconds(text: str) -> str:
+    if not text:
+        return ""
+    try:
+        return str(max(1, round(durations.seconds(text))))
+    except ValueError as error:
+        raise WrongUsage(f"--since {text}: write 5s, 2m or 3h") from error
+
+
+async def _print(session: Session, name: str, query: dict[str, str]) -> None:
+    path = verbs.object_path(POD, name, session.namespace, "log")
+    pairs = tuple((key, value) for key, value in query.items() if value)
+    response = await session.client.raw(Request("GET", path, pairs, {"accept": "*/*"}))
+    if response.status >= 400:
+        raise verbs.error_of(response)
+    if response.stream is None:
+        click.echo(response.body, nl=False)
+        return
+    async for chunk in response.stream:
+        click.echo(chunk, nl=False)
+        sys.stdout.flush()

@@ -1,0 +1,182 @@
+"""`dray wait`: until objects have a condition, a value, exist or are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import click
+import msgspec
+
+from dray.api import errors
+from dray.cli import connection, durations, jsonpath, output, references
+from dray.cli.connection import Session, Target
+from dray.cli.failures import Command, TimedOut, WrongUsage
+from dray.cli.output import Object
+from dray.cli.references import Reference
+from dray.cli.verbs import listing
+from dray.client.verbs import Selection
+
+WATCH_SECONDS = 300
+RETRY_SECONDS = 0.2
+
+
+class Goal(NamedTuple):
+    """What is waited for. An object that is gone is shown to `is_met` as None."""
+
+    is_met: Callable[[Object | None], bool]
+    message: str = "condition met"
+
+
+@click.command("wait", cls=Command)
+@click.argument("what", nargs=-1, required=True)
+@connection.options
+@click.option(
+    "--for",
+    "goal",
+    required=True,
+    metavar="GOAL",
+    help="condition=NAME[=VALUE] | jsonpath=PATH[=VALUE] | create | delete",
+)
+@click.option("--timeout", default="30s", show_default=True, callback=durations.parse)
+@click.option("--selector", "-l", default="", help="Those with these labels.")
+@click.option("--all", "every", is_flag=True, help="All of the type.")
+def wait(
+    target: Target,
+    what: tuple[str, ...],
+    goal: str,
+    timeout: float,
+    selector: str,
+    every: bool,
+) -> None:
+    """Wait until objects are as they should be: TYPE NAME… or TYPE/NAME…."""
+    parsed = parse_goal(goal)
+
+    async def body(session: Session) -> None:
+        meant = await references.resolve(what, session.resources)
+        if not selector and not every:
+            references.require_names(meant, "wait")
+        meant = await _expanded(session, meant, selector)
+        if not meant:
+            raise WrongUsage("no matching resources found")
+        await _wait_for_all(session, meant, parsed, timeout)
+
+    connection.run(target, body)
+
+
+def parse_goal(text: str) -> Goal:
+    word, _, rest = text.partition("=")
+    if word == "delete":
+        return Goal(lambda document: document is None)
+    if word == "create":
+        return Goal(lambda document: document is not None)
+    if word == "condition" and rest:
+        name, _, value = rest.partition("=")
+        return Goal(lambda document: _has_condition(document, name, value or "true"))
+    if word == "jsonpath" and rest:
+        return _path_goal(rest)
+    raise WrongUsage(
+        f"--for={text}: write condition=NAME[=VALUE], jsonpath=PATH[=VALUE], create or delete"
+    )
+
+
+def _has_condition(document: Object | None, name: str, value: str) -> bool:
+    """A condition about an older generation does not count."""
+    if document is None:
+        return False
+    generation = document["metadata"].get("generation", 0)
+    return any(
+        condition.get("type", "").lower() == name.lower()
+        and str(condition.get("status", "")).lower() == value.lower()
+        and condition.get("observedGeneration", generation) >= generation
+        for condition in (document.get("status") or {}).get("conditions") or ()
+    )
+
+
+def _path_goal(text: str) -> Goal:
+    """`{.status.phase}=Running`; without a value, whatever the path finds will do."""
+    path, brace, behind = text.rpartition("}")
+    if not brace:
+        path, _, behind = text.partition("=")
+        behind = f"={behind}" if behind else ""
+    template = jsonpath.relaxed(path + brace)
+    value = behind.removeprefix("=").strip("\"'")
+
+    def is_met(document: Object | None) -> bool:
+        found = template.find(document) if document is not None else []
+        if not behind:
+            return bool(found)
+        return len(found) == 1 and jsonpath.text_of(found[0]) == value
+
+    return Goal(is_met)
+
+
+async def _expanded(session: Session, meant: Sequence[Reference], selector: str) -> list[Reference]:
+    found: list[Reference] = []
+    for reference in meant:
+        if reference.name:
+            found.append(reference)
+            continue
+        namespace = session.namespace if reference.kind.namespaced else ""
+        every = await listing.listed(session, reference.kind, Selection(namespace, selector))
+        found += [Reference(reference.kind, each["metadata"]["name"]) for each in every]
+    return found
+
+
+async def _wait_for_all(
+    session: Session, meant: Sequence[Reference], goal: Goal, timeout: float
+) -> None:
+    for reference in meant:
+        named = {"metadata": {"name": reference.name}}
+        shown = output.reference(reference.kind, named)
+        try:
+            async with asyncio.timeout(timeout):
+                await _wait_for(session, reference, goal)
+        except TimeoutError as error:
+            raise TimedOut(
+                f"timed out after {timeout:g} s waiting for {shown}",
+                f"See how it stands: dray describe {reference.kind.singular} {reference.name}",
+            ) from error
+        click.echo(f"{shown} {goal.message}")
+
+
+async def _wait_for(session: Session, reference: Reference, goal: Goal) -> None:
+    namespace = session.namespace if reference.kind.namespaced else ""
+    while True:
+        document, version = await _current(session, reference, namespace)
+        if goal.is_met(document):
+            return
+        if await _follow(session, reference, namespace, version, goal):
+            return
+        await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _current(
+    session: Session, reference: Reference, namespace: str
+) -> tuple[Object | None, str]:
+    """The object, and from which version on to watch."""
+    selection = Selection(namespace, field_selector=f"metadata.name={reference.name}")
+    page = await session.client.list(reference.kind, selection)
+    found = [msgspec.json.decode(item) for item in page.items]
+    return (found[0] if found else None), page.resource_version
+
+
+async def _follow(
+    session: Session, reference: Reference, namespace: str, version: str, goal: Goal
+) -> bool:
+    """Whether the goal was met before the watch ended."""
+    selection = Selection(namespace, field_selector=f"metadata.name={reference.name}")
+    events = session.client.watch(
+        reference.kind, selection, resource_version=version, timeout_seconds=WATCH_SECONDS
+    )
+    try:
+        async for event in events:
+            if event.type == "BOOKMARK":
+                continue
+            gone = event.type == "DELETED"
+            if goal.is_met(None if gone else msgspec.json.decode(event.object)):
+                return True
+    except (errors.Expired, errors.Gone):
+        pass
+    return False

@@ -1,0 +1,153 @@
+"""Container device specs (CDI): what a prepared device changes in a container.
+
+A driver describes edits; the kit writes them as one spec file for each claim. A node agent reads
+the files again and merges the edits of all devices that a container uses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from dray.driverkit import checkpoint
+
+VERSION: Final = "0.5.0"
+"""The first that allows device names to begin with a digit, as those made from a uid may."""
+_QUALIFIED = re.compile(r"([A-Za-z][\w.-]*/[A-Za-z][\w-]*)=([A-Za-z0-9][\w.:-]*)", re.ASCII)
+
+Object = dict[str, Any]
+
+
+class CdiError(ValueError):
+    """A device that no spec describes, or a spec that cannot be read."""
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A piece of a CDI spec, as it is written."""
+
+
+class DeviceNode(Part, frozen=True):
+    path: str
+    host_path: str = ""
+    type: str = ""
+    major: int | None = None
+    minor: int | None = None
+    permissions: str = ""
+
+
+class Mount(Part, frozen=True):
+    host_path: str
+    container_path: str
+    options: tuple[str, ...] = ("ro", "nosuid", "nodev", "bind")
+
+
+class Hook(Part, frozen=True):
+    hook_name: str
+    path: str
+    args: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+
+
+class _WrittenEdits(Part, frozen=True):
+    env: tuple[str, ...] = ()
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+
+
+class Edits(msgspec.Struct, frozen=True):
+    """What one or more devices change in a container."""
+
+    env: Mapping[str, str] = {}
+    device_nodes: tuple[DeviceNode, ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    hooks: tuple[Hook, ...] = ()
+
+    def written(self) -> Object:
+        env = tuple(f"{name}={value}" for name, value in self.env.items())
+        edits = _WrittenEdits(env, self.device_nodes, self.mounts, self.hooks)
+        made: Object = msgspec.to_builtins(edits)
+        return made
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> Edits:
+        edits = msgspec.convert(written, _WrittenEdits)
+        pairs = (entry.partition("=") for entry in edits.env)
+        env = {name: value for name, _, value in pairs}
+        return cls(env, edits.device_nodes, edits.mounts, edits.hooks)
+
+
+NO_EDITS: Final = Edits()
+
+
+def merge(all_edits: Iterable[Edits]) -> Edits:
+    """The edits of several devices as one; what occurs twice is done once, the last value wins."""
+    env: dict[str, str] = {}
+    nodes: dict[DeviceNode, None] = {}
+    mounts: dict[Mount, None] = {}
+    hooks: dict[Hook, None] = {}
+    for edits in all_edits:
+        env.update(edits.env)
+        nodes.update(dict.fromkeys(edits.device_nodes))
+        mounts.update(dict.fromkeys(edits.mounts))
+        hooks.update(dict.fromkeys(edits.hooks))
+    return Edits(env, tuple(nodes), tuple(mounts), tuple(hooks))
+
+
+def qualified_name(kind: str, device: str) -> str:
+    """`vendor.com/class=device`, by which a runtime finds the edits."""
+    return f"{kind}={device}"
+
+
+def write(directory: Path, file_name: str, kind: str, devices: Mapping[str, Edits]) -> Path:
+    """One spec file for some devices of a kind, whole or not at all."""
+    spec = {
+        "cdiVersion": VERSION,
+        "kind": kind,
+        "devices": [
+            {"name": name, "containerEdits": edits.written()} for name, edits in devices.items()
+        ],
+    }
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / file_name
+    checkpoint.replace(path, json.dumps(spec, indent=2).encode(), mode=0o644)
+    return path
+
+
+def resolve(names: Iterable[str], directories: Iterable[Path]) -> Edits:
+    """The merged edits of devices, from the spec files in some directories; later ones win."""
+    wanted = list(names)
+    if not wanted:
+        return NO_EDITS
+    found = {name: edits for each in directories for name, edits in _specs_in(each)}
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise CdiError(f"no CDI spec describes {', '.join(missing)}")
+    return merge(found[name] for name in wanted)
+
+
+def is_qualified(name: str) -> bool:
+    return _QUALIFIED.fullmatch(name) is not None
+
+
+def _specs_in(directory: Path) -> Iterable[tuple[str, Edits]]:
+    for path in sorted(directory.glob("*.json")):
+        try:
+            yield from _devices_of(json.loads(path.read_bytes()))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CdiError(f"CDI spec {path} cannot be read: {error}") from error
+
+
+def _devices_of(spec: Object) -> Iterable[tuple[str, Edits]]:
+    """Edits of the spec as a whole belong to each of its devices."""
+    common = Edits.read(spec.get("containerEdits") or {})
+    for device in spec["devices"]:
+        edits = merge([common, Edits.read(device.get("containerEdits") or {})])
+        yield qualified_name(spec["kind"], device["name"]), edits

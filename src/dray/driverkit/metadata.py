@@ -1,0 +1,122 @@
+"""Device metadata files: written on the node, mounted into containers through CDI.
+
+Paths, names and content are those of dynamic-resource-allocation's kubeletplugin and api/metadata;
+`dray.devicemetadata` reads the files inside the container.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from dray.api.claims import NetworkDeviceData, ResourceClaim
+from dray.api.slices import DeviceAttribute
+from dray.driverkit import cdi, checkpoint
+from dray.driverkit.cdi import Edits, Mount
+
+CONTAINER_DIRECTORY: Final = PurePosixPath("/var/run/kubernetes.io/dra-device-attributes")
+POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
+VERSIONS: Final = ("metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1")
+FOLDER: Final = "dra-device-metadata"
+
+
+class DescribedDevice(NamedTuple):
+    """A prepared device and what its container is told of it."""
+
+    request: str
+    pool: str
+    name: str
+    attributes: Mapping[str, DeviceAttribute]
+    network: NetworkDeviceData | None = None
+
+
+class MetadataFiles:
+    """The metadata of one driver's claims on one node."""
+
+    def __init__(self, driver: str, data_directory: Path, cdi_directory: Path) -> None:
+        self._driver = driver
+        self._folder = data_directory / FOLDER
+        self._cdi_directory = cdi_directory
+
+    def write(self, claim: ResourceClaim, devices: Sequence[DescribedDevice]) -> dict[str, str]:
+        """Files for every request of the claim; the CDI device that mounts each, by request."""
+        return {
+            request: self._write_request(
+                claim, request, [d for d in devices if _base(d) == request]
+            )
+            for request in dict.fromkeys(map(_base, devices))
+        }
+
+    def remove(self, namespace: str, name: str, uid: str) -> None:
+        shutil.rmtree(self._claim_folder(namespace, name), ignore_errors=True)
+        for path in self._cdi_directory.glob(f"{self._driver}_metadata_{uid}_*.json"):
+            path.unlink(missing_ok=True)
+
+    def _write_request(
+        self, claim: ResourceClaim, request: str, devices: Sequence[DescribedDevice]
+    ) -> str:
+        metadata = claim.metadata
+        path = self._claim_folder(metadata.namespace, metadata.name) / request / "metadata.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = "".join(self._document(claim, version, devices) for version in VERSIONS)
+        checkpoint.replace(path, content.encode(), mode=0o644)
+        target = container_path(self._driver, claim, request)
+        mount = Mount(str(path), str(target), ("ro", "bind"))
+        kind, device = f"{self._driver}/metadata", f"{metadata.uid}_{request}"
+        file_name = f"{self._driver}_metadata_{metadata.uid}_{request}.json"
+        cdi.write(self._cdi_directory, file_name, kind, {device: Edits(mounts=(mount,))})
+        return cdi.qualified_name(kind, device)
+
+    def _document(
+        self, claim: ResourceClaim, version: str, devices: Iterable[DescribedDevice]
+    ) -> str:
+        metadata = claim.metadata
+        document: dict[str, Any] = {
+            "kind": "DeviceMetadata",
+            "apiVersion": version,
+            "metadata": {
+                "name": metadata.name,
+                "namespace": metadata.namespace,
+                "uid": metadata.uid,
+                "generation": 1,
+            },
+        }
+        pod_claim = metadata.annotations.get(POD_CLAIM_ANNOTATION)
+        if pod_claim is not None:
+            document["podClaimName"] = pod_claim
+        document["requests"] = self._requests(devices)
+        return json.dumps(document, indent=2) + "\n"
+
+    def _requests(self, devices: Iterable[DescribedDevice]) -> list[dict[str, Any]]:
+        requests: dict[str, list[dict[str, Any]]] = {}
+        for device in devices:
+            described = {"driver": self._driver, "pool": device.pool, "name": device.name}
+            if device.attributes:
+                described["attributes"] = msgspec.to_builtins(device.attributes)
+            if device.network is not None:
+                described["networkData"] = msgspec.to_builtins(device.network)
+            requests.setdefault(device.request, []).append(described)
+        return [{"name": name, "devices": found} for name, found in requests.items()]
+
+    def _claim_folder(self, namespace: str, name: str) -> Path:
+        return self._folder / f"{namespace}_{name}"
+
+
+def container_path(driver: str, claim: ResourceClaim, request: str) -> PurePosixPath:
+    """Where a container finds the file: by the claim's name, or the pod's name for a template."""
+    pod_claim = claim.metadata.annotations.get(POD_CLAIM_ANNOTATION)
+    if pod_claim:
+        parent = CONTAINER_DIRECTORY / "resourceclaimtemplates" / pod_claim
+    else:
+        parent = CONTAINER_DIRECTORY / "resourceclaims" / claim.metadata.name
+    return parent / request / f"{driver}-metadata.json"
+
+
+def _base(device: DescribedDevice) -> str:
+    """The request without the alternative that was chosen."""
+    return device.request.partition("/")[0]

@@ -1,0 +1,213 @@
+"""The driver's side of the plugin API: registration, prepare, unprepare and health over sockets.
+
+Two sockets, as kubelets expect them: one in the registry, where the node agent finds new drivers,
+and one for the calls themselves. Both are made anew at every start, so a node agent that restarts,
+or that was there first, finds them. With an `instance` two of a driver can run side by side while
+one replaces the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import msgspec
+
+from dray.api import canonical, errors, kinds
+from dray.api.claims import ResourceClaim
+from dray.client.verbs import Client
+from dray.driverkit.driver import DeviceHealth, PrepareError
+from dray.driverkit.prepared import PreparedClaims, PreparedDevice
+from dray.protocol import services
+from dray.protocol.services import Service
+
+log = logging.getLogger(__name__)
+
+CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
+HEALTH_SECONDS: Final = 10.0
+STOP_SECONDS: Final = 2.0
+SOCKET_PATH_MAX: Final = 107
+
+
+@dataclass(frozen=True)
+class Sockets:
+    registration: Path
+    plugin: Path
+
+    @classmethod
+    def of(cls, driver: str, registry: Path, plugins: Path, instance: str = "") -> Sockets:
+        suffix = f"-{instance}" if instance else ""
+        return cls(registry / f"{driver}{suffix}-reg.sock", plugins / driver / f"dra{suffix}.sock")
+
+
+class HealthFeed:
+    """The latest health of every device; whoever watches gets each change, and a beat between."""
+
+    def __init__(self, pool: str) -> None:
+        self.pool = pool
+        self._current: tuple[DeviceHealth, ...] = ()
+        self._changed = asyncio.Event()
+
+    def set(self, current: Iterable[DeviceHealth]) -> None:
+        self._current = tuple(current)
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[tuple[DeviceHealth, ...]]:
+        while True:
+            changed = self._changed
+            yield self._current
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(HEALTH_SECONDS):
+                    await changed.wait()
+
+
+class PluginServer:
+    """Serves one driver. `serving` is entered when both sockets listen."""
+
+    def __init__(
+        self,
+        driver: str,
+        client: Client,
+        claims: PreparedClaims,
+        health: HealthFeed,
+        sockets: Sockets,
+    ) -> None:
+        self._driver = driver
+        self._client = client
+        self._claims = claims
+        self._health = health
+        self._sockets = sockets
+        self.registered = asyncio.Event()
+        """Set when a node agent has taken the driver on."""
+
+    @contextlib.asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        plugin, registration = grpc.aio.server(), grpc.aio.server()
+        for dra in _DRA:
+            services.serve(plugin, dra, self._dra_answers(dra))
+        for health in _HEALTH:
+            watch = self._health_answer(health)
+            services.serve(plugin, health, {"NodeWatchResources": watch})
+        services.serve(registration, services.REGISTRATION, self._registration_answers())
+        async with (
+            _listening(plugin, self._sockets.plugin),
+            _listening(registration, self._sockets.registration),
+        ):
+            yield
+
+    def _registration_answers(self) -> services.Answers:
+        messages = services.REGISTRATION.messages
+
+        async def info(_request: Any, _context: Any) -> Any:
+            return messages.PluginInfo(
+                type=services.PLUGIN_TYPE,
+                name=self._driver,
+                endpoint=str(self._sockets.plugin),
+                supported_versions=[each.version for each in (*_DRA, *_HEALTH)],
+            )
+
+        async def notify(status: Any, context: Any) -> Any:
+            if not status.plugin_registered:
+                log.error("%s was not registered: %s", self._driver, status.error)
+                await context.abort(grpc.StatusCode.UNKNOWN, f"not registered: {status.error}")
+            self.registered.set()
+            return messages.RegistrationStatusResponse()
+
+        return {"GetInfo": info, "NotifyRegistrationStatus": notify}
+
+    def _dra_answers(self, service: Service) -> services.Answers:
+        messages = service.messages
+
+        async def prepare(request: Any, _context: Any) -> Any:
+            response = messages.NodePrepareResourcesResponse()
+            for claim in request.claims:
+                answer = response.claims[claim.uid]
+                devices, answer.error = await _outcome(self._prepare(claim))
+                answer.devices.extend(_device(messages, each) for each in devices or ())
+            return response
+
+        async def unprepare(request: Any, _context: Any) -> Any:
+            response = messages.NodeUnprepareResourcesResponse()
+            for claim in request.claims:
+                answer = response.claims[claim.uid]
+                _, answer.error = await _outcome(self._claims.unprepare(claim.uid))
+            return response
+
+        return {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
+
+    async def _prepare(self, asked: Any) -> Sequence[PreparedDevice]:
+        """The claim is read from the server: the node agent only says which it means."""
+        document = await self._client.get(CLAIM, asked.name, asked.namespace)
+        claim = msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
+        if claim.metadata.uid != asked.uid:
+            raise PrepareError(f"claim {asked.namespace}/{asked.name} was replaced by another")
+        return await self._claims.prepare(claim)
+
+    def _health_answer(self, service: Service) -> Callable[[Any, Any], AsyncIterator[Any]]:
+        messages = service.messages
+
+        async def watch(_request: Any, _context: Any) -> AsyncIterator[Any]:
+            async for current in self._health:
+                now = int(time.time())
+                yield messages.NodeWatchResourcesResponse(
+                    devices=[_health(messages, self._health.pool, each, now) for each in current]
+                )
+
+        return watch
+
+
+_DRA = (services.DRA_V1, services.DRA_V1BETA1)
+_HEALTH = (services.HEALTH_V1, services.HEALTH_V1ALPHA1)
+
+
+async def _outcome(work: Awaitable[Any]) -> tuple[Any, str]:
+    """A claim's result or its error: one that fails does not fail the others of a call."""
+    try:
+        return await work, ""
+    except (PrepareError, errors.StatusError, OSError) as error:
+        return None, str(error)
+
+
+def _device(messages: Any, device: PreparedDevice) -> Any:
+    made = messages.Device(
+        request_names=device.requests,
+        pool_name=device.pool,
+        device_name=device.device,
+        cdi_device_ids=device.cdi_ids,
+    )
+    if device.share_id is not None and "share_id" in messages.Device.DESCRIPTOR.fields_by_name:
+        made.share_id = device.share_id
+    return made
+
+
+def _health(messages: Any, pool: str, device: DeviceHealth, now: int) -> Any:
+    return messages.DeviceHealth(
+        device=messages.DeviceIdentifier(pool_name=pool, device_name=device.device),
+        health=device.health.value,
+        last_updated_time=now,
+        message=device.message,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _listening(server: grpc.aio.Server, path: Path) -> AsyncIterator[None]:
+    if len(str(path)) > SOCKET_PATH_MAX:
+        raise ValueError(f"{path} is too long for a socket: {SOCKET_PATH_MAX} bytes at most")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    server.add_insecure_port(services.address(path))
+    await server.start()
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        await server.stop(STOP_SECONDS)

@@ -1,0 +1,333 @@
+"""Makes room for an important pod: which less important ones have to go, and no more than those.
+
+Works on devices as well as on the resources of a node. Pods are taken off their nodes in thought,
+the pod is tried, and as many as possible are put back. A disruption budget is never overdrawn.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from dray.api import errors, exchange, gotime, selectors
+from dray.api.claims import AllocationResult
+from dray.api.core import PodDisruptionBudget
+from dray.api.names import ClaimKey
+from dray.api.pods import Pod
+from dray.client import events
+from dray.client.cache import ObjectKey
+from dray.client.events import Recorder
+from dray.client.verbs import Client
+from dray.scheduler import devices, nodefit, podclaims, resources
+from dray.scheduler.devices import Demand, Devices, Fitting
+from dray.scheduler.needs import Charge
+from dray.scheduler.nodefit import NodeState, Sort
+from dray.scheduler.scoring import Ranking
+from dray.scheduler.state import ON_NODE, State
+
+log = logging.getLogger(__name__)
+
+NEVER = "Never"
+CANDIDATES_LIMIT = 100
+"""Nodes on which a preemption is thought through (minCandidateNodesAbsolute)."""
+COMBINATIONS_LIMIT = 200
+_PRIORITY_OFFSET = 1 << 31
+
+
+class Plan(NamedTuple):
+    """A node, and the pods that have to leave it."""
+
+    node: str
+    victims: Sequence[Pod]
+
+    def cost(self) -> tuple[int, int, int]:
+        """The less important the victims and the fewer, the better."""
+        priorities = [priority_of(pod) for pod in self.victims]
+        total = sum(priority + _PRIORITY_OFFSET for priority in priorities)
+        return max(priorities), total, len(priorities)
+
+    def __str__(self) -> str:
+        return (
+            f"found a potential placement for pod on node {self.node}, "
+            f"preempting {len(self.victims)} victims"
+        )
+
+
+def priority_of(pod: Pod) -> int:
+    return pod.spec.priority or 0
+
+
+class Nominations:
+    """Nodes that are being cleared for a pod, and not to be taken by lesser ones meanwhile."""
+
+    def __init__(self, find: Callable[[ObjectKey], Pod | None]) -> None:
+        self._find = find
+        self._nominated: dict[ObjectKey, tuple[str, int]] = {}
+
+    def add(self, key: ObjectKey, node: str, priority: int) -> None:
+        self._nominated[key] = (node, priority)
+
+    def remove(self, key: ObjectKey) -> None:
+        self._nominated.pop(key, None)
+
+    def node_of(self, key: ObjectKey) -> str:
+        return self._nominated[key][0] if key in self._nominated else ""
+
+    def kept_from(self, key: ObjectKey, pod: Pod) -> frozenset[str]:
+        """The nodes that are kept for others that are at least as important as the pod."""
+        if not self._nominated:
+            return frozenset()
+        for other in [each for each in self._nominated if self._find(each) is None]:
+            del self._nominated[other]
+        return frozenset(
+            node
+            for other, (node, priority) in self._nominated.items()
+            if other != key and priority >= priority_of(pod)
+        )
+
+
+class _WhatIf:
+    """Pods taken off their nodes in thought, with the devices that nobody uses without them."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._charges: dict[str, tuple[NodeState, Charge]] = {}
+        self._absent: dict[str, Pod] = {}
+        self._released: dict[ClaimKey, AllocationResult] = {}
+
+    def remove(self, pod: Pod) -> None:
+        uid, state = pod.metadata.uid, self._state.nodes.get(pod.spec.node_name)
+        self._absent[uid] = pod
+        if state is not None and uid in state.charges:
+            self._charges[uid] = (state, state.remove(uid))
+        gone = frozenset(self._absent)
+        for key in podclaims.used_claims(pod):
+            claim = self._state.claim(key)
+            if claim is None or claim.status.allocation is None:
+                continue
+            if podclaims.is_reserved_only_for(claim, gone):
+                self._released[key] = claim.status.allocation
+                self._state.fleet.release(key)
+
+    def restore(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        del self._absent[uid]
+        if uid in self._charges:
+            state, charge = self._charges.pop(uid)
+            state.add(uid, charge)
+        for key in podclaims.used_claims(pod):
+            if key in self._released:
+                self._state.fleet.hold(key, self._released.pop(key))
+
+    def set(self, absent: Iterable[Pod]) -> None:
+        """Exactly these are away."""
+        wanted = {pod.metadata.uid: pod for pod in absent}
+        for uid, pod in list(self._absent.items()):
+            if uid not in wanted:
+                self.restore(pod)
+        for uid, pod in wanted.items():
+            if uid not in self._absent:
+                self.remove(pod)
+
+
+class Preemption:
+    def __init__(
+        self, state: State, finder: Devices, breathe: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._state, self._devices, self._breathe = state, finder, breathe
+        self.nominations = Nominations(self._pending)
+
+    def ineligible(self, key: ObjectKey, pod: Pod) -> str:
+        """Why nobody is to go for the pod, in upstream's words; empty if somebody may."""
+        if pod.spec.preemption_policy == NEVER:
+            return "not eligible due to preemptionPolicy=Never."
+        node = self.nominations.node_of(key)
+        if any(
+            other.metadata.deletion_timestamp is not None and priority_of(other) < priority_of(pod)
+            for other in self._state.pods.find(ON_NODE, node)
+        ):
+            return "not eligible due to a terminating pod on the nominated node."
+        return ""
+
+    async def plan(self, demand: Demand, ranking: Ranking) -> Plan | None:
+        """The best way to make room, if there is one."""
+        plans: list[Plan] = []
+        for state in itertools.islice(self._candidates(demand, ranking), CANDIDATES_LIMIT):
+            victims = await self._victims_on(state, demand)
+            if victims:
+                plans.append(Plan(state.name, victims))
+            await self._breathe()
+        return min(plans, key=Plan.cost, default=None)
+
+    def _candidates(self, demand: Demand, ranking: Ranking) -> Iterator[NodeState]:
+        """The nodes on which fewer pods could help."""
+        for state, reasons in list(ranking.refused()):
+            helps = all(reason.is_resolvable or reason.sort is Sort.DEVICES for reason in reasons)
+            if helps and self._possible_victims(state, demand.pod):
+                yield state
+
+    def _possible_victims(self, state: NodeState, pod: Pod) -> list[Pod]:
+        """Less important pods whose leaving could help on a node, the most important first."""
+        on_node = [
+            other
+            for other in self._state.pods.find(ON_NODE, state.name)
+            if priority_of(other) < priority_of(pod)
+        ]
+        found = [*on_node, *self._holders_of_shared_devices(state, pod)]
+        found.sort(key=lambda other: (priority_of(other), _reversed_start(other)))
+        allowed = list(_within_budgets(found, self._state.budgets or ()))
+        allowed.reverse()
+        return allowed
+
+    def _holders_of_shared_devices(self, state: NodeState, pod: Pod) -> Iterator[Pod]:
+        """Pods elsewhere that hold devices which could be used on this node as well."""
+        for other in self._state.pods:
+            if priority_of(other) >= priority_of(pod) or other.spec.node_name in ("", state.name):
+                continue
+            for key in podclaims.used_claims(other):
+                claim = self._state.claim(key)
+                allocation = claim.status.allocation if claim else None
+                if allocation is not None and allocation.node_selector is None:
+                    yield other
+                    break
+
+    async def _victims_on(self, state: NodeState, demand: Demand) -> Sequence[Pod]:
+        possible = self._possible_victims(state, demand.pod)
+        what_if = _WhatIf(self._state)
+        try:
+            what_if.set(possible)
+            if not await self._fits(state, demand):
+                return ()
+            victims: list[Pod] = []
+            for pod in possible:
+                what_if.restore(pod)
+                if not await self._fits(state, demand):
+                    what_if.remove(pod)
+                    victims.append(pod)
+            return await self._fewest(state, demand, possible, victims, what_if)
+        except devices.SearchFailed:
+            return ()
+        finally:
+            what_if.set(())
+
+    async def _fewest(
+        self,
+        state: NodeState,
+        demand: Demand,
+        possible: Sequence[Pod],
+        victims: Sequence[Pod],
+        what_if: _WhatIf,
+    ) -> Sequence[Pod]:
+        """Fewer victims that are no more important, if there are any."""
+        highest = max(map(priority_of, victims), default=0)
+        lesser = [pod for pod in reversed(possible) if priority_of(pod) <= highest]
+        sizes = range(1, len(victims))
+        combinations = itertools.chain.from_iterable(
+            itertools.combinations(lesser, size) for size in sizes
+        )
+        for some in itertools.islice(combinations, COMBINATIONS_LIMIT):
+            what_if.set(some)
+            if await self._fits(state, demand):
+                return some
+        return victims
+
+    async def _fits(self, state: NodeState, demand: Demand) -> bool:
+        if nodefit.reasons_against(state, demand.wanted, demand.extended.__contains__):
+            return False
+        return isinstance(await self._devices.ask(demand, state), Fitting)
+
+    def _pending(self, key: ObjectKey) -> Pod | None:
+        pod = self._state.pod(key)
+        return pod if pod is not None and self._state.is_ours(pod) else None
+
+
+def _reversed_start(pod: Pod) -> tuple[int, ...]:
+    """Pods that started later are less important."""
+    return tuple(-ord(letter) for letter in pod.status.start_time or "")
+
+
+def _within_budgets(pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget]) -> Iterator[Pod]:
+    """The pods that may go together, the least important of them first."""
+    allowances = [_Allowance(budget) for budget in budgets]
+    for pod in pods:
+        covering = [allowance for allowance in allowances if allowance.covers(pod)]
+        if all(allowance.left > 0 for allowance in covering):
+            for allowance in covering:
+                allowance.left -= 1
+            yield pod
+
+
+class _Allowance:
+    """How many pods of one budget may still go."""
+
+    __slots__ = ("_namespace", "_selector", "left")
+
+    def __init__(self, budget: PodDisruptionBudget) -> None:
+        self._namespace = budget.metadata.namespace
+        self.left = budget.status.disruptions_allowed
+        try:
+            self._selector = selectors.label_selector(budget.spec.selector)
+        except selectors.SelectorError:
+            self._selector = selectors.NOTHING
+
+    def covers(self, pod: Pod) -> bool:
+        return pod.metadata.namespace == self._namespace and self._selector.matches(
+            pod.metadata.labels
+        )
+
+
+class Evictor:
+    """Sends victims away, and says so."""
+
+    def __init__(
+        self,
+        client: Client,
+        recorder: Recorder,
+        name: str,
+        now: Callable[[], datetime.datetime],
+    ) -> None:
+        self._client, self._recorder, self._name, self._now = client, recorder, name, now
+
+    async def carry_out(self, plan: Plan, pod: Pod) -> None:
+        """Nominate the node for the pod, then delete the victims."""
+        await self._patch(pod, {"nominatedNodeName": plan.node})
+        for victim in plan.victims:
+            if victim.metadata.deletion_timestamp is None:
+                await self._evict(victim, pod, plan.node)
+
+    async def _evict(self, victim: Pod, pod: Pod, node: str) -> None:
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": f"{self._name}: preempting to accommodate a higher priority pod",
+            "lastTransitionTime": gotime.write(self._now()),
+        }
+        await self._patch(victim, {"conditions": [condition]})
+        metadata = victim.metadata
+        options = {"preconditions": {"uid": metadata.uid}}
+        try:
+            await self._client.delete(resources.POD, metadata.name, metadata.namespace, options)
+        except errors.StatusError as error:
+            log.warning("pod %s/%s stays: %s", metadata.namespace, metadata.name, error)
+            return
+        note = f"Preempted by pod {pod.metadata.uid} on node {node}"
+        about = events.reference(resources.POD, metadata)
+        self._recorder.record(about, events.NORMAL, "Preempted", note, action="Preempting")
+
+    async def _patch(self, pod: Pod, status: dict[str, object]) -> None:
+        metadata = pod.metadata
+        try:
+            await self._client.patch(
+                resources.POD,
+                metadata.name,
+                {"metadata": {"uid": metadata.uid}, "status": status},
+                metadata.namespace,
+                subresource="status",
+                patch_type=exchange.STRATEGIC_MERGE_PATCH,
+            )
+        except errors.StatusError as error:
+            log.warning("status of pod %s/%s: %s", metadata.namespace, metadata.name, error)

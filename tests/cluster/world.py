@@ -1,0 +1,201 @@
+"""A whole cluster for a test: API server, scheduler, controllers and simulated nodes, in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dray import cluster
+from dray.api import kinds
+from dray.apiserver.server import Settings
+from dray.client.verbs import Client, Selection
+from dray.cluster import Cluster, Plan
+from dray.drivers.simulated import fleet as fleets
+from dray.store import memory
+from tests import checks
+
+Object = dict[str, Any]
+
+DEADLINE_SECONDS = 20.0
+CLASS = "gpu.nvidia.com"
+CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
+TEMPLATE = kinds.served("resource.k8s.io", "ResourceClaimTemplate")
+SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
+TAINT_RULE = kinds.served("resource.k8s.io", "DeviceTaintRule")
+DEVICE_CLASS = kinds.served("resource.k8s.io", "DeviceClass")
+POD = kinds.served("", "Pod")
+NODE = kinds.served("", "Node")
+QUOTA = kinds.served("", "ResourceQuota")
+NAMESPACE = kinds.served("", "Namespace")
+EVENT = kinds.served("", "Event")
+DEPLOYMENT = kinds.served("apps", "Deployment")
+JOB = kinds.served("batch", "Job")
+
+
+@dataclass(frozen=True)
+class World:
+    cluster: Cluster
+    client: Client
+
+    async def create(self, body: Object, namespace: str = "default") -> Object:
+        group, _ = kinds.parse_api_version(body["apiVersion"])
+        kind = kinds.served(group, body["kind"])
+        return await self.client.create(kind, body, namespace if kind.namespaced else "")
+
+    async def get(self, kind: kinds.Kind, name: str, namespace: str = "default") -> Object:
+        return await self.client.get(kind, name, namespace if kind.namespaced else "")
+
+    async def list(self, kind: kinds.Kind, **selection: str) -> list[Object]:
+        page = await self.client.list(kind, Selection(**selection))
+        return [msgspec.json.decode(raw) for raw in page.items]
+
+    async def until(self, condition: Callable[[], Awaitable[Any]], what: str) -> Any:
+        """Wait until a condition is true; what it says then. Never sleeps longer than needed."""
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while True:
+                    found = await condition()
+                    if found:
+                        return found
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"{what} did not happen: {await self.describe()}") from None
+
+    async def describe(self) -> str:
+        """The pods and claims, for a test that waited in vain."""
+        lines = []
+        for pod in await self.list(POD):
+            conditions = [c.get("message", "") for c in pod["status"].get("conditions", ())]
+            lines.append(f"{pod['metadata']['name']}: {pod['status'].get('phase')} {conditions}")
+        for claim in await self.list(CLAIM):
+            lines.append(f"{claim['metadata']['name']}: {claim['status']}")
+        return "\n".join(lines)
+
+    async def pod_phase(self, name: str, phase: str) -> Object:
+        async def reached() -> Object | None:
+            pod = await self.get(POD, name)
+            return pod if pod["status"].get("phase") == phase else None
+
+        found: Object = await self.until(reached, f"pod {name} being {phase}")
+        return found
+
+    async def unschedulable(self, name: str) -> str:
+        """The message of a pod that finds no place."""
+
+        async def refused() -> str:
+            pod = await self.get(POD, name)
+            for condition in pod["status"].get("conditions", ()):
+                if condition["type"] == "PodScheduled" and condition["status"] == "False":
+                    return str(condition.get("message", ""))
+            return ""
+
+        return str(await self.until(refused, f"pod {name} being refused"))
+
+    async def devices_of(self, claim: str) -> list[str]:
+        """The devices a claim has, as `pool/device`."""
+        status = (await self.get(CLAIM, claim))["status"]
+        results = status["allocation"]["devices"]["results"]
+        return [f"{result['pool']}/{result['device']}" for result in results]
+
+    async def claim_of(self, pod: str, name: str = "gpu") -> str:
+        """The name of the claim that was generated for a pod."""
+        statuses = (await self.get(POD, pod))["status"].get("resourceClaimStatuses", ())
+        (found,) = [each["resourceClaimName"] for each in statuses if each["name"] == name]
+        return str(found)
+
+
+def with_cluster(
+    test: Callable[[World], Awaitable[None]],
+    directory: Path,
+    fleet: str = "h100",
+    *,
+    nodes: int | None = None,
+    settings: Settings | None = None,
+) -> None:
+    """Run a test on a fresh cluster, then look at what is left with the invariant checker."""
+
+    plan = Plan(settings=settings or Settings(), fleet=fleets.load(fleet, nodes=nodes))
+
+    async def run() -> AssertionError | None:
+        async with memory.open() as store, cluster.running(store, directory, plan) as running:
+            world = World(running, running.client())
+            try:
+                await world.until(lambda: world.list(SLICE), "the fleet being published")
+                await test(world)
+                await _sound(world, plan)
+            except AssertionError as failure:
+                # Raised outside, where no task group wraps it.
+                return failure
+        return None
+
+    failure = asyncio.run(run())
+    if failure is not None:
+        raise failure
+
+
+async def _sound(world: World, plan: Plan) -> None:
+    async def is_sound() -> bool:
+        return not await checks.violations(world.client, plan.settings.features)
+
+    left = await checks.violations(world.client, plan.settings.features)
+    await world.until(is_sound, f"the end of {left}")
+
+
+def claim_spec(*requests: Object, **fields: Any) -> Object:
+    return {"devices": {"requests": list(requests), **fields}}
+
+
+def request(name: str = "gpu", **exactly: Any) -> Object:
+    selectors = [{"cel": {"expression": text}} for text in exactly.pop("selectors", ())]
+    body = {"deviceClassName": CLASS, **exactly}
+    if selectors:
+        body["selectors"] = selectors
+    return {"name": name, "exactly": body}
+
+
+def template(name: str, spec: Object) -> Object:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name},
+        "spec": {"spec": spec},
+    }
+
+
+def claim(name: str, spec: Object) -> Object:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def pod_spec(
+    *, template: str = "", claim: str = "", containers: int = 1, restart: str = "Always"
+) -> Object:
+    """A pod that uses one claim in every container."""
+    source = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": claim}
+    return {
+        "restartPolicy": restart,
+        "containers": [
+            {
+                "name": f"c{number}",
+                "image": "busybox",
+                "command": ["sleep", "infinity"],
+                "resources": {"claims": [{"name": "gpu"}]},
+            }
+            for number in range(containers)
+        ],
+        "resourceClaims": [{"name": "gpu", **source}],
+    }
+
+
+def pod(name: str, **uses: Any) -> Object:
+    metadata = {"name": name}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(**uses)}
