@@ -14,6 +14,7 @@ from tests.cluster.world import (
     EVENT,
     JOB,
     POD,
+    QUOTA,
     TAINT_RULE,
     Object,
     World,
@@ -88,16 +89,16 @@ def test_story_4_a_deployment_has_a_claim_for_each_replica(tmp_path: Path) -> No
 
         async def all_ready() -> bool:
             status = (await world.get(DEPLOYMENT, "d"))["status"]
-            return status.get("readyReplicas") == 4
+            return bool(status.get("readyReplicas") == 4)
 
         await world.until(all_ready, "four replicas being ready")
-        claims = await world.list(CLAIM)
+        claims = await world.all(CLAIM)
         devices = {str(c["status"]["allocation"]["devices"]["results"][0]) for c in claims}
         assert len(claims) == len(devices) == 4
         await world.client.delete(DEPLOYMENT, "d", "default", {"propagationPolicy": "Background"})
 
         async def all_gone() -> bool:
-            return not await world.list(CLAIM)
+            return not await world.all(CLAIM)
 
         await world.until(all_gone, "the claims going with their pods")
 
@@ -116,12 +117,12 @@ def test_story_4_a_job_shares_one_claim_and_generates_others(tmp_path: Path) -> 
         )
 
         async def complete() -> bool:
-            return (await world.get(JOB, "j"))["status"].get("succeeded") == 6
+            return bool((await world.get(JOB, "j"))["status"].get("succeeded") == 6)
 
         await world.until(complete, "six completions")
 
         async def only_shared_is_left() -> bool:
-            left = await world.list(CLAIM)
+            left = await world.all(CLAIM)
             return [each["metadata"]["name"] for each in left] == ["shared"]
 
         await world.until(only_shared_is_left, "generated claims going")
@@ -201,17 +202,17 @@ def test_story_11_four_pods_share_a_gpu_and_the_fifth_waits(tmp_path: Path) -> N
             await world.create(pod(f"p{number}", template="t"))
 
         async def four_run() -> bool:
-            pods = await world.list(POD)
-            return sum(each["status"].get("phase") == "Running" for each in pods) == 4
+            pods = await world.all(POD)
+            return [each["status"].get("phase") for each in pods].count("Running") == 4
 
         await world.until(four_run, "four pods running")
-        shares = [each["status"].get("allocation") for each in await world.list(CLAIM)]
+        shares = [each["status"].get("allocation") for each in await world.all(CLAIM)]
         results = [each["devices"]["results"][0] for each in shares if each]
         assert len({result["device"] for result in results}) == 1
         assert len({result["shareID"] for result in results}) == 4
         assert {result["consumedCapacity"]["memory"] for result in results} == {"10Gi"}
         (waiting,) = [
-            each for each in await world.list(POD) if each["status"].get("phase") == "Pending"
+            each for each in await world.all(POD) if each["status"].get("phase") == "Pending"
         ]
         assert "cannot allocate" in await world.unschedulable(waiting["metadata"]["name"])
 
@@ -263,7 +264,7 @@ def test_story_17_a_taint_rule_evicts_and_keeps_away(tmp_path: Path) -> None:
         )
 
         async def evicted() -> bool:
-            return not await world.list(POD)
+            return not await world.all(POD)
 
         await world.until(evicted, "the pod being evicted")
         rule = await world.get(TAINT_RULE, "r")
@@ -279,8 +280,6 @@ def test_story_18_a_quota_limits_the_devices_of_a_namespace(tmp_path: Path) -> N
         await world.create({**quota, "spec": {"hard": hard}})
 
         async def counted() -> bool:
-            from tests.cluster.world import QUOTA
-
             return bool((await world.get(QUOTA, "q"))["status"].get("hard"))
 
         await world.until(counted, "the quota being counted")
@@ -298,7 +297,7 @@ def test_a_refused_pod_has_one_event(tmp_path: Path) -> None:
         await world.unschedulable("p")
 
         async def told() -> list[Object]:
-            events = await world.list(EVENT)
+            events = await world.all(EVENT)
             return [each for each in events if each.get("reason") == "FailedScheduling"]
 
         assert len(await world.until(told, "an event")) == 1

@@ -50,7 +50,7 @@ class World:
     async def get(self, kind: kinds.Kind, name: str, namespace: str = "default") -> Object:
         return await self.client.get(kind, name, namespace if kind.namespaced else "")
 
-    async def list(self, kind: kinds.Kind, **selection: str) -> list[Object]:
+    async def all(self, kind: kinds.Kind, **selection: str) -> list[Object]:
         page = await self.client.list(kind, Selection(**selection))
         return [msgspec.json.decode(raw) for raw in page.items]
 
@@ -69,10 +69,10 @@ class World:
     async def describe(self) -> str:
         """The pods and claims, for a test that waited in vain."""
         lines = []
-        for pod in await self.list(POD):
+        for pod in await self.all(POD):
             conditions = [c.get("message", "") for c in pod["status"].get("conditions", ())]
             lines.append(f"{pod['metadata']['name']}: {pod['status'].get('phase')} {conditions}")
-        for claim in await self.list(CLAIM):
+        for claim in await self.all(CLAIM):
             lines.append(f"{claim['metadata']['name']}: {claim['status']}")
         return "\n".join(lines)
 
@@ -125,7 +125,7 @@ def with_cluster(
         async with memory.open() as store, cluster.running(store, directory, plan) as running:
             world = World(running, running.client())
             try:
-                await world.until(lambda: world.list(SLICE), "the fleet being published")
+                await world.until(lambda: world.all(SLICE), "the fleet being published")
                 await test(world)
                 await _sound(world, plan)
             except AssertionError as failure:

@@ -45,6 +45,18 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "backup": ("dray.cli.components.backup:backup", "Write the whole state to a file."),
         "restore": ("dray.cli.components.backup:restore", "Put a backup back."),
+        "get": ("dray.cli.verbs.get:get", "Show objects; also `get devices`."),
+        "describe": ("dray.cli.verbs.describe:describe", "Show everything about objects."),
+        "apply": ("dray.cli.verbs.apply:apply", "Make objects what files say."),
+        "create": ("dray.cli.verbs.apply:create", "Create the objects of files."),
+        "delete": ("dray.cli.verbs.delete:delete", "Delete objects."),
+        "logs": ("dray.cli.verbs.logs:logs", "Print what a container prints."),
+        "wait": ("dray.cli.verbs.wait:wait", "Wait until objects are as they should be."),
+        "events": ("dray.cli.verbs.events:events", "Show what happened."),
+        "label": ("dray.cli.verbs.change:label", "Set and remove labels."),
+        "patch": ("dray.cli.verbs.change:patch", "Change fields of objects."),
+        "api-resources": ("dray.cli.verbs.discovery:api_resources", "List what is served."),
+        "version": ("dray.cli.verbs.discovery:version", "Print versions."),
         "bench": ("dray.cli.bench:bench", "Run a benchmark and print its figures."),
     }
 )

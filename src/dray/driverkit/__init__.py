@@ -12,6 +12,10 @@ class Hello(driverkit.Driver):
 driverkit.main(Hello())
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from dray.driverkit.cdi import DeviceNode, Edits, Hook, Mount
 from dray.driverkit.driver import (
     Allocated,
@@ -23,7 +27,9 @@ from dray.driverkit.driver import (
     Released,
     device,
 )
-from dray.driverkit.plugin import Directories, Plugin, main
+
+if TYPE_CHECKING:
+    from dray.driverkit.plugin import Directories, Plugin, main
 
 __all__ = [
     "Allocated",
@@ -42,3 +48,14 @@ __all__ = [
     "device",
     "main",
 ]
+
+_RUNNING = frozenset({"Directories", "Plugin", "main"})
+
+
+def __getattr__(name: str) -> Any:
+    """What runs a driver brings gRPC and HTTP along: only for those who use it."""
+    if name not in _RUNNING:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from dray.driverkit import plugin
+
+    return getattr(plugin, name)

@@ -85,8 +85,12 @@ class Plugin:
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
         changed = asyncio.Event()
-        # A driver may notice a change in any of its threads.
-        self._driver.changed = lambda: loop.call_soon_threadsafe(changed.set)
+
+        def notice() -> None:
+            """A driver may notice a change in any of its threads."""
+            loop.call_soon_threadsafe(changed.set)
+
+        self._driver.changed = notice
         async with self.server.serving(), asyncio.TaskGroup() as group:
             self._owner = await self._find_node()
             group.create_task(self._publisher.run(), name=f"{self._driver.name}-publisher")

@@ -9,7 +9,6 @@ import msgspec
 
 from dray.allocator import requests, resolution, verdicts
 from dray.allocator.fleet import Fleet
-from dray.allocator.placement import Fit
 from dray.allocator.resolution import ResolvedClaim
 from dray.api import selectors
 from dray.api.claims import AllocationResult, ResourceClaim

@@ -16,7 +16,7 @@ from dray.allocator.requests import ALL, EXACT_COUNT, RESULTS_LIMIT
 from dray.allocator.resolution import ResolvedClaim, ResolvedOption
 from dray.api.claims import ResourceClaim
 from dray.api.names import ClaimKey
-from dray.explain import offers, rewrites, spelling
+from dray.explain import offers, rewrites, spelling, trials
 from dray.explain.changes import (
     Change,
     DropClaim,
@@ -71,23 +71,31 @@ class Question(NamedTuple):
 
 def find(question: Question, nodes: Sequence[str]) -> tuple[Change, ...]:
     """A few changes of different kinds that help, the smallest first."""
-    survey = question.survey
-    trials = Trials(question.fleet, nodes, question.claims, survey.representatives)
+    candidates = Trials(question.fleet, nodes, question.claims, question.survey.representatives)
+    for patience in trials.PATIENCE:
+        candidates.begin_round(patience)
+        found = _round(question, candidates)
+        if found or not candidates.gave_up:
+            return found
+    return ()
+
+
+def _round(question: Question, candidates: Trials) -> tuple[Change, ...]:
     found: list[Change] = []
     for propose in _BY_EFFORT:
-        change = propose(question, trials)
+        change = propose(question, candidates)
         if change is not None:
             found.append(change)
-        if len(found) == CHANGES_WANTED or trials.is_over:
+        if len(found) == CHANGES_WANTED or candidates.is_over:
             break
     return tuple(found)
 
 
-def _first_proven(proposals: Iterable[Proposal], trials: Trials) -> Change | None:
+def _first_proven(proposals: Iterable[Proposal], candidates: Trials) -> Change | None:
     for proposal in proposals:
-        if trials.is_over:
+        if candidates.is_over:
             return None
-        proven = trials.proven(*proposal)
+        proven = candidates.proven(*proposal)
         if proven is not None:
             return proven
     return None
@@ -99,7 +107,7 @@ Find = Callable[[Question, Trials], Change | None]
 
 def _tried(propose: Propose) -> Find:
     """The first of the proposals that helps."""
-    return lambda question, trials: _first_proven(propose(question), trials)
+    return lambda question, candidates: _first_proven(propose(question), candidates)
 
 
 def _options(question: Question) -> Iterator[ResolvedOption]:
@@ -225,7 +233,7 @@ def _tolerating(question: Question) -> Iterator[Proposal]:
             yield Proposal(change, _affecting(option))
 
 
-def _fewer(question: Question, trials: Trials) -> Change | None:
+def _fewer(question: Question, candidates: Trials) -> Change | None:
     """The largest count that fits; where one device does not, no count does."""
     most = {(each.claim, each.request): each for each in question.survey.funnels}
     for option in _options(question):
@@ -240,7 +248,7 @@ def _fewer(question: Question, trials: Trials) -> Change | None:
         while low <= high:
             count = low if found is None else (low + high + 1) // 2
             change = FewerDevices(claim=option.claim, request=name, count=count, asked=asked)
-            proven = trials.proven(change, _affecting(option))
+            proven = candidates.proven(change, _affecting(option))
             if proven is None and found is None:
                 break
             if proven is None:

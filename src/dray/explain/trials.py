@@ -18,7 +18,9 @@ from dray.explain.changes import Change
 from dray.explain.survey import Standing, StepKey
 
 POSITIONS_PER_QUESTION = 200_000
-_POSITIONS_PER_TRIAL = 200
+PATIENCE = (200, 2_000)
+"""Positions for one trial: most that succeed need few, so the many that do not may cost little."""
+
 _POSITIONS_IN_ALL = 10_000
 _NODES_ASKED = 4_000
 
@@ -37,7 +39,8 @@ class Asking:
         self.nodes = nodes
         self.spent = 0
         """Positions that all questions so far have taken."""
-        self._positions = self._left = positions
+        self.positions = self._left = positions
+        """How many a question may take."""
         self._placement = Placement(
             fleet, new_share_id=new_share_id, should_stop=self._is_out_of_patience
         )
@@ -52,7 +55,7 @@ class Asking:
 
     def ask(self, claims: Sequence[ResourceClaim], node: str) -> Answer:
         """Whether the claims fit on a node; what has been asked before is remembered."""
-        self._left = self._positions
+        self._left = self.positions
         return self._placement.ask(claims, node)
 
     def _is_out_of_patience(self) -> bool:
@@ -74,8 +77,16 @@ class Trials:
         self._fleet = fleet
         self._claims = claims
         self._standings = tuple(standings)
-        self._asking = Asking(fleet, nodes, new_share_id=lambda: "", positions=_POSITIONS_PER_TRIAL)
+        self._asking = Asking(fleet, nodes, new_share_id=lambda: "")
+        self.begin_round(PATIENCE[0])
+
+    def begin_round(self, positions: int) -> None:
+        """From now on a trial may take that many positions."""
+        self._asking.positions = positions
+        self._asking.spent = 0
         self._left = _NODES_ASKED
+        self.gave_up = False
+        """Whether some trial of this round was given up."""
 
     @property
     def is_over(self) -> bool:
@@ -106,7 +117,8 @@ class Trials:
     def _fits(self, claims: Sequence[ResourceClaim], node: str) -> bool:
         try:
             return isinstance(self._asking.ask(claims, node), Fit)
-        except verdicts.Failure:
+        except verdicts.Failure as failure:
+            self.gave_up |= isinstance(failure, verdicts.Stopped)
             return False
 
     def _confirmed(self, change: Change, claims: Sequence[ResourceClaim]) -> Change | None:

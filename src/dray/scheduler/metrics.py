@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 
 from dray import telemetry
-from dray.scheduler.queue import Queue
+from dray.scheduler.queue import WORKED_ON, Entry, Queue
 from dray.scheduler.refusals import Refusal
 
 WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -37,6 +38,12 @@ class Metrics:
             self._pending_claims,
         )
         registry.register(self.decisions, self.waits, self.lengths, self.pending)
+
+    def decided(self, entry: Entry, seconds: float) -> None:
+        self.decisions.observe(seconds, "placed" if entry.where == WORKED_ON else "refused")
+
+    def bound(self, entry: Entry) -> None:
+        self.waits.observe(asyncio.get_running_loop().time() - entry.since)
 
     def refused(self, question: object, refusal: Refusal, open_claims: int) -> None:
         self._refused[question] = (refusal.category, open_claims)

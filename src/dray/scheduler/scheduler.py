@@ -12,7 +12,7 @@ import functools
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from dray import telemetry
 from dray.allocator import policies
@@ -21,17 +21,18 @@ from dray.api import features as gates
 from dray.api import selectors
 from dray.api.claims import ResourceClaim
 from dray.api.features import Features
-from dray.api.names import ClaimKey
 from dray.api.pods import Pod
 from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.client.verbs import Client
-from dray.scheduler import needs, podclaims, queue, scoring
+from dray.scheduler import needs, podclaims, podgroups, preemption, queue, scoring
 from dray.scheduler.binding import Binder, Choice
 from dray.scheduler.choosing import Chooser
 from dray.scheduler.claimwrites import ClaimWrites
 from dray.scheduler.devices import Demand, Devices
 from dray.scheduler.metrics import Metrics
+from dray.scheduler.podgroups import Gang, GroupPlacement, Shared
+from dray.scheduler.preemption import Evictor, Preemption
 from dray.scheduler.queue import Entry
 from dray.scheduler.refusals import Refusal
 from dray.scheduler.reporting import Reporter, Why
@@ -59,13 +60,15 @@ async def run(
 ) -> None:
     """Schedule the pods that name this scheduler until cancelled.
 
-    `policy` is one of `allocator.policies`; `explainer` makes dray's reasons for what it is asked.
+    `node_selector` is a label selector for the nodes to use; `policy` is one of
+    `allocator.policies`; `explainer` makes dray's reasons for what cannot be allocated.
     """
     scheduler = Scheduler(
         client,
         State(client, features, name, node_selector),
         Recorder(client, name, now=now),
         features,
+        name=name,
         policy=policy,
         now=now,
         registry=registry or telemetry.Registry(),
@@ -82,11 +85,13 @@ class Scheduler:
         recorder: Recorder,
         features: Features,
         *,
+        name: str,
         policy: str | None,
         now: Callable[[], datetime.datetime],
         registry: telemetry.Registry,
         explainer: Callable[[Fleet], Why] | None,
     ) -> None:
+        self._client, self._now = client, now
         self._state, self._queue, self._recorder = state, state.queue, recorder
         self._accepts_groups = features.workload_resource_claims
         self._devices = Devices(
@@ -101,18 +106,24 @@ class Scheduler:
         self._chooser = Chooser(state, self._devices, scoring.rate_for(policy, state.fleet))
         self._writes = ClaimWrites(client, features, state.claim, self._wrote, now)
         self._binder = Binder(client, state, self._writes, recorder, features, now)
+        self._groups = GroupPlacement(state, self._chooser, self._binder, self._demand)
+        self._preemption: Preemption | None = None
+        if features.preemption:
+            self._preemption = Preemption(state, self._devices, self._chooser.breathe)
+        self._evictor = Evictor(client, recorder, name, now)
         why = explainer(state.fleet) if explainer else None
         self._reporter = Reporter(client, state, recorder, self._writes, now, why)
         self._metrics = Metrics(registry, self._queue)
+        self._tasks: asyncio.TaskGroup
 
     async def run(self) -> None:
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._state.run())
+            async with asyncio.TaskGroup() as self._tasks:
+                self._tasks.create_task(self._state.run())
                 await self._state.synced()
-                group.create_task(self._recorder.run())
-                group.create_task(self._reporter.run())
-                await self._work(group)
+                self._tasks.create_task(self._recorder.run())
+                self._tasks.create_task(self._reporter.run())
+                await self._work()
         finally:
             self._queue.close()
 
@@ -121,55 +132,79 @@ class Scheduler:
         key = ObjectKey(claim.metadata.namespace, claim.metadata.name)
         self._queue.wake(queue.claim_changes(key))
 
-    async def _work(self, group: asyncio.TaskGroup) -> None:
+    async def _work(self) -> None:
         while True:
             entry = await self._queue.pop()
-            self._reporter.forget(entry.key)
             async with self._state.exclusively():
-                await self._attempt(entry, group)
+                await self._attempt(entry)
             await self._chooser.breathe()
 
-    async def _attempt(self, entry: Entry, group: asyncio.TaskGroup) -> None:
+    async def _attempt(self, entry: Entry) -> None:
+        self._reporter.forget(entry.key)
         pod = self._state.pod(entry.key)
         if pod is None or not self._state.is_ours(pod):
             self._queue.remove(entry.key)
             return
         started = time.perf_counter()
         try:
-            await self._place(entry, pod, group)
+            await self._place(entry, pod)
         except Exception as error:
             log.exception("pod %s cannot be scheduled", entry.key)
             self._reporter.refuse(entry.key, Refusal(error=f"{type(error).__name__}: {error}"))
             self._queue.retry(entry)
-        took = time.perf_counter() - started
-        self._metrics.decisions.observe(took, entry.where)
+        self._metrics.decided(entry, time.perf_counter() - started)
 
-    async def _place(self, entry: Entry, pod: Pod, group: asyncio.TaskGroup) -> None:
-        started = time.perf_counter()
+    async def _place(self, entry: Entry, pod: Pod) -> None:
         if pod.spec.scheduling_gates:
             self._queue.park(entry, pod.metadata.uid, ())
             return
-        demand = self._demand(pod)
+        gang = podgroups.gang_of(pod, self._state)
+        if isinstance(gang, Gang):
+            await self._place_gang(entry, gang)
+            return
+        demand = gang or self._demand(pod)
         if isinstance(demand, Refusal):
             self._refuse(entry, pod.metadata.uid, demand)
-            return
-        stale = self._state.claims.find(EXTENDED, pod.metadata.uid) if demand.extended else []
-        if stale:
-            for claim in stale:
-                group.create_task(self._writes.delete(claim))
-            self._refuse(entry, pod.metadata.uid, _stale_claim(podclaims.key_of(stale[0])))
-            return
-        answer = await self._chooser.choose(demand)
-        if isinstance(answer, Refusal):
-            cost = time.perf_counter() - started
-            self._refuse(entry, demand.question(), answer, cost, len(demand.open))
-            self._free_what_is_in_the_way(pod, answer, group)
-            return
-        self._binder.reserve(answer)
-        self._queue.done(entry)
-        group.create_task(self._bind(entry, answer))
+        else:
+            await self._place_pod(entry, demand)
 
-    def _demand(self, pod: Pod) -> Demand | Refusal:
+    async def _place_pod(self, entry: Entry, demand: Demand) -> None:
+        started = time.perf_counter()
+        kept = frozenset[str]()
+        if self._preemption is not None:
+            kept = self._preemption.nominations.kept_from(entry.key, demand.pod)
+        answer = await self._chooser.choose(demand, kept)
+        if not isinstance(answer, Refusal):
+            self._binder.reserve(answer)
+            self._start_binding(entry, answer)
+            return
+        preempting = await self._preempt(entry, demand)
+        self._free_what_is_in_the_way(demand.pod, answer)
+        cost = time.perf_counter() - started
+        self._metrics.refused(demand.question(), answer, len(demand.open))
+        self._refuse(entry, demand.question(), answer, preempting, cost)
+
+    async def _place_gang(self, entry: Entry, gang: Gang) -> None:
+        taken = [self._queue.take(_key(pod)) for pod in gang.waiting if _key(pod) != entry.key]
+        entries = {each.key: each for each in (entry, *taken) if each is not None}
+        answer = await self._groups.place(gang)
+        if isinstance(answer, Refusal):
+            for each in entries.values():
+                self._refuse(each, ("gang", gang.key), answer)
+            self._note_group(gang, answer.of_group)
+            return
+        for choice in answer.choices:
+            self._start_binding(entries[_key(choice.pod)], choice)
+        for key, refusal in answer.refusals.items():
+            self._refuse(entries[key], key, refusal)
+        self._note_group(gang)
+
+    def _note_group(self, gang: Gang, message: str = "") -> None:
+        noting = podgroups.note_scheduled(self._client, gang.group, self._now, message)
+        self._tasks.create_task(noting)
+
+    def _demand(self, pod: Pod, shared: Shared = {}) -> Demand | Refusal:
+        """What has to be found for a pod. `shared` is what its group is about to get."""
         hidden = self._state.inflight.hold_unreadable(self._state.claims.undecodable)
         if hidden and pod.spec.resource_claims:
             return Refusal(
@@ -181,36 +216,72 @@ class Scheduler:
         if isinstance(claims, podclaims.NotReady):
             return _not_ready(claims)
         try:
-            return self._devices.demand(pod, needs.needs_of(pod), claims)
+            demand = self._devices.demand(pod, needs.needs_of(pod), claims, shared)
         except selectors.SelectorError as error:
             return Refusal(error=str(error))
+        if isinstance(demand, Demand) and demand.extended:
+            return self._without_stale_claim(demand)
+        return demand
+
+    def _without_stale_claim(self, demand: Demand) -> Demand | Refusal:
+        """What an earlier attempt made for the pod's extended resources has to go first."""
+        stale = self._state.claims.find(EXTENDED, demand.pod.metadata.uid)
+        if not stale:
+            return demand
+        for claim in stale:
+            self._tasks.create_task(self._writes.delete(claim))
+        keys = (ObjectKey(*podclaims.key_of(claim)) for claim in stale)
+        return Refusal(
+            before_nodes="cannot schedule extended resource claim",
+            causes=frozenset(map(queue.claim_changes, keys)),
+            is_passing=True,
+        )
 
     def _refuse(
         self,
         entry: Entry,
-        question: object,
+        question: Hashable,
         refusal: Refusal,
+        preempting: str = "",
         cost_seconds: float = 0.0,
-        open_claims: int = 0,
     ) -> None:
-        self._reporter.refuse(entry.key, refusal)
-        self._metrics.refused(question, refusal, open_claims)
+        self._reporter.refuse(entry.key, refusal, preempting)
         if refusal.is_retried:
             self._queue.retry(entry)
         else:
             self._queue.park(entry, question, refusal.causes, cost_seconds)
 
-    def _free_what_is_in_the_way(
-        self, pod: Pod, refusal: Refusal, group: asyncio.TaskGroup
-    ) -> None:
+    async def _preempt(self, entry: Entry, demand: Demand) -> str:
+        """Make room for the pod if that is possible; what to say about it."""
+        if self._preemption is None:
+            return ""
+        reason = self._preemption.ineligible(entry.key, demand.pod)
+        if reason:
+            return reason
+        self._preemption.nominations.remove(entry.key)
+        plan = await self._preemption.plan(demand, self._chooser.ranking(demand))
+        if plan is None:
+            return ""
+        priority = preemption.priority_of(demand.pod)
+        self._preemption.nominations.add(entry.key, plan.node, priority)
+        self._tasks.create_task(self._evictor.carry_out(plan, demand.pod))
+        return str(plan)
+
+    def _free_what_is_in_the_way(self, pod: Pod, refusal: Refusal) -> None:
         """Deallocate one claim that only this pod uses and that keeps it from some node."""
         mine = frozenset({pod.metadata.uid})
         for key in refusal.in_the_way:
             claim = self._state.claim(key)
             if claim is not None and podclaims.is_reserved_only_for(claim, mine):
-                uid = pod.metadata.uid
-                group.create_task(self._writes.withdraw(key, uid, deallocate=True))
+                withdrawal = self._writes.withdraw(key, pod.metadata.uid, deallocate=True)
+                self._tasks.create_task(withdrawal)
                 return
+
+    def _start_binding(self, entry: Entry, choice: Choice) -> None:
+        self._queue.done(entry)
+        if self._preemption is not None:
+            self._preemption.nominations.remove(entry.key)
+        self._tasks.create_task(self._bind(entry, choice))
 
     async def _bind(self, entry: Entry, choice: Choice) -> None:
         try:
@@ -221,14 +292,18 @@ class Scheduler:
             self._state.apply(functools.partial(self._queue.retry, entry))
             return
         if outcome is None:
+            self._metrics.bound(entry)
             self._state.apply(functools.partial(self._queue.remove, entry.key))
-            self._metrics.waits.observe(asyncio.get_running_loop().time() - entry.since)
         elif outcome.is_gone:
             self._state.apply(functools.partial(self._queue.remove, entry.key))
         else:
             log.info("pod %s: %s", entry.key, outcome.message)
-            self._reporter.refuse(entry.key, Refusal(error=outcome.message, is_passing=True))
+            self._reporter.refuse(entry.key, Refusal(error=outcome.message))
             self._state.apply(functools.partial(self._queue.retry, entry))
+
+
+def _key(pod: Pod) -> ObjectKey:
+    return ObjectKey(pod.metadata.namespace, pod.metadata.name)
 
 
 def _not_ready(problem: podclaims.NotReady) -> Refusal:
@@ -237,13 +312,4 @@ def _not_ready(problem: podclaims.NotReady) -> Refusal:
         causes = frozenset({queue.claim_changes(ObjectKey(*problem.claim))})
     return Refusal(
         before_nodes=problem.message, causes=causes, template=problem.template, is_passing=True
-    )
-
-
-def _stale_claim(key: ClaimKey) -> Refusal:
-    """A claim that an earlier attempt has left."""
-    return Refusal(
-        before_nodes="cannot schedule extended resource claim",
-        causes=frozenset({queue.claim_changes(ObjectKey(*key))}),
-        is_passing=True,
     )

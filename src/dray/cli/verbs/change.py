@@ -14,7 +14,6 @@ from dray.cli.failures import Command, WrongUsage
 from dray.cli.output import Format
 from dray.cli.references import Reference
 from dray.cli.verbs import listing
-from dray.client.verbs import Selection
 
 PATCH_TYPES = {
     "strategic": exchange.STRATEGIC_MERGE_PATCH,
@@ -102,7 +101,7 @@ def label(
         meant = await references.resolve(words, session.resources)
         if not selector and not every:
             references.require_names(meant, "label")
-        for reference in await _expanded(session, meant, selector):
+        for reference in await listing.expanded(session, meant, selector):
             await _label(session, reference, labels, overwrite, format)
 
     connection.run(target, body)
@@ -114,18 +113,6 @@ def _labels(words: list[str]) -> dict[str, str | None]:
     for word in words:
         key, equals, value = word.partition("=")
         found[key if equals else key.removesuffix("-")] = value if equals else None
-    return found
-
-
-async def _expanded(session: Session, meant: list[Reference], selector: str) -> list[Reference]:
-    found: list[Reference] = []
-    for reference in meant:
-        if reference.name:
-            found.append(reference)
-            continue
-        namespace = session.namespace if reference.kind.namespaced else ""
-        every = await listing.listed(session, reference.kind, Selection(namespace, selector))
-        found += [Reference(reference.kind, each["metadata"]["name"]) for each in every]
     return found
 
 

@@ -138,6 +138,21 @@ async def listed(session: Session, kind: Kind, selection: Selection) -> list[Obj
     return [{**described, **msgspec.json.decode(item)} for item in page.items]
 
 
+async def expanded(
+    session: Session, meant: Sequence[Reference], label_selector: str
+) -> list[Reference]:
+    """The same objects, each by its name."""
+    found: list[Reference] = []
+    for reference in meant:
+        if reference.name:
+            found.append(reference)
+            continue
+        namespace = session.namespace if reference.kind.namespaced else ""
+        every = await listed(session, reference.kind, Selection(namespace, label_selector))
+        found += [Reference(reference.kind, each["metadata"]["name"]) for each in every]
+    return found
+
+
 def _sort_key(document: Object, path: str) -> tuple[int, Any]:
     """Objects without the field come first; texts and numbers do not mix."""
     found = jsonpath.relaxed(path).find(document)

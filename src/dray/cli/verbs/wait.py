@@ -57,7 +57,7 @@ def wait(
         meant = await references.resolve(what, session.resources)
         if not selector and not every:
             references.require_names(meant, "wait")
-        meant = await _expanded(session, meant, selector)
+        meant = await listing.expanded(session, meant, selector)
         if not meant:
             raise WrongUsage("no matching resources found")
         await _wait_for_all(session, meant, parsed, timeout)
@@ -110,18 +110,6 @@ def _path_goal(text: str) -> Goal:
         return len(found) == 1 and jsonpath.text_of(found[0]) == value
 
     return Goal(is_met)
-
-
-async def _expanded(session: Session, meant: Sequence[Reference], selector: str) -> list[Reference]:
-    found: list[Reference] = []
-    for reference in meant:
-        if reference.name:
-            found.append(reference)
-            continue
-        namespace = session.namespace if reference.kind.namespaced else ""
-        every = await listing.listed(session, reference.kind, Selection(namespace, selector))
-        found += [Reference(reference.kind, each["metadata"]["name"]) for each in every]
-    return found
 
 
 async def _wait_for_all(

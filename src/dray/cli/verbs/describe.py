@@ -1,0 +1,195 @@
+"""`dray describe`: everything about objects, with their events, as kubectl sets it out.
+
+The layout is that of kubectl's generic describer, pkg/describe/describe.go.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from dray.cli import connection, manifests, references, tables
+from dray.cli.connection import Session, Target
+from dray.cli.failures import Command, WrongUsage
+from dray.cli.output import Object
+from dray.cli.references import Reference
+from dray.cli.verbs import events, listing
+from dray.client.verbs import Selection
+
+ANNOTATION_LENGTH = 140
+PADDING = 2
+_ACRONYMS = ("API", "URL", "UID", "GUID")
+_HIDDEN_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
+_HIDDEN_METADATA = ("managedFields", "name", "namespace", "labels", "annotations")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
+
+
+@click.command("describe", cls=Command)
+@click.argument("what", nargs=-1)
+@connection.options
+@connection.all_namespaces_option
+@manifests.files_option()
+@click.option("--selector", "-l", default="", help="Those with these labels.")
+@click.option("--show-events/--no-show-events", default=True, help="Also what happened to it.")
+def describe(
+    target: Target,
+    what: tuple[str, ...],
+    files: tuple[str, ...],
+    selector: str,
+    show_events: bool,
+) -> None:
+    """Show everything about objects: TYPE [NAME…] or TYPE/NAME…."""
+    if not what and not files:
+        raise WrongUsage("say what to describe, such as: dray describe resourceclaims")
+
+    async def body(session: Session) -> list[str]:
+        meant = [
+            Reference(await session.resources.of(*each.type), each.name)
+            for each in manifests.read(files)
+        ]
+        if what:
+            meant += await references.resolve(what, session.resources)
+        return [
+            text(document, await _events(session, document) if show_events else None)
+            for reference in meant
+            for document in await _documents(session, reference, selector)
+        ]
+
+    described = connection.run(target, body)
+    if not described:
+        click.echo("No resources found", err=True)
+    click.echo("\n\n".join(described), nl=bool(described))
+
+
+async def _documents(session: Session, reference: Reference, selector: str) -> list[Object]:
+    kind = reference.kind
+    namespace = session.namespace if kind.namespaced else ""
+    if reference.name:
+        return [await session.client.get(kind, reference.name, namespace)]
+    return await listing.listed(session, kind, Selection(namespace, selector))
+
+
+async def _events(session: Session, document: Object) -> list[Object]:
+    metadata = document["metadata"]
+    (kind,) = await session.resources.named("events")
+    fields = f"involvedObject.name={metadata['name']},involvedObject.uid={metadata.get('uid', '')}"
+    selection = Selection(metadata.get("namespace", ""), field_selector=fields)
+    return sorted(await listing.listed(session, kind, selection), key=events.last_seen)
+
+
+def text(document: Object, happened: Sequence[Object] | None) -> str:
+    """The description of one object."""
+    metadata = document.get("metadata") or {}
+    lines = [
+        f"Name:\t{metadata.get('name', '')}",
+        f"Namespace:\t{metadata.get('namespace', '')}",
+        *_labels("Labels", metadata.get("labels")),
+        *_annotations(metadata.get("annotations")),
+        *_fields(_without_hidden(document), 0),
+    ]
+    now = datetime.datetime.now(datetime.UTC)
+    below: list[str] = []
+    if happened is not None and not happened:
+        lines.append("Events:\t<none>")
+    elif happened:
+        below = _event_lines(happened, now)
+    return "\n".join([*_set(lines), *below])
+
+
+def _set(lines: Iterable[str]) -> list[str]:
+    """Set what stands behind tabs in columns; a value may have lines of its own."""
+    single = (line for each in lines for line in each.split("\n"))
+    return tables.aligned((line.split("\t") for line in single), min_width=0, padding=PADDING)
+
+
+def _without_hidden(document: Object) -> Object:
+    metadata = document.get("metadata") or {}
+    shown = {name: value for name, value in metadata.items() if name not in _HIDDEN_METADATA}
+    return {**document, "metadata": shown}
+
+
+def _labels(title: str, labels: Mapping[str, str] | None) -> Iterator[str]:
+    if not labels:
+        yield f"{title}:\t<none>"
+    for number, (key, value) in enumerate(sorted((labels or {}).items())):
+        yield f"{'' if number else f'{title}:'}\t{key}={value}"
+
+
+def _annotations(annotations: Mapping[str, str] | None) -> Iterator[str]:
+    shown = {k: v for k, v in (annotations or {}).items() if k != _HIDDEN_ANNOTATION}
+    if not shown:
+        yield "Annotations:\t<none>"
+    for number, (key, value) in enumerate(sorted(shown.items())):
+        start = "" if number else "Annotations:"
+        value = value.removesuffix("\n")
+        if len(key) + len(value) + 2 <= ANNOTATION_LENGTH and "\n" not in value:
+            yield f"{start}\t{key}: {value}"
+            continue
+        yield f"{start}\t{key}:"
+        for line in value.split("\n"):
+            yield f"\t  {_shortened(line, ANNOTATION_LENGTH - 2)}"
+
+
+def _shortened(line: str, length: int) -> str:
+    return f"{line[:length]}..." if len(line) > length else line
+
+
+def _fields(content: Mapping[str, Any], level: int) -> Iterator[str]:
+    indent = "  " * level
+    for name, value in sorted(content.items()):
+        title = f"{indent}{field_title(name)}:"
+        if isinstance(value, dict):
+            yield title
+            yield from _fields(value, level + 1)
+        elif isinstance(value, list):
+            yield title
+            yield from _items(value, level + 1)
+        else:
+            yield f"{title}\t{_scalar(value)}"
+
+
+def _items(values: Sequence[Any], level: int) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, dict):
+            yield from _fields(value, level)
+        else:
+            yield f"{'  ' * level}{_scalar(value)}"
+
+
+def _scalar(value: Any) -> str:
+    if value is None:
+        return "<nil>"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def field_title(name: str) -> str:
+    """`deviceClassName` as `Device Class Name`; names with other characters stay as they are."""
+    if re.search(r"[^A-Za-z-]", name):
+        return name
+    words = [
+        word.upper() if word.upper() in _ACRONYMS else word.title() if word.islower() else word
+        for word in _WORDS.findall(name)
+    ]
+    return " ".join(words)
+
+
+def _event_lines(happened: Sequence[Object], now: datetime.datetime) -> list[str]:
+    rows = [
+        ["  Type", "Reason", "Age", "From", "Message"],
+        ["  ----", "------", "----", "----", "-------"],
+        *(_event_row(each, now) for each in happened),
+    ]
+    return ["Events:", *tables.aligned(rows, min_width=0, padding=PADDING)]
+
+
+def _event_row(event: Object, now: datetime.datetime) -> list[str]:
+    source = (event.get("source") or {}).get("component") or event.get("reportingComponent", "")
+    message = event.get("message", "").strip()
+    if path := (event.get("involvedObject") or {}).get("fieldPath"):
+        message = f"{path}: {message}"
+    interval = events.interval(event, now)
+    return [f"  {event.get('type', '')}", event.get("reason", ""), interval, source, message]
