@@ -30,8 +30,9 @@ bench: $(VENV)/.dev  ## every benchmark of `dray bench`
 fuzz: $(VENV)/.dev  ## five minutes of hostile CEL; SECONDS=n for another length
 	$(RUN)/python -m tools.fuzz_cel --seconds $(or $(FUZZ_SECONDS),300)
 
-generate: $(VENV)/.dev  ## rebuild src/dray/api/schema_*.json from lightkube-models
+generate: $(VENV)/.dev  ## rebuild src/dray/api/schema_*.json and src/dray/protocol/*_pb2.py
 	$(RUN)/python -m tools.make_schema
+	$(RUN)/python -m tools.make_protocol
 
 pin: | $(UV)  ## write constraints.txt anew: the versions `make` installs
 	$(UV) pip compile -q --universal --upgrade --group dev pyproject.toml --no-annotate --no-header -o constraints.txt

@@ -13,6 +13,7 @@ from dray.allocator.candidates import Candidate, Check, Slot
 from dray.allocator.capacity import Capacity
 from dray.allocator.counters import Counters
 from dray.allocator.groups import Groups
+from dray.allocator.inventory import Inventory
 from dray.allocator.problems import Plan, Problem
 from dray.allocator.requests import Option
 from dray.allocator.trail import Trail
@@ -46,53 +47,35 @@ class Failing:
 class Checks:
     """The state that one search works on."""
 
-    __slots__ = ("_capacity", "_counters", "_groups", "_problem", "_usage")
+    __slots__ = ("_by_plan", "_capacity", "_counters", "_groups", "_problem", "_usage")
 
     def __init__(self, problem: Problem) -> None:
         inventory = problem.inventory
         self._problem = problem
+        self._by_plan: dict[Plan, Sequence[Check]] = {}
         self._usage = Usage(inventory.taken, len(problem.claims), inventory.holders_of)
-        self._capacity: list[Check] = []
-        shares = inventory.shareable | inventory.shared
-        if shares and inventory.features.consumable_capacity:
-            self._capacity.append(
-                Capacity(inventory.devices, shares, inventory.holding_of, problem.demand)
-            )
-        self._groups: list[Check] = []
-        self._counters: list[Counters] = []
-        if inventory.partitions and inventory.features.partitionable_devices:
-            ledgers = [section.ledger for section in inventory.sections]
-            self._counters.append(
-                Counters(
-                    inventory.devices,
-                    ledgers,
-                    partitions=inventory.partitions,
-                    shared=inventory.shared,
-                    holders_on=inventory.holders_on,
-                )
-            )
-            if inventory.features.device_compatibility_groups:
-                self._groups.append(
-                    Groups(
-                        [section.present_groups for section in inventory.sections],
-                        partitions=inventory.partitions,
-                        shared=inventory.shared,
-                        holders_on=inventory.holders_on,
-                    )
-                )
+        self._capacity = _capacity(problem) if inventory.shareable | inventory.shared else []
+        self._groups = _groups(inventory) if inventory.partitions else []
+        self._counters = _counters(inventory) if inventory.partitions else []
 
     def of(self, plan: Plan) -> Sequence[Check]:
         """The checks for one option, in order."""
-        applying: list[Check] = [self._usage]
+        known = self._by_plan.get(plan)
+        if known is None:
+            known = self._by_plan[plan] = self._in_order(plan)
+        return known
+
+    def _in_order(self, plan: Plan) -> Sequence[Check]:
+        first: list[Check] = [self._usage]
         if plan.failing:
-            applying.append(Failing(self._problem, plan))
-        constrained: list[Check] = []
+            first.append(Failing(self._problem, plan))
+        last: list[Check] = []
         if plan.is_constrained and self._problem.constraints is not None:
-            constrained.append(self._problem.constraints)
+            last.append(self._problem.constraints)
         if plan.wanted is None:
-            return [*applying, *self._capacity, *self._groups, *self._counters, *constrained]
+            return [*first, *self._capacity, *self._groups, *self._counters, *last]
         # Upstream looks at the capacity of "all" devices last (allocateDevice).
-        return [*applying, *self._groups, *self._counters, *constrained, *self._capacity]
+        return [*first, *self._groups, *self._counters, *last, *self._capacity]
 
     def most(self, devices: int) -> int:
         """An upper bound of how many of some free devices can be taken together, each once."""
@@ -103,3 +86,38 @@ class Checks:
         """What the picks so far mean for a device."""
         touched: list[Check] = [self._usage, *self._capacity, *self._groups, *self._counters]
         return tuple([check.trace(device) for check in touched])
+
+
+def _capacity(problem: Problem) -> list[Check]:
+    inventory = problem.inventory
+    if not inventory.features.consumable_capacity:
+        return []
+    shares = inventory.shareable | inventory.shared
+    return [Capacity(inventory.devices, shares, inventory.holding_of, problem.demand)]
+
+
+def _groups(inventory: Inventory) -> list[Check]:
+    if not inventory.features.device_compatibility_groups:
+        return []
+    return [
+        Groups(
+            [section.present_groups for section in inventory.sections],
+            partitions=inventory.partitions,
+            shared=inventory.shared,
+            holders_on=inventory.holders_on,
+        )
+    ]
+
+
+def _counters(inventory: Inventory) -> list[Counters]:
+    if not inventory.features.partitionable_devices:
+        return []
+    return [
+        Counters(
+            inventory.devices,
+            [section.ledger for section in inventory.sections],
+            partitions=inventory.partitions,
+            shared=inventory.shared,
+            holders_on=inventory.holders_on,
+        )
+    ]

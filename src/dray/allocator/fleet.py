@@ -372,12 +372,15 @@ class Fleet:
             self.by_index[entry.index] = None
             heapq.heappush(self._gaps, entry.index)
 
-    def _reach(self, pool: PoolEntry) -> Sequence[int]:
+    def _reach(self, pool: PoolEntry) -> Iterable[int]:
         """The nodes that see the pool or share its counters."""
-        names = [piece.spec.node_name for piece in pool.slices.values()]
-        if not all(names):
-            return [EVERY_NODE]
-        return [self.nodes[name].index for name in names if name]
+        nodes: dict[int, None] = {}
+        for piece in pool.slices.values():
+            name = piece.spec.node_name
+            if not name:
+                return (EVERY_NODE,)
+            nodes[self.nodes[name].index] = None
+        return nodes
 
     def _loosen(self, nodes: Iterable[int]) -> None:
         for node in nodes:
@@ -390,11 +393,12 @@ class Fleet:
     def _rebuild(self, pool: PoolEntry) -> None:
         """Forget the devices of the nodes that see the pool."""
         nodes = self._reach(pool)
-        for node in nodes:
-            if node == EVERY_NODE:
-                self._drop_inventories()
-            elif (entry := self.by_index[node]) is not None:
-                entry.inventory = None
+        if self._built:
+            for node in nodes:
+                if node == EVERY_NODE:
+                    self._drop_inventories()
+                elif (entry := self.by_index[node]) is not None:
+                    entry.inventory = None
         self._loosen(nodes)
 
     def _start_afresh(self) -> None:

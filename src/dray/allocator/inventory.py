@@ -21,6 +21,9 @@ from dray.api.nodes import Node
 from dray.api.slices import Device, DeviceCapacity
 from dray.api.taints import DeviceTaintRule
 
+_REMEMBERED = 64
+"""How many ways to look at the devices of a node are remembered."""
+
 Kinds = list[tuple[Hashable, int]]
 """Devices that look alike to somebody: what they have in common, and which they are."""
 
@@ -129,6 +132,8 @@ class Inventory:
             for candidate, seen in zip(self.devices, look(self.devices), strict=True):
                 found[seen] = found.get(seen, 0) | candidate.bit
             known = [(shapes.shared(shape), members) for shape, members in found.items()]
+            if len(self._kinds) >= _REMEMBERED:
+                self._kinds.clear()
             self._kinds[key] = known
         return known
 
@@ -178,6 +183,9 @@ class Inventory:
             value = same.setdefault(value, value)
             values.append(value)
             masks[value] = masks.get(value, 0) | candidate.bit
+        if len(self._values) >= _REMEMBERED:
+            self._values.clear()
+            self._value_masks.clear()
         self._values[attribute] = values
         self._value_masks[attribute] = masks
 

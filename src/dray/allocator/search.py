@@ -196,7 +196,6 @@ class Search:
             later ^= device.bit
             if tried and self._kind(device) in tried:
                 continue
-            kind = self._kind(device) if self._looks_ahead else None
             if self._take(frame.mark, slot, device, applying) is not None:
                 continue
             frame.pick = Pick(plan, device)
@@ -206,7 +205,7 @@ class Search:
             else:
                 yield self._after(position, plan, later)
             if self._prunes:
-                tried.add(kind or self._kind(device))
+                tried.add(self._kind(device))
         self._blame(frame, position, plan, plan.accepted)
 
     def _wanted(self, frame: _Frame, position: Position, plan: Plan) -> Iterator[Position]:

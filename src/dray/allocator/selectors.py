@@ -16,7 +16,7 @@ from dray.api.features import Features
 from dray.cel import device as cel
 from dray.cel.values import CostExceeded, EvaluationError
 
-_SHAPES_LIMIT = 1 << 16
+_SHAPES_LIMIT = 1 << 13
 _EXPRESSIONS_LIMIT = 1 << 14
 _MISSING_KEY_HINT = (
     ". consider using CEL optional chaining (.? followed by orValue()) "

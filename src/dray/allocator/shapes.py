@@ -34,7 +34,7 @@ def reader(paths: Iterable[Path]) -> Reader:
     return read
 
 
-_SHARED_LIMIT = 1 << 16
+_SHARED_LIMIT = 1 << 12
 _shared: dict[Hashable, Hashable] = {}
 
 

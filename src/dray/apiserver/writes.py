@@ -61,8 +61,7 @@ class Writer:
         warnings = [*body.warnings, *claimwarnings.zero_counts(body.document)]
         document = self.to_storage(call, body.document)
         document = await self.create_document(call, document, chosen, warnings)
-        shown = versions.from_storage(document, call.gvk.api_version)
-        return reads.respond(call, shown, 201, warning_header(warnings))
+        return answered(call, document, warnings, 201)
 
     async def create_document(
         self,
@@ -191,10 +190,8 @@ class Writer:
                 raise
             wanted["metadata"].pop("resourceVersion", None)
             document = await self.create_document(call, wanted, chosen, warnings)
-            shown = versions.from_storage(document, call.gvk.api_version)
-            return reads.respond(call, shown, 201, warning_header(warnings))
-        shown = versions.from_storage(document, call.gvk.api_version)
-        return reads.respond(call, shown, headers=warning_header(warnings))
+            return answered(call, document, warnings, 201)
+        return answered(call, document, warnings)
 
     async def patch(self, call: Call) -> Response:
         media_type = patch_type(call)
@@ -213,10 +210,8 @@ class Writer:
                 raise
             document = self.to_storage(call, patch(None))
             document = await self.create_document(call, document, chosen, warnings, True)
-            shown = versions.from_storage(document, call.gvk.api_version)
-            return reads.respond(call, shown, 201, warning_header(warnings))
-        shown = versions.from_storage(document, call.gvk.api_version)
-        return reads.respond(call, shown, headers=warning_header(warnings))
+            return answered(call, document, warnings, 201)
+        return answered(call, document, warnings)
 
     async def update_document(
         self,
@@ -338,6 +333,12 @@ class Writer:
     def _raise(self, call: Call, name: str, causes: list[errors.Cause]) -> None:
         if causes:
             raise errors.invalid(GroupKind(call.kind.group, call.kind.kind), name, causes)
+
+
+def answered(call: Call, document: Object, warnings: list[str], status: int = 200) -> Response:
+    """A stored object as the client sees it, with what there is to warn of."""
+    shown = versions.from_storage(document, call.gvk.api_version)
+    return reads.respond(call, shown, status, warning_header(warnings))
 
 
 def content_type(call: Call) -> str:

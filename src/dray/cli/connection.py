@@ -16,6 +16,7 @@ from dray.client.rest import RestTransport
 from dray.client.verbs import Client
 
 FIELD_MANAGER = "dray"
+STEPS_TO_CLOSE = 8
 
 Answer = TypeVar("Answer")
 
@@ -73,4 +74,13 @@ async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answ
     async with RestTransport(connection) as transport:
         client = Client(transport, field_manager=FIELD_MANAGER)
         namespace = "" if target.all_namespaces else target.namespace or connection.namespace
-        return await body(Session(client, namespace, connection.server, Resources(client)))
+        try:
+            return await body(Session(client, namespace, connection.server, Resources(client)))
+        finally:
+            await _end_streams()
+
+
+async def _end_streams() -> None:
+    """Let streams that nobody reads any more close, while their connections can still do so."""
+    for _ in range(STEPS_TO_CLOSE):
+        await asyncio.sleep(0)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import json
 import operator
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dray.cli import jsonpath_syntax as syntax
+from dray.cli import jsontext
 from dray.cli.jsonpath_syntax import JsonPathError, Part, Path
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
@@ -65,7 +65,7 @@ def relaxed(path: str) -> Template:
 def text_of(value: Any) -> str:
     """A value as a template prints it: lists and objects as JSON."""
     if isinstance(value, (dict, list)):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        return jsontext.write(value)
     if value is None:
         return "null"
     if isinstance(value, bool):

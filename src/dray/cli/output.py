@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
 
 from dray.api.kinds import Kind
-from dray.cli import jsonpath, resources, yamltext
+from dray.cli import jsonpath, jsontext, resources, yamltext
 from dray.cli.failures import WrongUsage
 
 Object = dict[str, Any]
@@ -73,7 +72,7 @@ def rendered(document: Any, format: Format) -> str:
         return yamltext.write(document)
     if format.name == "jsonpath":
         return jsonpath.Template(format.argument).render(document)
-    return json.dumps(document, indent=4, sort_keys=True, ensure_ascii=False) + "\n"
+    return jsontext.write(document, indent=4) + "\n"
 
 
 def show_names(kind: Kind, objects: Sequence[Object]) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import yaml
+
+
+_GO_BOOLS = frozenset("yYnN")
+_GO_NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|0[xob][\da-fA-F_]+")
 
 
 class _Dumper(yaml.SafeDumper):
@@ -14,10 +19,18 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
+def _could_be_something_else(dumper: _Dumper, text: str) -> bool:
+    """Whether a reader of YAML 1.1 would take the bare text for a number, a bool or a time."""
+    if text in _GO_BOOLS or _GO_NUMBER.fullmatch(text):
+        return True
+    tag = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return tag.rpartition(":")[2] in ("bool", "int", "float", "null", "timestamp", "merge")
+
+
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     tag = "tag:yaml.org,2002:str"
     style = None
-    if dumper.resolve(yaml.ScalarNode, text, (True, False)) != tag:  # type: ignore[no-untyped-call]
+    if _could_be_something_else(dumper, text):
         style = '"'
     elif "\n" in text:
         style = "|"

@@ -90,6 +90,15 @@ async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
                 yield chunk
         except (aiohttp.ClientError, OSError) as error:
             raise errors.ServiceUnavailable(f"the watch was cut: {error}") from error
+        finally:
+            _abort(answer)
+
+
+def _abort(answer: aiohttp.ClientResponse) -> None:
+    """Hang up on a stream that is left before its end: there is nothing to say good-bye for."""
+    connection = answer.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
 
 
 class Credentials:

@@ -50,11 +50,8 @@ class Gang(NamedTuple):
         return ObjectKey(self.group.metadata.namespace, self.group.metadata.name)
 
     def too_few(self, placed: int) -> str:
-        minimum = self.needed + self.scheduled
-        return (
-            f"minCount ({minimum}) cannot be satisfied: {self.scheduled + placed} scheduled, "
-            f"{len(self.waiting) - placed} remaining"
-        )
+        minimum, scheduled = self.needed + self.scheduled, self.scheduled + placed
+        return f"minCount ({minimum}) cannot be satisfied: {scheduled} scheduled, 0 remaining"
 
 
 class Placed(NamedTuple):
@@ -209,6 +206,7 @@ def _refusal(gang: Gang, greedy: Placed) -> Refusal:
         of_group=gang.too_few(len(greedy.choices)),
         causes=frozenset(causes),
         claims=next((each.claims for each in greedy.refusals.values() if each.claims), ()),
+        is_passing=any(each.is_passing for each in greedy.refusals.values()),
     )
 
 

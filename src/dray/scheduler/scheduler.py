@@ -162,7 +162,7 @@ class Scheduler:
         if isinstance(gang, Gang):
             await self._place_gang(entry, gang)
             return
-        demand = gang or self._demand(pod)
+        demand = gang or self._demand(pod, {})
         if isinstance(demand, Refusal):
             self._refuse(entry, pod.metadata.uid, demand)
         else:
@@ -187,7 +187,12 @@ class Scheduler:
     async def _place_gang(self, entry: Entry, gang: Gang) -> None:
         taken = [self._queue.take(_key(pod)) for pod in gang.waiting if _key(pod) != entry.key]
         entries = {each.key: each for each in (entry, *taken) if each is not None}
-        answer = await self._groups.place(gang)
+        try:
+            answer = await self._groups.place(gang)
+        except Exception:
+            for each in filter(None, taken):
+                self._queue.retry(each)
+            raise
         if isinstance(answer, Refusal):
             for each in entries.values():
                 self._refuse(each, ("gang", gang.key), answer)
@@ -203,7 +208,7 @@ class Scheduler:
         noting = podgroups.note_scheduled(self._client, gang.group, self._now, message)
         self._tasks.create_task(noting)
 
-    def _demand(self, pod: Pod, shared: Shared = {}) -> Demand | Refusal:
+    def _demand(self, pod: Pod, shared: Shared) -> Demand | Refusal:
         """What has to be found for a pod. `shared` is what its group is about to get."""
         hidden = self._state.inflight.hold_unreadable(self._state.claims.undecodable)
         if hidden and pod.spec.resource_claims:

@@ -27,11 +27,14 @@ async def lives_and_deaths(here: World, seed: int, is_over: asyncio.Event) -> No
     while not is_over.is_set():
         running = asyncio.create_task(manager.run(here.context.client, only=LOOPS))
         await asyncio.sleep(chance.uniform(0.0, 0.05))
-        running.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await running
-    async with asyncio.timeout(20):
-        await manager.run(here.context.client, only=LOOPS)
+        await end(running)
+    await manager.run(here.context.client, only=LOOPS)
+
+
+async def end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
 
 
 async def user_and_scheduler(here: World, seed: int) -> None:
@@ -85,9 +88,7 @@ def test_claims_survive_restarts(seed: int) -> None:
             return owners == Counter(active)
 
         await here.until(in_order, "one claim for each pod that needs one")
-        lives.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await lives
+        await end(lives)
 
     with_loops()(test)()
 
@@ -103,8 +104,6 @@ def test_jobs_count_right_across_restarts(seed: int) -> None:
         found = await finished(here)
         assert found["status"]["succeeded"] == 12
         assert len(await here.list("pods")) == 12
-        lives.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await lives
+        await end(lives)
 
     with_loops(Kubelet)(test)()

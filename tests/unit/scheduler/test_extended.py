@@ -39,7 +39,7 @@ def classes(*made: tuple[str, str | None, str]) -> Classes:
     return found
 
 
-def pod_with(containers: list[int], init: list[tuple[int, bool]] = []) -> Pod:
+def pod_with(containers: list[int], init: list[tuple[int, bool]]) -> Pod:
     def container(name: str, amount: int, sidecar: bool = False) -> dict[str, Any]:
         requests = {RESOURCE: str(amount)} if amount else {}
         body: dict[str, Any] = {"name": name, "resources": {"requests": requests}}
@@ -148,7 +148,7 @@ async def test_an_explicit_name_is_served_by_a_claim_made_when_the_pod_is_bound(
     await fleet(world)
     await world.create(pod("ext", requests={RESOURCE: "2"}))
     await world.bound("ext")
-    (made,) = await world.list("resourceclaims", "default")
+    (made,) = await world.all("resourceclaims", "default")
     assert made["metadata"]["name"].startswith("ext-extended-resources-")
     assert made["metadata"]["annotations"] == {
         "resource.kubernetes.io/extended-resource-claim": "true"
@@ -178,7 +178,7 @@ async def test_the_implicit_name_of_a_class_works_too(world: World) -> None:
     name = "deviceclass.resource.kubernetes.io/gpu.example.com"
     await world.create(pod("ext", requests={name: "1"}))
     await world.bound("ext")
-    (made,) = await world.list("resourceclaims", "default")
+    (made,) = await world.all("resourceclaims", "default")
     (request,) = made["spec"]["devices"]["requests"]
     assert request["exactly"]["deviceClassName"] == "gpu.example.com"
 
@@ -188,18 +188,18 @@ async def test_too_many_devices_are_refused_and_leave_no_claim(world: World) -> 
     await fleet(world)
     await world.create(pod("ext", requests={RESOURCE: "20"}))
     await world.refused("ext", "0/1 nodes are available: 1 cannot allocate all claims.")
-    assert await world.list("resourceclaims", "default") == []
+    assert await world.all("resourceclaims", "default") == []
 
 
 @in_world()
 async def test_a_node_that_has_the_resource_itself_needs_no_claim(world: World) -> None:
     await fleet(world)
-    await world.create(node("plugin", **{RESOURCE: "4"}))
+    await world.create(node("plugin", None, **{RESOURCE: "4"}))
     await world.create(
         pod("ext", requests={RESOURCE: "1"}, nodeSelector={"kubernetes.io/hostname": "plugin"})
     )
     assert await world.bound("ext") == "plugin"
-    assert await world.list("resourceclaims", "default") == []
+    assert await world.all("resourceclaims", "default") == []
 
 
 @in_world()

@@ -203,7 +203,7 @@ async def test_being_bound_is_told_in_an_event(world: World) -> None:
     await world.bound("plain")
 
     async def told() -> bool:
-        events = await world.list("events", "default")
+        events = await world.all("events", "default")
         return any(
             each["reason"] == "Scheduled"
             and each["message"] == "Successfully assigned default/plain to node-0"

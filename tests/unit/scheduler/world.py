@@ -82,7 +82,7 @@ class World:
         kind = named(plural)
         return await self.client.get(kind, name, namespace if kind.namespaced else "")
 
-    async def list(self, plural: str, namespace: str = "") -> list[Object]:
+    async def all(self, plural: str, namespace: str = "") -> list[Object]:
         page = await self.client.list(named(plural), Selection(namespace=namespace))
         return [msgspec.json.decode(item) for item in page.items]
 
@@ -201,7 +201,7 @@ def device_class(name: str = DRIVER, expression: str = "", **spec: Any) -> Objec
     }
 
 
-def node(name: str, labels: Object | None = None, **allocatable: str) -> Object:
+def node(name: str, labels: Object | None = None, **allocatable: Any) -> Object:
     amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", **allocatable}
     return {
         "apiVersion": "v1",

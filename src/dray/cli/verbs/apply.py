@@ -136,7 +136,9 @@ def _write_all(
             try:
                 kind = await session.resources.of(*manifest.type)
                 changed, verb = await one(session, kind, manifest.document)
-            except (errors.Refusal, Failure) as error:
+            except (errors.ServiceUnavailable, errors.Unauthorized):
+                raise
+            except (errors.StatusError, Failure) as error:
                 refused += 1
                 known = error if isinstance(error, Failure) else failures.of_status(error)
                 Failure(f"{manifest.source}: {known.message}", known.advice).show()

@@ -139,6 +139,5 @@ async def _label(
 
 
 def _report(reference: Reference, before: Any, changed: Any, verb: str, format: Format) -> None:
-    same = before["metadata"]["resourceVersion"] == changed["metadata"]["resourceVersion"]
     unchanged = "not labeled" if verb == "labeled" else f"{verb} (no change)"
-    output.show_change(reference.kind, changed, unchanged if same else verb, format)
+    output.show_change(reference.kind, changed, unchanged if changed == before else verb, format)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -158,13 +159,11 @@ async def _follow(
     events = session.client.watch(
         reference.kind, selection, resource_version=version, timeout_seconds=WATCH_SECONDS
     )
-    try:
+    with contextlib.suppress(errors.Expired, errors.Gone):
         async for event in events:
             if event.type == "BOOKMARK":
                 continue
             gone = event.type == "DELETED"
             if goal.is_met(None if gone else msgspec.json.decode(event.object)):
                 return True
-    except (errors.Expired, errors.Gone):
-        pass
     return False

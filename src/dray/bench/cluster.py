@@ -1,0 +1,275 @@
+"""`dray bench cluster`: a whole cluster in one process, from the first create to the last bind.
+
+Simulated nodes with eight GPUs each, pods that name one template, a durable store in a file. After
+the pods come the quiet phases: a cluster at rest before, and one where many pods wait in vain.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dray import cluster
+from dray.api import exchange, kinds
+from dray.bench import process
+from dray.client.verbs import Client, Selection
+from dray.cluster import Plan
+from dray.drivers.simulated import blueprint, fleet
+from dray.drivers.simulated.fleet import Fleet
+from dray.store import sqlite
+
+CLASS = "gpu.nvidia.com"
+MODEL = "h100-80gb-hbm3"
+GPUS = 8
+CREATORS = 32
+PROBE_SECONDS = 0.005
+NAMESPACE = "default"
+
+POD = kinds.served("", "Pod")
+NODE = kinds.served("", "Node")
+EVENT = kinds.served("", "Event")
+SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
+TEMPLATE = kinds.served("resource.k8s.io", "ResourceClaimTemplate")
+CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
+
+Object = dict[str, Any]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    nodes: int = 200
+    pods: int = 1000
+    hopeless: int = 1000
+    """Pods that no node can take."""
+    quiet_seconds: float = 10.0
+
+
+class Report(msgspec.Struct, kw_only=True):
+    nodes: int
+    pods: int
+    started_s: float
+    """Until every node and slice was there."""
+    pods_per_s: float
+    created_per_s: float
+    cpu_ms_per_pod: float
+    peak_memory_mb: float
+    idle_cpu_percent: float
+    readyz_p50_ms: float
+    readyz_p99_ms: float
+    """While claims are refused whose search is exponential if done without proofs."""
+    hopeless: int
+    refused_per_s: float
+    waiting_cpu_percent: float
+    """With so many pods waiting in vain."""
+    events: int
+    """About pods that wait in vain."""
+
+
+async def run(scale: Scale, say: Say = lambda _: None) -> Report:
+    with tempfile.TemporaryDirectory(prefix="dray-bench-") as folder:
+        directory = Path(folder)
+        plan = Plan(fleet=_fleet(scale.nodes))
+        async with (
+            sqlite.open(directory / "state.db") as store,
+            cluster.running(store, directory, plan) as running,
+        ):
+            return await _Measured(running.client(), scale, say).report()
+
+
+class _Measured:
+    def __init__(self, client: Client, scale: Scale, say: Say) -> None:
+        self._client, self._scale, self._say = client, scale, say
+
+    async def report(self) -> Report:
+        scale = self._scale
+        self._say(f"starting {scale.nodes} nodes")
+        started = await self._start()
+        with process.settled():
+            self._say("resting")
+            idle = await self._cpu_percent()
+            self._say(f"creating {scale.pods} pods")
+            created, bound, cpu = await self._bind_pods()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        self._say("asking for the impossible")
+        latencies = await self._readiness_while_refusing()
+        self._say(f"creating {scale.hopeless} pods that no node can take")
+        refused = await self._refuse_pods()
+        self._say("resting")
+        waiting = await self._cpu_percent()
+        return Report(
+            nodes=scale.nodes,
+            pods=scale.pods,
+            started_s=started,
+            pods_per_s=scale.pods / bound,
+            created_per_s=scale.pods / created,
+            cpu_ms_per_pod=1000 * cpu / scale.pods,
+            peak_memory_mb=peak,
+            idle_cpu_percent=idle,
+            readyz_p50_ms=1000 * latencies[len(latencies) // 2],
+            readyz_p99_ms=1000 * latencies[len(latencies) * 99 // 100],
+            hopeless=scale.hopeless,
+            refused_per_s=scale.hopeless / refused,
+            waiting_cpu_percent=waiting,
+            events=await self._events(),
+        )
+
+    async def _start(self) -> float:
+        began = time.perf_counter()
+        await self._client.create(TEMPLATE, _template("gpu", _asking("gpu")), NAMESPACE)
+        while await self._lacking():
+            await asyncio.sleep(0.25)
+        return time.perf_counter() - began
+
+    async def _lacking(self) -> int:
+        """How many nodes and slices are not there yet, or not ready."""
+        slices = await self._client.list(SLICE)
+        nodes = await self._client.list(NODE)
+        ready = sum(b'"taints"' not in bytes(each) for each in nodes.items)
+        return 2 * self._scale.nodes - len(slices.items) - ready
+
+    async def _cpu_percent(self) -> float:
+        seconds = self._scale.quiet_seconds
+        await asyncio.sleep(1.0)
+        before = time.process_time()
+        await asyncio.sleep(seconds)
+        return 100 * (time.process_time() - before) / seconds
+
+    async def _bind_pods(self) -> tuple[float, float, float]:
+        """Seconds until all were created and bound, and the processor time that took."""
+        names = [f"pod-{number}" for number in range(self._scale.pods)]
+        async with asyncio.TaskGroup() as group:
+            following = asyncio.Event()
+            bound = group.create_task(self._all_have(b'"nodeName"', names, following))
+            await following.wait()
+            began, cpu = time.perf_counter(), time.process_time()
+            await self._create(_pod(name, template="gpu") for name in names)
+            created = time.perf_counter() - began
+            await bound
+        return created, time.perf_counter() - began, time.process_time() - cpu
+
+    async def _refuse_pods(self) -> float:
+        hopeless = _asking("gpu", memory="900Gi")
+        await self._client.create(TEMPLATE, _template("hopeless", hopeless), NAMESPACE)
+        names = [f"hopeless-{number}" for number in range(self._scale.hopeless)]
+        async with asyncio.TaskGroup() as group:
+            following = asyncio.Event()
+            refused = group.create_task(self._all_have(b"Unschedulable", names, following))
+            await following.wait()
+            began = time.perf_counter()
+            await self._create(_pod(name, template="hopeless") for name in names)
+            await refused
+        return time.perf_counter() - began
+
+    async def _create(self, pods: Iterable[Object]) -> None:
+        waiting = iter(pods)
+
+        async def creator() -> None:
+            for pod in waiting:
+                await self._client.create(POD, pod, NAMESPACE)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CREATORS):
+                group.create_task(creator())
+
+    async def _all_have(self, text: bytes, names: Iterable[str], following: asyncio.Event) -> None:
+        """Wait until the object of every one of these pods contains a text."""
+        left = set(names)
+        version = (await self._client.list(POD)).resource_version
+        following.set()
+        async for event in self._client.watch(POD, resource_version=version):
+            raw = bytes(event.object)
+            if text in raw:
+                left.discard(msgspec.json.decode(raw, type=_Named).metadata.name)
+            if not left:
+                return
+
+    async def _readiness_while_refusing(self) -> list[float]:
+        """How long /readyz took, sorted; each question counts from when it was due."""
+        names = []
+        for number in range(GPUS // 2):
+            name = f"impossible-{number}"
+            claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+            body = {**claim, "metadata": {"name": name}, "spec": _impossible(number)}
+            await self._client.create(CLAIM, body, NAMESPACE)
+            names.append(name)
+        latencies: list[float] = []
+        async with asyncio.TaskGroup() as group:
+            following = asyncio.Event()
+            refused = group.create_task(self._all_have(b"Unschedulable", names, following))
+            await following.wait()
+            probing = group.create_task(self._probe(latencies))
+            await self._create(_pod(name, claim=name) for name in names)
+            await refused
+            await asyncio.sleep(1.0)
+            probing.cancel()
+        return sorted(latencies)
+
+    async def _probe(self, latencies: list[float]) -> None:
+        question = exchange.Request("GET", "/readyz")
+        while True:
+            due = time.perf_counter() + PROBE_SECONDS
+            await asyncio.sleep(PROBE_SECONDS)
+            await self._client.raw(question)
+            latencies.append(time.perf_counter() - due)
+
+    async def _events(self) -> int:
+        selection = Selection(field_selector="reason=FailedScheduling")
+        page = await self._client.list(EVENT, selection)
+        return sum(b'"hopeless-' in bytes(each) for each in page.items)
+
+
+class _Name(msgspec.Struct):
+    name: str
+
+
+class _Named(msgspec.Struct):
+    metadata: _Name
+
+
+def _fleet(nodes: int) -> Fleet:
+    gpus = blueprint.DeviceGroup(model=MODEL, count=GPUS, attributes={"domain": ["a", "b"]})
+    group = blueprint.NodeGroup(name="node-{number}", count=nodes, devices={CLASS: (gpus,)})
+    return fleet.build(blueprint.FleetBlueprint(nodes=(group,)), name="bench")
+
+
+def _asking(*names: str, memory: str = "40Gi", **constraints: Any) -> Object:
+    expression = f'device.capacity["{CLASS}"].memory.compareTo(quantity("{memory}")) >= 0'
+    exactly = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": expression}}]}
+    requests = [{"name": name, "exactly": exactly} for name in names]
+    return {"devices": {"requests": requests, **constraints}}
+
+
+def _impossible(number: int) -> Object:
+    """More GPUs than a domain has, each in a request of its own: a search without proofs is long."""
+    names = [f"r{each}" for each in range(GPUS // 2 + 1 + number)]
+    constraint = {"matchAttribute": f"{CLASS}/domain", "requests": names}
+    return _asking(*names, constraints=[constraint])
+
+
+def _template(name: str, spec: Object) -> Object:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": name},
+        "spec": {"spec": spec},
+    }
+
+
+def _pod(name: str, *, template: str = "", claim: str = "") -> Object:
+    source = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": claim}
+    container = {"name": "work", "image": "busybox", "resources": {"claims": [{"name": "gpu"}]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container], "resourceClaims": [{"name": "gpu", **source}]},
+    }

@@ -1,0 +1,60 @@
+"""A real `dray apiserver` for the commands to talk to, one for all tests of a worker."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dray.cli.main import main
+
+START_SECONDS = 60.0
+DRAY = Path(sys.executable).parent / "dray"
+
+
+class Cluster(NamedTuple):
+    kubeconfig: Path
+
+    def dray(self, *arguments: str, input: str | None = None) -> Result:
+        """Run a command against the cluster, in this process."""
+        command, *rest = arguments
+        return run(command, "--kubeconfig", str(self.kubeconfig), *rest, input=input)
+
+
+def run(*arguments: str, input: str | None = None) -> Result:
+    return CliRunner().invoke(main, list(arguments), input=input)
+
+
+def start(data: Path, *options: str) -> subprocess.Popen[str]:
+    """A server that has said where it is."""
+    process = subprocess.Popen(
+        [DRAY, "apiserver", "--data", data, "--listen", "127.0.0.1:0", *options],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("Serving the Kubernetes API at https://127.0.0.1:"), line
+    return process
+
+
+def stop(process: subprocess.Popen[str]) -> int:
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=START_SECONDS)
+    return process.returncode
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    data = tmp_path_factory.mktemp("cluster")
+    process = start(data, "--store", "memory")
+    try:
+        yield Cluster(data / "kubeconfig")
+    finally:
+        assert stop(process) == 0

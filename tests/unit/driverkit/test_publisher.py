@@ -1,0 +1,153 @@
+"""Desired pools and the slices that are published for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from dray.api import features
+from dray.api.names import PoolId
+from dray.api.slices import Device
+from dray.api.taints import DeviceTaint
+from dray.client.verbs import Object, Selection
+from dray.driverkit import driver
+from dray.driverkit.pools import Pool
+from dray.driverkit.publisher import Offer, Publisher
+from tests.unit.controllers import world
+from tests.unit.controllers.world import World
+
+DRIVER = "gpu.example.com"
+POOL = PoolId(DRIVER, "n1")
+
+
+class Published:
+    """A pool that a test changes, and what is published of it."""
+
+    def __init__(self, here: World) -> None:
+        self.here = here
+        self.offers: dict[PoolId, Offer] = {}
+        ours = Selection(field_selector=f"spec.driver={DRIVER}")
+        self.publisher = Publisher(here.client, self.offers.get, selection=ours)
+
+    async def offer(self, *devices: Device) -> list[Object]:
+        self.offers[POOL] = Offer(Pool(DRIVER, "n1", devices, node_name="n1"))
+        return await self.settle()
+
+    async def settle(self) -> list[Object]:
+        self.publisher.refresh(POOL)
+        await self.here.until_true(lambda: self.publisher.is_settled)
+        await self.here.settle()
+        found = await self.here.list("resourceslices")
+        return sorted(found, key=lambda each: str(each["metadata"]["name"]))
+
+
+def run(test: Callable[[Published], Awaitable[None]]) -> None:
+    async def inside() -> None:
+        async with world.world([], features.DEFAULT, None) as here:
+            published = Published(here)
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(published.publisher.run())
+                await test(published)
+                task.cancel()
+
+    asyncio.run(inside())
+
+
+def devices(count: int) -> list[Device]:
+    return [driver.device(f"gpu-{number:03}", index=number) for number in range(count)]
+
+
+def pool_of(document: Object) -> tuple[int, int]:
+    pool = document["spec"]["pool"]
+    return pool["generation"], pool["resourceSliceCount"]
+
+
+def tainted(device: Device) -> Device:
+    taint = DeviceTaint(key="k", effect="NoSchedule")
+    return Device(name=device.name, attributes=device.attributes, taints=(taint,))
+
+
+def test_a_pool_appears_changes_and_goes() -> None:
+    async def test(published: Published) -> None:
+        (only,) = await published.offer(*devices(2))
+        assert len(only["spec"]["devices"]) == 2
+        (only,) = await published.offer(*devices(3))
+        assert len(only["spec"]["devices"]) == 3
+        published.offers.clear()
+        assert await published.settle() == []
+
+    run(test)
+
+
+def test_publishing_the_same_again_writes_nothing() -> None:
+    async def test(published: Published) -> None:
+        await published.offer(*devices(200))
+        assert await published.here.writes(published.offer(*devices(200))) == 0
+
+    run(test)
+
+
+def test_devices_that_move_between_slices_make_a_new_generation() -> None:
+    async def test(published: Published) -> None:
+        before = await published.offer(*devices(200))
+        assert [pool_of(each) for each in before] == [(1, 2), (1, 2)]
+        after = await published.offer(*devices(300))
+        assert [pool_of(each) for each in after] == [(2, 3)] * 3
+
+    run(test)
+
+
+def test_a_change_inside_one_slice_keeps_the_generation() -> None:
+    async def test(published: Published) -> None:
+        some = devices(70)
+        some[0] = tainted(some[0])
+        before = await published.offer(*some)
+        some[1] = tainted(some[1])
+        after = await published.offer(*some)
+        assert [pool_of(each) for each in after] == [pool_of(each) for each in before]
+        assert len([each for each in after[0]["spec"]["devices"] if each.get("taints")]) == 2
+        assert before[1]["metadata"] == after[1]["metadata"]
+
+    run(test)
+
+
+def test_a_pool_that_shrinks_loses_its_other_slices() -> None:
+    async def test(published: Published) -> None:
+        await published.offer(*devices(200))
+        (only,) = await published.offer(*devices(5))
+        assert pool_of(only) == (2, 1)
+
+    run(test)
+
+
+def test_what_a_dead_process_left_is_taken_over() -> None:
+    async def test(published: Published) -> None:
+        await published.offer(*devices(2))
+        successor = Published(published.here)
+        successor.offers[POOL] = Offer(Pool(DRIVER, "n1", tuple(devices(2)), node_name="n1"))
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(successor.publisher.run())
+            assert await published.here.writes(successor.settle()) == 0
+            task.cancel()
+
+    run(test)
+
+
+def test_slices_of_other_drivers_are_left_alone() -> None:
+    async def test(published: Published) -> None:
+        foreign = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": "foreign"},
+            "spec": {
+                "driver": "nic.example.com",
+                "nodeName": "n1",
+                "pool": {"name": "n1", "generation": 1, "resourceSliceCount": 1},
+                "devices": [{"name": "nic-0"}],
+            },
+        }
+        await published.here.create(foreign)
+        names = [each["metadata"]["name"] for each in await published.offer(*devices(1))]
+        assert names == ["foreign", "n1-gpu.example.com"]
+
+    run(test)

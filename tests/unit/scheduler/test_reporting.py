@@ -1,0 +1,158 @@
+"""Why a pod waits: told once, in the right place."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dray.allocator.fleet import Fleet
+from dray.api.claims import ResourceClaim
+from dray.scheduler import nodefit, refusals
+from dray.scheduler.devices import CANNOT_ALLOCATE
+from dray.scheduler.reporting import Why
+from tests.unit.scheduler.world import (
+    World,
+    claim,
+    condition_of,
+    device_class,
+    exactly,
+    gpu_slice,
+    in_world,
+    node,
+    pod,
+    template,
+)
+
+IMPOSSIBLE = exactly(selectors=[{"cel": {"expression": "false"}}])
+
+
+def explainer(fleet: Fleet) -> Why:
+    def why(claims: Sequence[ResourceClaim]) -> str:
+        return f"None of {sum(len(each.slices) for each in fleet.nodes.values())} slices will do."
+
+    return why
+
+
+async def failures(world: World, name: str) -> list[dict[str, object]]:
+    events = await world.all("events", "default")
+    return [
+        each
+        for each in events
+        if each["reason"] == "FailedScheduling" and each["involvedObject"]["name"] == name
+    ]
+
+
+def test_reasons_are_counted_and_sorted_as_text() -> None:
+    reasons = Counter({CANNOT_ALLOCATE: 10, nodefit.HAD_TAINTS: 2, nodefit.TOO_MANY_PODS: 1})
+    assert refusals.sentence(refusals.no_fit(reasons, ()), 13) == (
+        "0/13 nodes are available: 1 Too many pods, 10 cannot allocate all claims, "
+        "2 node(s) had untolerated taint(s). preemption: 0/13 nodes are available: "
+        "1 No preemption victims found for incoming pod, "
+        "12 Preemption is not helpful for scheduling."
+    )
+
+
+def test_a_cluster_without_nodes_says_so() -> None:
+    assert refusals.sentence(refusals.no_fit(Counter(), ()), 0) == (
+        "no nodes available to schedule pods"
+    )
+
+
+@in_world(explainer=explainer)
+async def test_drays_reason_follows_upstreams_sentence(world: World) -> None:
+    await world.create(device_class(), node("node-0"), gpu_slice("node-0"))
+    await world.create(claim("x", IMPOSSIBLE), pod("stuck", "x"))
+    message = await world.refused("stuck")
+    assert message == (
+        "0/1 nodes are available: 1 cannot allocate all claims. preemption: 0/1 nodes are "
+        "available: 1 Preemption is not helpful for scheduling. None of 1 slices will do."
+    )
+    condition = condition_of(await world.get("pods", "stuck"))
+    assert condition["reason"] == "Unschedulable"
+    assert condition["observedGeneration"] == 1
+    assert condition["lastTransitionTime"]
+
+
+@in_world(explainer=explainer)
+async def test_the_claim_carries_the_explanation_until_it_is_allocated(world: World) -> None:
+    await world.create(device_class(), node("node-0"))
+    await world.create(claim("x"), pod("p", "x"))
+
+    async def annotation() -> str:
+        found = await world.get("resourceclaims", "x")
+        return str(found["metadata"].get("annotations", {}).get("dray.dev/explanation", ""))
+
+    assert await world.until(annotation) == "None of 0 slices will do."
+    await world.settle()
+    await world.create(gpu_slice("node-0", 1))
+    await world.bound("p")
+    assert await annotation() == ""
+
+
+@in_world(explainer=explainer)
+async def test_the_explanation_itself_wakes_nobody(world: World) -> None:
+    await world.create(device_class(), node("node-0"))
+    await world.create(claim("x"), pod("p", "x"))
+    await world.refused("p")
+    await world.settle()
+    before = len(world.requests)
+    await world.patch("resourceclaims", "x", {"metadata": {"annotations": {"a": "b"}}})
+    await world.settle()
+    assert len(world.requests) == before
+
+
+@in_world()
+async def test_one_event_is_updated_instead_of_repeated(world: World) -> None:
+    await world.create(device_class(), node("node-0"))
+    await world.create(claim("x"), pod("p", "x"))
+    await world.refused("p", "0/1 nodes")
+    await world.create(node("node-1"))
+    await world.refused("p", "0/2 nodes")
+    await world.settle()
+    assert len(await failures(world, "p")) == 1
+
+
+@in_world()
+async def test_what_has_not_changed_is_not_written_again(world: World) -> None:
+    await world.create(device_class(), node("node-0"), gpu_slice("node-0", 1))
+    await world.create(template("gpu"))
+    for number in range(20):
+        await world.create(pod(f"p{number}", template_name="gpu"))
+
+    async def settled() -> bool:
+        pods = await world.all("pods", "default")
+        return all(each["spec"].get("nodeName") or condition_of(each) for each in pods)
+
+    await world.until(settled)
+    await world.settle()
+    before = len(world.requests)
+    await world.patch("nodes", "node-0", {"metadata": {"labels": {"a": "b"}}})
+    await world.settle()
+    assert len(world.requests) == before
+
+
+@in_world()
+async def test_a_selector_that_fails_is_an_error_in_upstreams_words(world: World) -> None:
+    await world.create(device_class(), node("node-0"), gpu_slice("node-0"))
+    failing = 'device.attributes["gpu.example.com"].nosuch == "x"'
+    await world.create(
+        claim("x", exactly(selectors=[{"cel": {"expression": failing}}])), pod("p", "x")
+    )
+    message = await world.refused("p")
+    assert message.startswith(
+        'running "DynamicResources" filter plugin: claim default/x: selector #0 on device '
+        "gpu.example.com/node-0/gpu-0: CEL runtime error: no such key: nosuch."
+    )
+    assert condition_of(await world.get("pods", "p"))["reason"] == "SchedulerError"
+
+
+@in_world()
+async def test_metrics_know_why(world: World) -> None:
+    await world.create(device_class(), node("node-0"))
+    await world.create(template("gpu"))
+    for number in range(3):
+        await world.create(pod(f"p{number}", template_name="gpu"))
+        await world.refused(f"p{number}", "cannot allocate")
+    text = world.registry.render()
+    assert 'dray_claims_pending{reason="devices"} 3' in text
+    assert 'dray_scheduler_queue_pods{state="waiting"} 3' in text
