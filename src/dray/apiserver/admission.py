@@ -79,8 +79,12 @@ class Rule:
 Turn = Callable[[Action], contextlib.AbstractAsyncContextManager[None]]
 
 
+AT_ONCE: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
+"""The turn of an action that waits for nobody."""
+
+
 def at_once(_action: Action) -> contextlib.AbstractAsyncContextManager[None]:
-    return contextlib.nullcontext()
+    return AT_ONCE
 
 
 class Chain:
@@ -110,9 +114,10 @@ class Chain:
         guards: list[Guard] = []
         for validate in self._validate:
             also = await validate(action)
-            operations += also.operations
-            guards += also.guards
-        return Also(tuple(operations), tuple(guards))
+            if also is not NOTHING_ELSE:
+                operations += also.operations
+                guards += also.guards
+        return Also(tuple(operations), tuple(guards)) if operations or guards else NOTHING_ELSE
 
 
 def _has_own(rule: Rule, method: str) -> bool:

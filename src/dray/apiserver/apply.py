@@ -57,7 +57,7 @@ def apply(
     is_same = before is not None and before.fields == wanted and not difference.changed
     time = before.time if before is not None and is_same else gotime.write(now)
     if wanted:
-        managers[who] = Entry(wanted, time)
+        managers[who] = Entry(managedfields.sorted_set(wanted), time)
     else:
         managers.pop(who, None)
     managedfields.write(merged, managers)

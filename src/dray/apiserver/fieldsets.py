@@ -1,5 +1,8 @@
 """Sets of fields as `managedFields` writes them, and how two objects differ by fields.
 
+Sets are values: none is changed once it is made, so results may share parts of what they were made
+of.
+
 A set is the nested dict of FieldsV1: `f:name` is a field or a map's key, `k:{…}` the item of a
 keyed list, `v:…` an item of a set, `.` the thing itself where it also has members. The rules are
 those of structured-merge-diff: what is atomic has one owner, empty things are owned themselves.
@@ -225,12 +228,14 @@ class Difference(NamedTuple):
 
 
 def compare(old: Any, new: Any, place: Place) -> Difference:
-    difference = Difference({}, {}, {})
-    _compare(old, new, place, (), difference)
-    return difference
+    found = Difference({}, {}, {})
+    _compare(old, new, place, (), found)
+    return Difference(*map(tidy, found))
 
 
 def _compare(old: Any, new: Any, place: Place, path: tuple[str, ...], found: Difference) -> None:
+    if old == new:
+        return
     old_parts = None if old is ABSENT else members(old, place)
     new_parts = None if new is ABSENT else members(new, place)
     if path:
@@ -312,7 +317,7 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
             combined = _combined(is_own, union(left[key], right[key]))
             result[key] = {} if combined is None else combined
         else:
-            result[key] = tidy(left[key] if key in left else right[key])
+            result[key] = left[key] if key in left else right[key]
     return result
 
 
@@ -322,7 +327,7 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
     for key, inner in _members(left):
         other = right.get(key)
         if other is None:
-            result[key] = tidy(inner)
+            result[key] = inner
             continue
         is_own = _is_own(inner) and not _is_own(other)
         combined = _combined(is_own, difference(inner, other))

@@ -6,7 +6,6 @@ Server-side apply is in `apiserver.apply`.
 
 from __future__ import annotations
 
-import copy
 import functools
 from typing import Any, NamedTuple
 
@@ -75,6 +74,9 @@ def _track_creation(call: Call, new: Object, manager: Manager) -> None:
     entry = Entry(without_reset(fields, manager.subresource), gotime.write(call.now))
     managers = read(new)
     if managers or not entry.fields:
+        managers = {
+            who: Entry(sorted_set(each.fields), each.time) for who, each in managers.items()
+        }
         _replace(managers, manager, entry)
         write(new, managers)
     else:
@@ -128,7 +130,7 @@ def update(
             _replace(managers, other, Entry(lost, entry.time))
     own = managers.get(manager)
     mine = fieldsets.union(own.fields if own else {}, changed)
-    mine = fieldsets.difference(mine, removed)
+    mine = sorted_set(fieldsets.difference(mine, removed))
     has_changed = bool(changed) or own is None or mine != own.fields
     _replace(managers, manager, Entry(mine, now if has_changed or own is None else own.time))
 
@@ -160,18 +162,18 @@ def read(document: Object) -> Managers:
             entry.get("apiVersion", ""),
             entry.get("subresource", ""),
         )
-        managers[manager] = Entry(copy.deepcopy(fields), entry.get("time", ""))
+        managers[manager] = Entry(fields, entry.get("time", ""))
     return managers
 
 
 def write(document: Object, managers: Managers) -> None:
-    """Set the entries, applied ones first, then by time and name."""
+    """Set the entries, whose fields are sorted; applied ones first, then by time and name."""
     ordered = sorted(
         managers.items(), key=lambda pair: (pair[0].operation, pair[1].time, pair[0].name)
     )
     if ordered:
         document["metadata"]["managedFields"] = [
-            _wire(manager, entry.time, _sorted(entry.fields)) for manager, entry in ordered
+            _wire(manager, entry.time, entry.fields) for manager, entry in ordered
         ]
     else:
         document["metadata"].pop("managedFields", None)
@@ -191,5 +193,5 @@ def _wire(manager: Manager, time: str, fields: FieldSet) -> Object:
     return written
 
 
-def _sorted(fields: FieldSet) -> FieldSet:
-    return {key: _sorted(fields[key]) for key in sorted(fields)}
+def sorted_set(fields: FieldSet) -> FieldSet:
+    return {key: sorted_set(fields[key]) for key in sorted(fields)}

@@ -59,9 +59,13 @@ def parse(
     def patched(document: Object | None) -> Object:
         result = _attempt(call, change, document, content)
         lift(result)
-        body = bodies.checked(result, call.gvk, chosen.field_validation)
+        # What the patch left alone was checked when it was stored.
+        touched = {
+            key: value for key, value in result.items() if value is not (document or {}).get(key)
+        }
+        body = bodies.checked(touched, call.gvk, chosen.field_validation)
         warnings.extend(body.warnings)
-        return body.document
+        return result
 
     return Patch(patched, owns_fields=False)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from dray.api import kinds, quantity, usage
@@ -44,6 +44,22 @@ class _Charged(NamedTuple):
     missing: Callable[[Iterable[str]], str | None] = lambda _names: None
 
 
+class _Turn(contextlib.AbstractAsyncContextManager[None]):
+    def __init__(self, quotas: Quotas, namespace: str) -> None:
+        self._quotas = quotas
+        self._namespace = namespace
+        self._lock: asyncio.Lock | None = None
+
+    async def __aenter__(self) -> None:
+        self._lock = await self._quotas.lock(self._namespace)
+        if self._lock is not None:
+            await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
+
 class Quotas(Rule):
     def __init__(self, store: Store, now: Clock) -> None:
         self._store = store
@@ -55,15 +71,15 @@ class Quotas(Rule):
         self._claim_reader = Reader(ResourceClaim)
         self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
 
-    @contextlib.asynccontextmanager
-    async def turn(self, action: Action) -> AsyncIterator[None]:
+    def turn(self, action: Action) -> contextlib.AbstractAsyncContextManager[None]:
         """Where quotas count, those who create in a namespace of this server queue up."""
-        if not _is_counted(action) or not await self._quotas.all(action.namespace):
-            yield
-            return
-        lock = self._locks.setdefault(action.namespace, asyncio.Lock())
-        async with lock:
-            yield
+        return _Turn(self, action.namespace) if _is_counted(action) else admission.AT_ONCE
+
+    async def lock(self, namespace: str) -> asyncio.Lock | None:
+        """Who holds it may charge; None where there is nothing to charge."""
+        if not await self._quotas.all(namespace):
+            return None
+        return self._locks.setdefault(namespace, asyncio.Lock())
 
     async def validate(self, action: Action) -> Also:
         if not _is_counted(action):

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -46,7 +47,8 @@ class Server:
         self._authenticator = authenticator
         self._limits = limits or DEFAULT_LIMITS
         self._open_watches = 0
-        self._closing = asyncio.Event()
+        self._is_closing = False
+        self._streaming: set[asyncio.Task[Any]] = set()
 
     @contextlib.asynccontextmanager
     async def listening(
@@ -65,7 +67,9 @@ class Server:
             bound = runner.addresses[0]
             yield f"https://{_host(str(bound[0]))}:{bound[1]}"
         finally:
-            self._closing.set()
+            self._is_closing = True
+            for task in tuple(self._streaming):
+                task.cancel()
             await runner.cleanup()
 
     async def _serve(self, incoming: web.Request) -> web.StreamResponse:
@@ -113,25 +117,20 @@ class Server:
 
     async def _copy(self, stream: AsyncIterator[bytes], outgoing: web.StreamResponse) -> None:
         """Write until the stream ends, the client leaves or the server closes."""
-        closing = asyncio.ensure_future(self._closing.wait())
+        task = asyncio.current_task()
+        assert task is not None
+        self._streaming.add(task)
         try:
-            while True:
-                chunk = asyncio.ensure_future(anext(stream, None))
-                await asyncio.wait((chunk, closing), return_when=asyncio.FIRST_COMPLETED)
-                if not chunk.done():
-                    chunk.cancel()
-                    return
-                data = chunk.result()
-                if data is None:
-                    return
-                await outgoing.write(data)
-        except (ConnectionError, asyncio.CancelledError):
-            log.debug("a watcher left")
-            raise
+            async with contextlib.aclosing(stream) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    await outgoing.write(chunk)
+        except asyncio.CancelledError:
+            if not self._is_closing:
+                raise
+            # The server is going: the stream ends here as if there were no more to tell.
+            task.uncancel()
         finally:
-            closing.cancel()
-            if hasattr(stream, "aclose"):
-                await stream.aclose()
+            self._streaming.discard(task)
 
 
 def _plain(response: Response, pretty: bool) -> web.Response:

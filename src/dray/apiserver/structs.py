@@ -49,19 +49,22 @@ class Lookup(Generic[T]):
 
     def __init__(self, store: Store, kind: Kind, type_: type[T]) -> None:
         self._store = store
-        self._kind = kind
+        self._prefix = storage.prefix(kind)
         self._reader = Reader(type_)
         self._remembered: dict[str, Found[T]] = {}
 
     async def get(self, name: str, namespace: str = "") -> T | None:
         with storage.translated():
-            entry = await self._store.get(storage.key(self._kind, name, namespace))
+            entry = await self._store.get(f"{self._within(namespace)}{name}")
         return None if entry is None else self._found(entry).value
 
     async def all(self, namespace: str = "") -> list[Found[T]]:
         with storage.translated():
-            page = await self._store.list(storage.prefix(self._kind, namespace))
+            page = await self._store.list(self._within(namespace))
         return [self._found(entry) for entry in page.entries]
+
+    def _within(self, namespace: str) -> str:
+        return f"{self._prefix}{namespace}/" if namespace else self._prefix
 
     def _found(self, entry: Entry) -> Found[T]:
         known = self._remembered.get(entry.key)

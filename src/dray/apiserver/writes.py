@@ -201,7 +201,7 @@ class Writer:
 
         async def apply(old: Object) -> Object:
             shown = versions.from_storage(old, call.gvk.api_version)
-            return self.to_storage(call, patch(codec.copied(shown)))
+            return self.to_storage(call, patch(shown))
 
         try:
             document = await self.update_document(call, apply, chosen, warnings, patch.owns_fields)
@@ -268,7 +268,7 @@ class Writer:
             else strategies.prepare_update
         )
         prepare(call.kind, new, old, self.features, call.now)
-        new = self.canonical(call, new)
+        new = self._canonical_update(call, new)
         if not owns_fields:
             managedfields.track(call, old, new, chosen)
         action.new = new
@@ -329,6 +329,19 @@ class Writer:
     def canonical(self, call: Call, document: Object) -> Object:
         gvk = storage.storage_gvk(call.kind)
         return canonical.write(gvk.schema_type, document)
+
+    def _canonical_update(self, call: Call, new: Object) -> Object:
+        """As `canonical`; of a status update all but metadata and status is as it was stored."""
+        if call.info.subresource != "status":
+            return self.canonical(call, new)
+        touched = {key: value for key, value in new.items() if key in ("metadata", "status")}
+        written = self.canonical(call, touched)
+        kept = {
+            key: written.get(key) if key in touched else value
+            for key, value in new.items()
+            if key in written or key not in touched
+        }
+        return {**written, **kept} if written.keys() - kept.keys() else kept
 
     def _raise(self, call: Call, name: str, causes: list[errors.Cause]) -> None:
         if causes:

@@ -37,6 +37,7 @@ class LateGroup(click.Group):
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "demo": ("dray.cli.demo:demo", "See dray work: selectors on a sample fleet."),
+        "up": ("dray.cli.components.up:up", "Run a whole cluster on a simulated fleet."),
         "apiserver": ("dray.cli.components.apiserver:apiserver", "Serve the Kubernetes API."),
         "scheduler": ("dray.cli.components.scheduler:scheduler", "Give pods nodes and devices."),
         "controllers": (

@@ -7,7 +7,6 @@ from typing import Any
 
 import yaml
 
-
 _GO_BOOLS = frozenset("yYnN")
 _GO_NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|0[xob][\da-fA-F_]+")
 

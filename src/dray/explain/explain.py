@@ -46,6 +46,8 @@ class Picked(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     claims: tuple[ClaimKey, ...]
+    allocated: tuple[ClaimKey, ...] = ()
+    """Claims of the same pod that have devices already, which may leave only some nodes."""
     nodes: int = 0
     """How many nodes come into question."""
     node: str = ""
@@ -85,13 +87,18 @@ def explain(
     ]
     if not waiting:
         return Explanation(outcome=Outcome.ALLOCATED, claims=names, devices=tuple(had))
+    allocated = tuple(
+        name for name, claim in zip(names, claims, strict=True) if claim not in waiting
+    )
     asking = Asking(fleet, _within_reach(fleet, claims, nodes), new_share_id=new_share_id)
     try:
         fit = asking.first_fit(waiting)
     except verdicts.Failure as failure:
-        return _Inquiry(fleet, waiting, asking).failed(failure)
+        found = _Inquiry(fleet, waiting, asking).failed(failure)
+        return msgspec.structs.replace(found, allocated=allocated)
     if fit is None:
-        return _Inquiry(fleet, waiting, asking).refused()
+        found = _Inquiry(fleet, waiting, asking).refused()
+        return msgspec.structs.replace(found, allocated=allocated)
     keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in waiting]
     for key, allocation in zip(keys, fit.allocations, strict=True):
         had += _picked(names.index(key), allocation)

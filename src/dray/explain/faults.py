@@ -13,9 +13,10 @@ import msgspec
 from dray.allocator import requests, verdicts
 from dray.allocator.fleet import Fleet
 from dray.allocator.requests import Option
-from dray.allocator.resolution import ResolvedClaim, ResolvedOption
+from dray.allocator.resolution import ResolvedClaim, ResolvedOption, Test
 from dray.api.features import Features
 from dray.api.names import DeviceId, PoolId
+from dray.cel.values import COST_LIMIT
 from dray.explain import expressions, spelling
 from dray.explain.funnel import Funnel, Stage
 from dray.explain.gates import CannotEvaluate, Kind
@@ -59,6 +60,16 @@ class SelectorFails(Fault, frozen=True, kw_only=True):
     detail: str
     failing: int
     total: int
+
+
+class SelectorTooCostly(Fault, frozen=True, kw_only=True):
+    """A selector that may take more than evaluation is allowed to."""
+
+    device_class: str
+    index: int
+    expression: str
+    cost: int
+    limit: int
 
 
 class AttributeFails(Fault, frozen=True, kw_only=True):
@@ -175,16 +186,30 @@ def _in_option(fleet: Fleet, resolved: ResolvedOption) -> Iterator[Fault]:
         if expression is None:
             yield Unsupported(claim=claim, request=request, what=f"selector {index}")
     for test in resolved.tests:
-        error = expressions.compiled(test.text, fleet.features).error
-        if error is not None:
-            yield SelectorBroken(
-                claim=claim,
-                request=request,
-                device_class=test.device_class or "",
-                index=test.number,
-                expression=test.text,
-                detail=error.detail,
-            )
+        yield from _in_selector(resolved, test, fleet.features)
+
+
+def _in_selector(resolved: ResolvedOption, test: Test, features: Features) -> Iterator[Fault]:
+    compiled = expressions.compiled(test.text, features)
+    if compiled.error is not None:
+        yield SelectorBroken(
+            claim=resolved.claim,
+            request=str(resolved.option.name),
+            device_class=test.device_class or "",
+            index=test.number,
+            expression=test.text,
+            detail=compiled.error.detail,
+        )
+    elif compiled.estimated_cost > COST_LIMIT:
+        yield SelectorTooCostly(
+            claim=resolved.claim,
+            request=str(resolved.option.name),
+            device_class=test.device_class or "",
+            index=test.number,
+            expression=test.text,
+            cost=compiled.estimated_cost,
+            limit=COST_LIMIT,
+        )
 
 
 def _gates_off(option: Option, features: Features) -> Iterator[str]:

@@ -7,7 +7,7 @@ changed claims fit on a node of the fleet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from dray.allocator.fleet import OUTSIDE, Fleet
@@ -31,6 +31,7 @@ from dray.explain.changes import (
     ReplaceClassSelector,
     ReplaceConstraint,
     ReplaceSelector,
+    RequestChange,
     TolerateTaint,
     WaitForClaim,
 )
@@ -82,8 +83,8 @@ def find(question: Question, nodes: Sequence[str]) -> tuple[Change, ...]:
 
 def _round(question: Question, candidates: Trials) -> tuple[Change, ...]:
     found: list[Change] = []
-    for propose in _BY_EFFORT:
-        change = propose(question, candidates)
+    for find_one in _BY_EFFORT:
+        change = find_one(question, candidates, {_spot(each) for each in found})
         if change is not None:
             found.append(change)
         if len(found) == CHANGES_WANTED or candidates.is_over:
@@ -91,23 +92,39 @@ def _round(question: Question, candidates: Trials) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def _first_proven(proposals: Iterable[Proposal], candidates: Trials) -> Change | None:
-    for proposal in proposals:
-        if candidates.is_over:
-            return None
-        proven = candidates.proven(*proposal)
-        if proven is not None:
-            return proven
-    return None
+def _spot(change: Change) -> Hashable:
+    """What a change touches: a second change of the same would say nothing new."""
+    match change:
+        case ReplaceSelector() | DropSelector():
+            return "selector", change.claim, change.request, change.index
+        case ReplaceClassSelector() | DropClassSelector():
+            return "class selector", change.device_class, change.index
+        case ReplaceConstraint() | DropConstraint():
+            return "constraint", change.claim, change.index
+        case RequestChange():
+            return type(change), change.claim, change.request
+    return type(change)
 
 
 Propose = Callable[[Question], Iterator[Proposal]]
-Find = Callable[[Question, Trials], Change | None]
+Find = Callable[[Question, Trials, Set[Hashable]], Change | None]
 
 
 def _tried(propose: Propose) -> Find:
     """The first of the proposals that helps."""
-    return lambda question, candidates: _first_proven(propose(question), candidates)
+
+    def find_one(question: Question, candidates: Trials, touched: Set[Hashable]) -> Change | None:
+        for proposal in propose(question):
+            if candidates.is_over:
+                return None
+            if _spot(proposal.change) in touched:
+                continue
+            proven = candidates.proven(*proposal)
+            if proven is not None:
+                return proven
+        return None
+
+    return find_one
 
 
 def _options(question: Question) -> Iterator[ResolvedOption]:
@@ -233,7 +250,7 @@ def _tolerating(question: Question) -> Iterator[Proposal]:
             yield Proposal(change, _affecting(option))
 
 
-def _fewer(question: Question, candidates: Trials) -> Change | None:
+def _fewer(question: Question, candidates: Trials, touched: Set[Hashable]) -> Change | None:
     """The largest count that fits; where one device does not, no count does."""
     most = {(each.claim, each.request): each for each in question.survey.funnels}
     for option in _options(question):

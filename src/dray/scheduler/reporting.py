@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 PASSING_SECONDS = 1.0
 """How long something that is likely to pass may last before it is told."""
+BURST_SECONDS = 10.0
+"""How long a claim may take to be made while there is a template for it."""
 ANNOTATION_SECONDS = 30.0
 EXPLANATION_SECONDS = 5.0
 """How long an explanation serves for all claims that ask the same."""
@@ -49,6 +51,7 @@ class _Report(NamedTuple):
     refusal: Refusal
     preemption: str
     due: float
+    is_postponed: bool = False
 
 
 class Reporter:
@@ -110,6 +113,10 @@ class Reporter:
             return
         refusal = report.refusal
         reason = await self._reason(pod, refusal)
+        if refusal.template and not report.is_postponed and self._is_made_soon(reason):
+            due = time.monotonic() + BURST_SECONDS
+            self._reports.setdefault(key, report._replace(due=due, is_postponed=True))
+            return
         message = refusals.sentence(refusal, len(self._state.nodes), report.preemption)
         message = f"{message} {reason}" if reason else message
         if not await self._write_condition(pod, refusal.condition_reason, message):
@@ -125,6 +132,10 @@ class Reporter:
         if reason:
             for claim in refusal.claims:
                 self._annotations.set(podclaims.key_of(claim), reason)
+
+    def _is_made_soon(self, about_template: str) -> bool:
+        """Whether a claim is only late: pods that come in great numbers wait for theirs a while."""
+        return about_template.endswith(_NOT_MADE_YET)
 
     async def _reason(self, pod: Pod, refusal: Refusal) -> str:
         """What dray adds to upstream's sentence."""
@@ -152,7 +163,7 @@ class Reporter:
             return f'There is no ResourceClaimTemplate "{name}" in namespace "{namespace}".'
         except errors.StatusError:
             return ""
-        return f'The ResourceClaimTemplate "{name}" exists; no claim has been made from it yet.'
+        return f'The ResourceClaimTemplate "{name}" {_NOT_MADE_YET}'
 
     async def _write_condition(self, pod: Pod, reason: str, message: str) -> bool:
         """Set PodScheduled to False; whether that says anything new."""

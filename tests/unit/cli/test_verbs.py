@@ -113,7 +113,7 @@ def test_nothing_found_is_no_error(cluster: Cluster, namespace: str) -> None:
 
 @pytest.fixture
 def filled(cluster: Cluster, namespace: str, tmp_path: Path) -> str:
-    documents = [
+    documents: list[str | dict] = [
         CLAIM.replace("NAME", "one"),
         config_map(
             "b",
@@ -273,7 +273,7 @@ def test_wait_in_vain_has_an_exit_code_of_its_own(cluster: Cluster, filled: str)
 
 
 def test_events_the_newest_last(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
-    documents = [
+    documents: list[str | dict] = [
         {
             "apiVersion": "v1",
             "kind": "Event",

@@ -103,11 +103,11 @@ async def _serve(directory: Path, store: str, host: str, port: int, settings: Se
                 f"cannot listen on {host}:{port}: {error.strerror}",
                 "Choose another address with --listen; port 0 takes any that is free.",
             ) from error
-        _announce(directory, _reachable(url))
+        _announce(directory, reachable(url))
         await compaction.compact_regularly(state)
 
 
-def _reachable(url: str) -> str:
+def reachable(url: str) -> str:
     """An address to connect to; one that means all interfaces is none."""
     for everywhere in ("//0.0.0.0:", "//[::]:"):
         url = url.replace(everywhere, f"//{standalone.LOOPBACK}:")

@@ -1,0 +1,219 @@
+"""What commands that decide are held against: a cluster, files, a snapshot or a simulated fleet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from dray.allocator.fleet import Fleet
+from dray.api import canonical, defaults, errors, kinds, versions
+from dray.api import features as gates
+from dray.api.claims import ResourceClaim, ResourceClaimTemplate
+from dray.api.classes import DeviceClass
+from dray.api.features import Features
+from dray.api.kinds import Kind
+from dray.api.names import PoolId
+from dray.api.nodes import Node
+from dray.api.pods import Pod
+from dray.api.slices import Device, ResourceSlice
+from dray.api.taints import DeviceTaintRule
+from dray.cli import connection, manifests
+from dray.cli.components import serverversion
+from dray.cli.connection import Session, Target
+from dray.cli.failures import Failure, WrongUsage
+from dray.client.verbs import Selection
+from dray.drivers.simulated import blueprint
+from dray.drivers.simulated import fleet as simulated
+
+Object = dict[str, Any]
+T = TypeVar("T")
+
+NO_TIME = "1970-01-01T00:00:00Z"
+
+READ: Mapping[tuple[str, str], type[Any]] = {
+    ("", "Node"): Node,
+    ("", "Pod"): Pod,
+    ("resource.k8s.io", "ResourceSlice"): ResourceSlice,
+    ("resource.k8s.io", "DeviceClass"): DeviceClass,
+    ("resource.k8s.io", "ResourceClaim"): ResourceClaim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): ResourceClaimTemplate,
+    ("resource.k8s.io", "DeviceTaintRule"): DeviceTaintRule,
+}
+"""By group and kind; other kinds do not matter to what is decided here."""
+
+option = click.option(
+    "--against",
+    default="",
+    metavar="FILE|DIR|FLEET|CONTEXT",
+    help="A dump or snapshot, a directory of them, a simulated fleet, or a kubeconfig context.",
+)
+
+
+@dataclass(slots=True)
+class World:
+    """Objects by type, and what could not be read."""
+
+    source: str
+    objects: dict[type[Any], list[Any]] = field(default_factory=dict)
+    features: Features = gates.DEFAULT
+    unread: list[str] = field(default_factory=list)
+
+    def of(self, type_: type[T]) -> list[T]:
+        return self.objects.get(type_, [])
+
+    def add(self, value: Any) -> None:
+        self.objects.setdefault(type(value), []).append(value)
+
+    def merged(self, other: World) -> World:
+        """This world with the objects of another on top."""
+        both = World(self.source, {}, self.features, [*self.unread, *other.unread])
+        for each in (self, other):
+            for type_, found in each.objects.items():
+                both.objects.setdefault(type_, []).extend(found)
+        return both
+
+    def devices(self) -> Iterator[tuple[PoolId, Device]]:
+        """Every device of each pool's newest generation."""
+        newest: dict[PoolId, int] = {}
+        for each in self.of(ResourceSlice):
+            pool = PoolId(each.spec.driver, each.spec.pool.name)
+            newest[pool] = max(newest.get(pool, 0), each.spec.pool.generation)
+        for each in self.of(ResourceSlice):
+            pool = PoolId(each.spec.driver, each.spec.pool.name)
+            if each.spec.pool.generation == newest[pool]:
+                for device in each.spec.devices:
+                    yield pool, device
+
+    def fleet(self) -> Fleet:
+        """The allocator's view, with what claims hold taken."""
+        made = Fleet(self.features)
+        for node in self.of(Node):
+            made.put_node(node)
+        for device_class in self.of(DeviceClass):
+            made.put_class(device_class)
+        for rule in self.of(DeviceTaintRule):
+            made.put_taint_rule(rule)
+        for piece in self.of(ResourceSlice):
+            made.put_slice(piece)
+        for claim in self.of(ResourceClaim):
+            if claim.status.allocation is not None:
+                made.put_claim(claim)
+        return made
+
+
+def load(against: str, target: Target) -> World:
+    """The world that `--against` names; without it, the cluster that `target` chooses."""
+    if against and Path(against).exists():
+        return from_files([against])
+    if against in simulated.shipped():
+        return from_fleet(against)
+    if against:
+        target = Target(target.kubeconfig, against, target.namespace, target.all_namespaces)
+    return connection.run(target, _from_cluster)
+
+
+def from_fleet(name: str) -> World:
+    try:
+        described = simulated.load(name)
+        objects = [*described.nodes(), *described.slices(), *described.classes()]
+    except blueprint.FleetError as error:
+        raise WrongUsage(str(error)) from error
+    return _world(f"fleet {name}", objects)
+
+
+def from_files(files: Iterable[str]) -> World:
+    """What dumps, snapshots, manifests, scenarios and fleet files say."""
+    listed = list(files)
+    world = World(", ".join(listed))
+    for manifest in manifests.read(listed, recursive=True):
+        if "nodes" in manifest.document and "apiVersion" not in manifest.document:
+            world = world.merged(_from_description(manifest.source, manifest.document))
+        else:
+            value = decode(manifest.document, manifest.source)
+            if value is not None:
+                world.add(value)
+    return world
+
+
+def _from_description(source: str, document: Object) -> World:
+    """A scenario, which has slices, or a fleet, which has what they are made from."""
+    if "slices" not in document:
+        return from_fleet(source)
+    from dray.bench import scenarios
+
+    scenario = scenarios.convert(document)
+    parts = (scenario.nodes, scenario.slices, scenario.classes, scenario.claims)
+    objects = [each for part in (*parts, scenario.device_taint_rules) for each in part]
+    return _world(source, objects, scenario.features())
+
+
+def _world(source: str, objects: Iterable[Any], features: Features = gates.DEFAULT) -> World:
+    world = World(source, {}, features)
+    for each in objects:
+        world.add(each)
+    return world
+
+
+def decode(document: Object, source: str) -> Any | None:
+    """The struct of an object in any version; None for kinds that do not matter here."""
+    group, version = kinds.parse_api_version(str(document.get("apiVersion", "")))
+    type_ = READ.get((group, str(document.get("kind", ""))))
+    if type_ is None:
+        return None
+    try:
+        return _decoded(document, type_, version)
+    except (msgspec.ValidationError, ValueError, TypeError, AttributeError) as error:
+        name = (document.get("metadata") or {}).get("name", "")
+        raise Failure(
+            f"{source}: {document['kind']} {name} cannot be read: {error}",
+            "All that is wrong with it: dray lint FILE",
+        ) from error
+
+
+def _decoded(document: Object, type_: type[Any], version: str) -> Any:
+    stored = versions.to_storage(document)
+    try:
+        if type_ is ResourceSlice:
+            return msgspec.convert(stored, type_)
+    except msgspec.ValidationError:
+        pass
+    group, _ = kinds.parse_api_version(stored["apiVersion"])
+    kind = kinds.served(group, stored["kind"])
+    defaults.fill(stored, NO_TIME)
+    schema_type = kind.in_version(kind.versions[0]).schema_type
+    return msgspec.convert(canonical.write(schema_type, stored), type_)
+
+
+async def _from_cluster(session: Session) -> World:
+    """Everything that may be read; what may not is noted."""
+    world = World(session.server)
+    version = await serverversion.ask(session.client)
+    world.features = version.features
+    every = await session.resources.preferred()
+    wanted = [kind for kind in every if (kind.group, kind.kind) in READ]
+    async with asyncio.TaskGroup() as group:
+        for kind in wanted:
+            group.create_task(_read_kind(session, kind, world))
+    return world
+
+
+async def _read_kind(session: Session, kind: Kind, world: World) -> None:
+    try:
+        page = await session.client.list(kind, Selection())
+    except errors.Forbidden as error:
+        world.unread.append(str(error))
+        return
+    described = {"apiVersion": kind.in_version(kind.versions[0]).api_version, "kind": kind.kind}
+    for item in page.items:
+        document = {**described, **msgspec.json.decode(item)}
+        world.add(decode(document, session.server))
+
+
+def matching(values: Iterable[T], test: Callable[[T], bool]) -> T | None:
+    return next((each for each in values if test(each)), None)

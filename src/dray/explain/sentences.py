@@ -1,0 +1,258 @@
+"""Explanations as text, as one line for a pod's condition, and as JSON."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from dray.api.names import ClaimKey
+from dray.explain import phrases
+from dray.explain.changes import Change
+from dray.explain.diagnosis import Reason
+from dray.explain.explain import Explanation, Outcome
+from dray.explain.facts import GateFacts
+from dray.explain.faults import SelectorBroken, SelectorFails
+from dray.explain.funnel import Funnel, Stage
+from dray.explain.gates import Gate
+
+_STAGES_SHOWN = 7
+_NOTES_SHOWN = 3
+_REASONS_SHOWN = 6
+_DEVICES_SHOWN = 8
+
+
+def text(explanation: Explanation) -> str:
+    """The whole explanation, a few lines for each request."""
+    return "\n".join(_lines(explanation)) + "\n"
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    yield _headline(explanation)
+    yield from _message(explanation)
+    for found in explanation.faults:
+        where = f"request {found.request}: " if found.request else ""
+        yield f"  {where}{phrases.fault(found)}"
+        yield from _facts_of_fault(explanation, found)
+    if explanation.outcome in (Outcome.REFUSED, Outcome.UNDECIDED):
+        for funnel in explanation.funnels:
+            yield from _funnel(explanation, funnel)
+    yield from _reasons(explanation)
+    for pool in explanation.unusable:
+        yield f"note: {phrases.pool(pool)}"
+    for stray in explanation.strays:
+        yield f"note: {phrases.stray(stray)}"
+    yield from _changes(explanation)
+
+
+def _headline(explanation: Explanation) -> str:
+    names = phrases.listed([phrases.claim(key) for key in explanation.claims])
+    together = " together" if len(explanation.claims) > 1 else ""
+    match explanation.outcome:
+        case Outcome.ALLOCATED:
+            return f"{names}: allocated: {_devices(explanation)}"
+        case Outcome.FITS:
+            return f"{names}: fits{together} on node {explanation.node}: {_devices(explanation)}"
+        case Outcome.FAILED:
+            return f"{names}: cannot be allocated"
+        case Outcome.UNDECIDED:
+            return f"{names}: the search for devices was given up; there are too many combinations"
+    if not explanation.nodes:
+        return f"{names}: there is no node to look at"
+    where = f"any of {phrases.number(explanation.nodes)} nodes"
+    where = "the only node" if explanation.nodes == 1 else where
+    return f"{names}: does not fit{together} on {where}"
+
+
+def _devices(explanation: Explanation) -> str:
+    words = [f"{each.request} {each.device}" for each in explanation.devices]
+    return phrases.listed(words[:_DEVICES_SHOWN]) + (" …" if len(words) > _DEVICES_SHOWN else "")
+
+
+def _message(explanation: Explanation) -> Iterator[str]:
+    for line in explanation.message.splitlines():
+        yield f"  {line}"
+
+
+def _facts_of_fault(explanation: Explanation, found: object) -> Iterator[str]:
+    if not isinstance(found, SelectorBroken | SelectorFails):
+        return
+    for each in explanation.facts:
+        same = (each.claim, each.request) == (found.claim, found.request)
+        place = (each.gate.device_class, each.gate.index)
+        if same and each.gate.is_selector and place == (found.device_class, found.index):
+            for words in phrases.facts(each)[:_NOTES_SHOWN]:
+                yield f"    {words}"
+
+
+def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:
+    needed = phrases.counted(funnel.needed, "device") if funnel.needed else "all devices"
+    request = _request(explanation, funnel.claim, funnel.request)
+    yield f"request {request}: {needed} of class {funnel.device_class}"
+    stages = list(_worth_showing(funnel))
+    width = len(phrases.number(funnel.published))
+    yield f"  {phrases.number(funnel.published)} published"
+    notes = 0
+    for stage in stages:
+        failing = f" (fails on {phrases.number(stage.failing)})" if stage.failing else ""
+        count = f"{phrases.number(stage.after):>{width}}"
+        yield f"  {count} {phrases.gate(stage.gate)}{failing}"
+        for words in _notes(explanation, funnel, stage)[: _NOTES_SHOWN - notes]:
+            notes += 1
+            yield f"  {'':>{width}}   {words}"
+    if funnel.best and 0 < funnel.best.left < funnel.needed:
+        most = f"most on one node: {phrases.number(funnel.best.left)} on {funnel.best.node}"
+        yield f"  {most}, {phrases.number(funnel.needed)} needed"
+    if funnel.nearest and funnel.nearest.lacks and funnel.blocked:
+        near = funnel.nearest
+        lacks = phrases.listed([phrases.objection(each) for each in near.lacks])
+        yield f"  nearest miss: {near.device.device} on {near.node}: {lacks}"
+
+
+def _worth_showing(funnel: Funnel) -> Iterator[Stage]:
+    """The gates that keep devices away, and selectors as far as there is room."""
+    reached = [stage for stage in funnel.stages if stage.before or not funnel.published]
+    losing = [stage for stage in reached if stage.lost]
+    room = _STAGES_SHOWN - len(losing)
+    shown = 0
+    for stage in reached:
+        if stage.lost and shown < _STAGES_SHOWN:
+            shown += 1
+            yield stage
+        elif stage.gate.is_selector and room > 0:
+            room -= 1
+            yield stage
+
+
+def _notes(explanation: Explanation, funnel: Funnel, stage: Stage) -> list[str]:
+    if not stage.lost:
+        return []
+    notes = []
+    is_decisive = stage.failing or any(each.gate == stage.gate for each in funnel.blocked)
+    found = _facts_at(explanation, funnel, stage.gate)
+    if found is not None and is_decisive:
+        notes += phrases.facts(found)[:2]
+    note = phrases.stage_note(stage)
+    return [*notes, note] if note else notes
+
+
+def _facts_at(explanation: Explanation, funnel: Funnel, gate: Gate) -> GateFacts | None:
+    for each in explanation.facts:
+        if (each.claim, each.request, each.gate) == (funnel.claim, funnel.request, gate):
+            return each
+    return None
+
+
+def _request(explanation: Explanation, claim: int, request: str) -> str:
+    if len(explanation.claims) == 1 or claim < 0:
+        return request
+    return f"{request} of {phrases.claim(explanation.claims[claim])}"
+
+
+def _reasons(explanation: Explanation) -> Iterator[str]:
+    for reason in explanation.reasons[:_REASONS_SHOWN]:
+        nodes = phrases.limited(reason.examples, reason.nodes, "")
+        yield f"{phrases.counted(reason.nodes, 'node')} ({nodes}): {_why(explanation, reason)}"
+    hidden = sum(reason.nodes for reason in explanation.reasons[_REASONS_SHOWN:])
+    if hidden:
+        yield f"{phrases.counted(hidden, 'node')}: for other reasons"
+
+
+def _why(explanation: Explanation, reason: Reason) -> str:
+    if reason.verdict is not None:
+        return phrases.verdict(reason.verdict)
+    if reason.gate is None:
+        return "no devices that can be used"
+    request = _request(explanation, reason.claim, reason.request)
+    is_alone = len(explanation.funnels) == 1
+    needed = next(
+        each.needed
+        for each in explanation.funnels
+        if (each.claim, each.request) == (reason.claim, reason.request)
+    )
+    return phrases.shortage(reason.gate, needed, "" if is_alone else f"request {request}")
+
+
+def _changes(explanation: Explanation) -> Iterator[str]:
+    if explanation.outcome in (Outcome.ALLOCATED, Outcome.FITS):
+        return
+    if not explanation.changes:
+        yield "no single change that was tried makes it fit"
+    for number, change in enumerate(explanation.changes):
+        lead = "or" if number else "would fit"
+        yield f"{lead}: {_change(explanation, change)}, then on {change.node}"
+
+
+def _change(explanation: Explanation, change: Change) -> str:
+    return phrases.change(change, explanation.claims)
+
+
+def summary(explanation: Explanation) -> str:
+    """One line, to stand behind what upstream says in a pod's condition."""
+    match explanation.outcome:
+        case Outcome.ALLOCATED | Outcome.FITS | Outcome.UNDECIDED:
+            return _headline(explanation)
+    words = [_counted_reason(explanation, each) for each in explanation.reasons[:3]]
+    words += [phrases.fault(each) for each in explanation.faults[:2]]
+    if not words:
+        words = [_headline(explanation)]
+    why = "; ".join(dict.fromkeys(words))
+    if not explanation.changes:
+        return f"{why}."
+    return f"{why}. Would fit: {_change(explanation, explanation.changes[0])}."
+
+
+def _counted_reason(explanation: Explanation, reason: Reason) -> str:
+    nodes = phrases.counted(reason.nodes, "node")
+    return f"{nodes}: {_why(explanation, reason)}{_detail(explanation, reason)}"
+
+
+def _detail(explanation: Explanation, reason: Reason) -> str:
+    """The one fact that says most about a gate."""
+    for funnel in explanation.funnels:
+        if reason.gate is None or (funnel.claim, funnel.request) != (reason.claim, reason.request):
+            continue
+        for stage in funnel.stages:
+            notes = _notes(explanation, funnel, stage) if stage.gate == reason.gate else []
+            if notes:
+                return f" ({notes[0]})"
+    return ""
+
+
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """The data and the words, with ids written as people write them."""
+    built: dict[str, Any] = _plain(explanation)
+    built["summary"] = summary(explanation)
+    built["text"] = text(explanation)
+    for change, words in zip(explanation.changes, built["changes"], strict=True):
+        words["text"] = _change(explanation, change)
+    for reason, words in zip(explanation.reasons, built["reasons"], strict=True):
+        words["text"] = _why(explanation, reason)
+    for fault, words in zip(explanation.faults, built["faults"], strict=True):
+        words["text"] = phrases.fault(fault)
+    return built
+
+
+def _plain(value: Any) -> Any:
+    """Structs become objects in camel case, ids become text."""
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        tag = {config.tag_field: config.tag} if config.tag_field else {}
+        fields = {_camel(name): _plain(getattr(value, name)) for name in value.__struct_fields__}
+        return {**tag, **fields}
+    if isinstance(value, ClaimKey):
+        return phrases.claim(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(each.title() for each in others)

@@ -1,0 +1,134 @@
+"""Outlives the agent: owns one container, its log and its exit code on disk.
+
+Run as a program with a folder that holds `command.json`; writes `output.log` and, when the container
+has ended, `exit.json`. It says "started" on its output once the container runs. SIGTERM is passed on
+to the container's processes, SIGUSR1 kills them. Imports nothing but a little of Python's own
+library, because it is started once for each container.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from typing import IO
+
+COMMAND, OUTPUT, EXIT = "command.json", "output.log", "exit.json"
+STARTED = b"started\n"
+NOT_STARTED_CODE = 128
+MAX_LINE_BYTES = 16 * 1024
+
+
+def main(folder: str) -> int:
+    with open(os.path.join(folder, COMMAND), encoding="utf-8") as file:
+        command = json.load(file)
+    with open(os.path.join(folder, OUTPUT), "ab", buffering=0) as log:
+        code, reason = _run(command, log)
+    _write_exit(folder, code, reason)
+    return 0
+
+
+def _run(command: dict[str, object], log: IO[bytes]) -> tuple[int, str]:
+    read_end, write_end = os.pipe()
+    argv = [str(part) for part in command["argv"]]  # type: ignore[attr-defined]
+    argv = [part.replace("{info-fd}", str(write_end)) for part in argv]
+    try:
+        process = subprocess.Popen(
+            argv,
+            env=command["env"],  # type: ignore[arg-type]
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=(write_end,),
+        )
+    except OSError as error:
+        return NOT_STARTED_CODE, f"{argv[0]}: {error.strerror}"
+    os.close(write_end)
+    inside = _first_process(read_end)
+    signal.signal(signal.SIGTERM, lambda *_: _terminate(process.pid, inside))
+    signal.signal(signal.SIGUSR1, lambda *_: _kill(inside or process.pid, signal.SIGKILL))
+    os.write(1, STARTED)
+    _copy_output(process, log)
+    code = process.wait()
+    return (128 - code, "") if code < 0 else (code, "")
+
+
+def _first_process(descriptor: int) -> int:
+    """The process that bubblewrap names as first of its sandbox; 0 where nobody names one."""
+    with os.fdopen(descriptor, "rb") as pipe:
+        text = pipe.read()
+    try:
+        return int(json.loads(text)["child-pid"])
+    except (ValueError, KeyError):
+        return 0
+
+
+def _terminate(outer: int, inside: int) -> None:
+    """Ask the container's own processes to end, not what keeps them in their sandbox."""
+    if not inside:
+        _kill(outer, signal.SIGTERM)
+        return
+    try:
+        with open(f"/proc/{inside}/task/{inside}/children", encoding="ascii") as file:
+            children = [int(each) for each in file.read().split()]
+    except OSError:
+        return
+    for child in children:
+        _kill(child, signal.SIGTERM)
+
+
+def _kill(process: int, number: signal.Signals) -> None:
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:
+        return
+
+
+def _copy_output(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
+    """Each line with its time and stream, as the kubelet's runtimes write logs."""
+    rest = {b"stdout": b"", b"stderr": b""}
+    with selectors.DefaultSelector() as selector:
+        for stream, pipe in ((b"stdout", process.stdout), (b"stderr", process.stderr)):
+            assert pipe is not None
+            os.set_blocking(pipe.fileno(), False)
+            selector.register(pipe, selectors.EVENT_READ, stream)
+        while selector.get_map():
+            for key, _ in selector.select():
+                chunk = os.read(key.fd, 65536)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+                *lines, left = (rest[key.data] + chunk).split(b"\n")
+                while len(left) > MAX_LINE_BYTES:
+                    _write_line(log, key.data, b"P", left[:MAX_LINE_BYTES])
+                    left = left[MAX_LINE_BYTES:]
+                for line in lines:
+                    _write_line(log, key.data, b"F", line)
+                rest[key.data] = left
+    for stream, left in rest.items():
+        if left:
+            _write_line(log, stream, b"P", left)
+
+
+def _write_line(log: IO[bytes], stream: bytes, tag: bytes, line: bytes) -> None:
+    nanoseconds = time.time_ns()
+    seconds, fraction = divmod(nanoseconds, 10**9)
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{fraction:09}Z"
+    log.write(b"%s %s %s %s\n" % (stamp.encode(), stream, tag, line))
+
+
+def _write_exit(folder: str, code: int, reason: str) -> None:
+    path = os.path.join(folder, EXIT)
+    with open(path + ".new", "w", encoding="utf-8") as file:
+        json.dump({"exitCode": code, "reason": reason, "finishedAt": time.time()}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(path + ".new", path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,132 @@
+"""Components as processes of their own: they start, say where they are, and end when told to."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from dray.cli.components import apiserver, stores
+from dray.cli.failures import WrongUsage
+from tests import etcd
+from tests.unit.cli.conftest import DRAY, Cluster, run, start, stop
+
+CONFIG_MAP = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"kept"},"data":{"a":"1"}}'
+
+
+def test_state_survives_a_restart_a_second_server_is_refused_and_a_backup_can_be_put_back(
+    tmp_path: Path,
+) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup.db"
+    cluster = Cluster(data / "kubeconfig")
+    process = start(data)
+    try:
+        assert cluster.dray("create", "-f", "-", input=CONFIG_MAP).output == (
+            "configmap/kept created\n"
+        )
+        second = run("apiserver", "--data", str(data), "--listen", "127.0.0.1:0")
+        assert second.exit_code == 1
+        assert "in use by another process" in second.stderr
+        assert run("backup", str(backup), "--data", str(data)).exit_code == 0
+        assert run("backup", str(backup), "--data", str(data)).exit_code == 2
+        in_use = run("restore", str(backup), "--data", str(data), "--yes")
+        assert in_use.exit_code == 1
+        assert "Stop what uses it" in in_use.stderr
+        assert cluster.dray("delete", "cm", "kept").exit_code == 0
+    finally:
+        assert stop(process) == 0
+    restored = run("restore", str(backup), "--data", str(data), "--yes")
+    assert "goes on at revision" in restored.output
+    process = start(data)
+    try:
+        found = cluster.dray("get", "cm", "kept", "-o", "jsonpath={.data.a}")
+        assert found.output == "1"
+    finally:
+        assert stop(process) == 0
+
+
+def test_versions_can_be_switched_off(tmp_path: Path) -> None:
+    process = start(
+        tmp_path, "--store", "memory", "--runtime-config", "resource.k8s.io/v1beta1=false"
+    )
+    try:
+        cluster = Cluster(tmp_path / "kubeconfig")
+        found = json.loads(cluster.dray("get", "--raw", "/apis/resource.k8s.io").output)
+        assert [each["version"] for each in found["versions"]] == ["v1", "v1beta2", "v1alpha3"]
+    finally:
+        assert stop(process) == 0
+
+
+def test_the_state_can_be_in_etcd(tmp_path: Path) -> None:
+    with etcd.running(tmp_path) as member:
+        store = f"etcd://{member.endpoint}/clusters/one"
+        for expected in ("configmap/kept created\n", ""):
+            process = start(tmp_path / "data", "--store", store)
+            try:
+                cluster = Cluster(tmp_path / "data" / "kubeconfig")
+                created = cluster.dray("create", "-f", "-", input=CONFIG_MAP)
+                assert created.stdout == expected, created.stderr
+            finally:
+                assert stop(process) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        pytest.param(["--feature-gates", "NoSuch=true"], "NoSuch", id="gate"),
+        pytest.param(["--runtime-config", "nosuch/v1=false"], "is not served", id="version"),
+        pytest.param(["--runtime-config", "resource.k8s.io/v1=x"], "=true or", id="config-value"),
+        pytest.param(["--listen", "nowhere"], "write HOST:PORT", id="listen"),
+        pytest.param(["--store", "disk:x"], "sqlite:PATH", id="store"),
+        pytest.param(["--store", "etcd://"], "sqlite:PATH", id="etcd"),
+    ],
+)
+def test_wrong_options_are_named(tmp_path: Path, options: list[str], complaint: str) -> None:
+    result = run("apiserver", "--data", str(tmp_path), *options)
+    assert result.exit_code == 2, result.output
+    assert complaint in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1:6443", ("127.0.0.1", 6443)),
+        (":6443", ("0.0.0.0", 6443)),
+        ("[::1]:0", ("::1", 0)),
+    ],
+)
+def test_listen_addresses(text: str, expected: tuple[str, int]) -> None:
+    assert apiserver.parse_listen(text) == expected
+
+
+def test_sqlite_files(tmp_path: Path) -> None:
+    assert stores.sqlite_path("", tmp_path) == tmp_path / "store.db"
+    assert stores.sqlite_path("sqlite:/x/y.db", tmp_path) == Path("/x/y.db")
+    with pytest.raises(WrongUsage):
+        stores.sqlite_path("sqlite:", tmp_path)
+
+
+def test_unknown_controllers_are_named(cluster: Cluster) -> None:
+    result = cluster.dray("controllers", "--only", "claims,nosuch")
+    assert result.exit_code == 2
+    assert "nosuch" in result.stderr
+
+
+@pytest.mark.parametrize("component", ["scheduler", "controllers"])
+def test_a_component_leads_and_lets_go_when_told_to_end(cluster: Cluster, component: str) -> None:
+    process = subprocess.Popen(
+        [DRAY, component, "--kubeconfig", cluster.kubeconfig], stderr=subprocess.PIPE, text=True
+    )
+    lease = f"lease/dray-{component}"
+    held = cluster.dray(
+        *("wait", lease, "-n", "kube-system", "--timeout=60s"),
+        "--for=jsonpath={.spec.holderIdentity}",
+    )
+    assert held.exit_code == 0, held.output
+    assert stop(process) == 0
+    after = cluster.dray(
+        *("get", lease, "-n", "kube-system", "-o", "jsonpath={.spec.holderIdentity}")
+    )
+    assert after.output == ""
