@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
@@ -21,9 +20,9 @@ from dray.apiserver import app as application
 from dray.apiserver.authentication import Authenticator
 from dray.apiserver.certificates import KeyPair
 
-log = logging.getLogger(__name__)
-
 MAX_BODY_BYTES = 3 * 2**20
+MAX_LINE_BYTES = 2**16
+"""Of the request line and of each header: selectors and tokens may be long."""
 PRETTY_AGENTS = ("curl/", "Wget/", "Mozilla/")
 
 
@@ -31,6 +30,8 @@ PRETTY_AGENTS = ("curl/", "Wget/", "Mozilla/")
 class Limits:
     body_bytes: int = MAX_BODY_BYTES
     watches: int = 20_000
+    slow_client_seconds: float = 60.0
+    """How long a client may take to send a body, or to take what is sent to it."""
     shutdown_seconds: float = 10.0
 
 
@@ -55,11 +56,16 @@ class Server:
         self, host: str, port: int, pair: KeyPair, client_authority: bytes
     ) -> AsyncIterator[str]:
         """Serve until the block is left; yields the address. Requests may finish, watches end."""
-        site_app = web.Application(client_max_size=self._limits.body_bytes)
-        site_app.router.add_route("*", "/{path:.*}", self._serve)
-        runner = web.AppRunner(
-            site_app, access_log=None, shutdown_timeout=self._limits.shutdown_seconds
+        # Whoever leaves takes his watch along: without cancellation it would wait for an event.
+        low_level = web.Server(
+            self._serve,
+            request_factory=self._incoming,
+            handler_cancellation=True,
+            access_log=None,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
         )
+        runner = web.ServerRunner(low_level, shutdown_timeout=self._limits.shutdown_seconds)
         await runner.setup()
         try:
             site = web.TCPSite(runner, host, port, ssl_context=_tls(pair, client_authority))
@@ -72,7 +78,11 @@ class Server:
                 task.cancel()
             await runner.cleanup()
 
-    async def _serve(self, incoming: web.Request) -> web.StreamResponse:
+    def _incoming(self, *parts: Any) -> web.BaseRequest:
+        loop, limit = asyncio.get_running_loop(), self._limits.body_bytes
+        return web.BaseRequest(*parts, loop, client_max_size=limit)
+
+    async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
             user = self._authenticate(incoming)
             request = await self._read(incoming)
@@ -83,24 +93,32 @@ class Server:
             return await self._stream(incoming, response)
         return _plain(response, _wants_pretty(request))
 
-    def _authenticate(self, incoming: web.Request) -> User:
+    def _authenticate(self, incoming: web.BaseRequest) -> User:
         transport = incoming.transport
         certificate = transport.get_extra_info("peercert") if transport else None
         return self._authenticator.authenticate(
             incoming.headers.get("Authorization", ""), certificate
         )
 
-    async def _read(self, incoming: web.Request) -> Request:
+    async def _read(self, incoming: web.BaseRequest) -> Request:
+        body = await self._body(incoming) if incoming.can_read_body else b""
+        headers = {name.lower(): value for name, value in incoming.headers.items()}
+        query = tuple(incoming.query.items())
+        return Request(incoming.method, incoming.rel_url.raw_path, query, headers, body)
+
+    async def _body(self, incoming: web.BaseRequest) -> bytes:
         try:
-            body = await incoming.read() if incoming.can_read_body else b""
+            async with asyncio.timeout(self._limits.slow_client_seconds):
+                return await incoming.read()
         except web.HTTPRequestEntityTooLarge as error:
             limit = self._limits.body_bytes
             raise errors.request_entity_too_large(f"limit is {limit}") from error
-        headers = {name.lower(): value for name, value in incoming.headers.items()}
-        query = tuple((key, value) for key, value in incoming.query.items())
-        return Request(incoming.method, incoming.rel_url.raw_path, query, headers, body)
+        except TimeoutError as error:
+            raise errors.bad_request("the body of the request did not arrive in time") from error
+        except web.RequestPayloadError as error:
+            raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
 
-    async def _stream(self, incoming: web.Request, response: Response) -> web.StreamResponse:
+    async def _stream(self, incoming: web.BaseRequest, response: Response) -> web.StreamResponse:
         assert response.stream is not None
         if self._open_watches >= self._limits.watches:
             error = errors.too_many_requests("too many open watches, please try again later", 1)
@@ -123,7 +141,11 @@ class Server:
         try:
             async with contextlib.aclosing(stream) as chunks:  # type: ignore[type-var]
                 async for chunk in chunks:
-                    await outgoing.write(chunk)
+                    async with asyncio.timeout(self._limits.slow_client_seconds):
+                        await outgoing.write(chunk)
+        except TimeoutError:
+            # Whoever does not read is cut off, and resumes where he was.
+            outgoing.force_close()
         except asyncio.CancelledError:
             if not self._is_closing:
                 raise

@@ -30,6 +30,7 @@ INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT_SECONDS = 2700.0
 REMEMBERED_ENCODINGS = 4096
+REMEMBERED_DOCUMENTS = 256
 
 
 class WatchOptions(NamedTuple):
@@ -55,10 +56,22 @@ class Change(NamedTuple):
 
 
 class Encodings:
-    """The lines of recent events, so that a thousand watchers cost one encoding."""
+    """The lines of recent events, so that a thousand watchers cost one encoding, and the objects
+    in them, so that their selectors cost one decoding."""
 
     def __init__(self) -> None:
         self._lines: OrderedDict[tuple[str, int, str, GroupVersionKind], bytes] = OrderedDict()
+        self._documents: OrderedDict[tuple[str, int], Object] = OrderedDict()
+
+    def document(self, entry: Entry, storage_gvk: GroupVersionKind) -> Object:
+        """An object to look at, not to change."""
+        key = (entry.key, entry.revision)
+        found = self._documents.get(key)
+        if found is None:
+            found = self._documents[key] = codec.from_stored(entry, storage_gvk)
+            if len(self._documents) > REMEMBERED_DOCUMENTS:
+                self._documents.popitem(last=False)
+        return found
 
     def line(self, change: Change, gvk: GroupVersionKind) -> bytes:
         key = (change.type, change.entry.revision, change.entry.key, gvk)
@@ -174,7 +187,7 @@ class Watcher:
     def _matches(self, entry: Entry | None) -> bool:
         if entry is None:
             return False
-        return self._chosen.matches(codec.from_stored(entry, self._storage_gvk))
+        return self._chosen.matches(self._encodings.document(entry, self._storage_gvk))
 
     def _lines(self, changes: Iterable[Change]) -> bytes:
         if self._call.form == negotiation.PLAIN:

@@ -58,6 +58,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "patch": ("dray.cli.verbs.change:patch", "Change fields of objects."),
         "api-resources": ("dray.cli.verbs.discovery:api_resources", "List what is served."),
         "version": ("dray.cli.verbs.discovery:version", "Print versions."),
+        "cel": ("dray.cli.cel:cel", "Check a selector and see what it matches."),
         "bench": ("dray.cli.bench:bench", "Run a benchmark and print its figures."),
     }
 )

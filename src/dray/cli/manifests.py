@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
+import msgspec
 import yaml
 
 from dray.cli.failures import WrongUsage
@@ -94,11 +96,20 @@ def _files_in(directory: Path, recursive: bool) -> list[Path]:
 def documents(source: str, text: str) -> Iterator[Object]:
     """The objects of one text."""
     try:
-        for document in yaml.load_all(text, Loader=_Loader):
+        for document in _parsed(text):
             if document is not None:
                 yield from _objects(source, document)
     except yaml.YAMLError as error:
         raise WrongUsage(f"{source}: is not YAML: {_one_line(error)}") from error
+
+
+def _parsed(text: str) -> Iterable[Any]:
+    """JSON is YAML, but read a hundred times faster as what it is."""
+    if text.lstrip().startswith("{"):
+        with contextlib.suppress(msgspec.DecodeError):
+            return [msgspec.json.decode(text)]
+    found: Iterable[Any] = yaml.load_all(text, Loader=_Loader)
+    return found
 
 
 def _objects(source: str, document: Any) -> Iterator[Object]:

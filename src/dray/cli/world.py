@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from dray.api.nodes import Node
 from dray.api.pods import Pod
 from dray.api.slices import Device, ResourceSlice
 from dray.api.taints import DeviceTaintRule
+from dray.bench import scenarios
 from dray.cli import connection, manifests
 from dray.cli.components import serverversion
 from dray.cli.connection import Session, Target
@@ -145,8 +147,6 @@ def _from_description(source: str, document: Object) -> World:
     """A scenario, which has slices, or a fleet, which has what they are made from."""
     if "slices" not in document:
         return from_fleet(source)
-    from dray.bench import scenarios
-
     scenario = scenarios.convert(document)
     parts = (scenario.nodes, scenario.slices, scenario.classes, scenario.claims)
     objects = [each for part in (*parts, scenario.device_taint_rules) for each in part]
@@ -162,12 +162,12 @@ def _world(source: str, objects: Iterable[Any], features: Features = gates.DEFAU
 
 def decode(document: Object, source: str) -> Any | None:
     """The struct of an object in any version; None for kinds that do not matter here."""
-    group, version = kinds.parse_api_version(str(document.get("apiVersion", "")))
+    group, _ = kinds.parse_api_version(str(document.get("apiVersion", "")))
     type_ = READ.get((group, str(document.get("kind", ""))))
     if type_ is None:
         return None
     try:
-        return _decoded(document, type_, version)
+        return _decoded(document, type_)
     except (msgspec.ValidationError, ValueError, TypeError, AttributeError) as error:
         name = (document.get("metadata") or {}).get("name", "")
         raise Failure(
@@ -176,13 +176,12 @@ def decode(document: Object, source: str) -> Any | None:
         ) from error
 
 
-def _decoded(document: Object, type_: type[Any], version: str) -> Any:
+def _decoded(document: Object, type_: type[Any]) -> Any:
     stored = versions.to_storage(document)
-    try:
-        if type_ is ResourceSlice:
+    if type_ is ResourceSlice:
+        # Servers and drivers write slices as they should be, and there may be many.
+        with contextlib.suppress(msgspec.ValidationError):
             return msgspec.convert(stored, type_)
-    except msgspec.ValidationError:
-        pass
     group, _ = kinds.parse_api_version(stored["apiVersion"])
     kind = kinds.served(group, stored["kind"])
     defaults.fill(stored, NO_TIME)
@@ -213,7 +212,3 @@ async def _read_kind(session: Session, kind: Kind, world: World) -> None:
     for item in page.items:
         document = {**described, **msgspec.json.decode(item)}
         world.add(decode(document, session.server))
-
-
-def matching(values: Iterable[T], test: Callable[[T], bool]) -> T | None:
-    return next((each for each in values if test(each)), None)

@@ -29,6 +29,21 @@ class HasMetadata(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class _Identity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The little of metadata that every event is read for."""
+
+    name: str = ""
+    namespace: str = ""
+    resource_version: str = ""
+
+
+class _HasIdentity(msgspec.Struct, frozen=True, gc=False):
+    metadata: _Identity = _Identity()
+
+
+_identities = msgspec.json.Decoder(_HasIdentity)
+
+
 class ObjectKey(NamedTuple):
     namespace: str
     name: str
@@ -147,7 +162,7 @@ class Cache(Generic[T]):
         )
         async for event in events:
             raw = bytes(event.object)
-            metadata = msgspec.json.decode(raw, type=HasMetadata).metadata
+            metadata = _identities.decode(raw).metadata
             if event.type == "DELETED":
                 self._remove(ObjectKey(metadata.namespace, metadata.name))
             elif event.type != "BOOKMARK":

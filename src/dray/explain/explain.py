@@ -38,7 +38,7 @@ class Outcome(enum.StrEnum):
 class Picked(msgspec.Struct, frozen=True):
     """A device for a request of a claim."""
 
-    claim: int
+    claim: ClaimKey
     request: str
     device: DeviceId
 
@@ -77,48 +77,44 @@ def explain(
 
     The fleet is as before when this returns.
     """
-    names = tuple(ClaimKey(each.metadata.namespace, each.metadata.name) for each in claims)
+    allocated = [each for each in claims if each.status.allocation is not None]
     waiting = [each for each in claims if each.status.allocation is None]
-    had = [
-        picked
-        for number, claim in enumerate(claims)
-        if claim.status.allocation is not None
-        for picked in _picked(number, claim.status.allocation)
-    ]
+    had = [picked for each in allocated for picked in _picked(each, each.status.allocation)]
     if not waiting:
-        return Explanation(outcome=Outcome.ALLOCATED, claims=names, devices=tuple(had))
-    allocated = tuple(
-        name for name, claim in zip(names, claims, strict=True) if claim not in waiting
-    )
-    asking = Asking(fleet, _within_reach(fleet, claims, nodes), new_share_id=new_share_id)
+        return Explanation(outcome=Outcome.ALLOCATED, claims=_keys(claims), devices=tuple(had))
+    asking = Asking(fleet, _within_reach(fleet, allocated, nodes), new_share_id=new_share_id)
     try:
         fit = asking.first_fit(waiting)
     except verdicts.Failure as failure:
-        found = _Inquiry(fleet, waiting, asking).failed(failure)
-        return msgspec.structs.replace(found, allocated=allocated)
+        return _Inquiry(fleet, waiting, allocated, asking).failed(failure)
     if fit is None:
-        found = _Inquiry(fleet, waiting, asking).refused()
-        return msgspec.structs.replace(found, allocated=allocated)
-    keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in waiting]
-    for key, allocation in zip(keys, fit.allocations, strict=True):
-        had += _picked(names.index(key), allocation)
-    return Explanation(outcome=Outcome.FITS, claims=names, node=fit.node, devices=tuple(had))
+        return _Inquiry(fleet, waiting, allocated, asking).refused()
+    for claim, allocation in zip(waiting, fit.allocations, strict=True):
+        had += _picked(claim, allocation)
+    return Explanation(
+        outcome=Outcome.FITS, claims=_keys(claims), node=fit.node, devices=tuple(had)
+    )
 
 
-def _picked(claim: int, allocation: AllocationResult) -> list[Picked]:
+def _keys(claims: Iterable[ResourceClaim]) -> tuple[ClaimKey, ...]:
+    return tuple(ClaimKey(each.metadata.namespace, each.metadata.name) for each in claims)
+
+
+def _picked(claim: ResourceClaim, allocation: AllocationResult | None) -> list[Picked]:
+    (key,) = _keys([claim])
     return [
-        Picked(claim, each.request, DeviceId(each.driver, each.pool, each.device))
-        for each in allocation.devices.results
+        Picked(key, each.request, DeviceId(each.driver, each.pool, each.device))
+        for each in (allocation.devices.results if allocation else ())
     ]
 
 
 def _within_reach(
-    fleet: Fleet, claims: Iterable[ResourceClaim], nodes: Iterable[str] | None
+    fleet: Fleet, allocated: Iterable[ResourceClaim], nodes: Iterable[str] | None
 ) -> list[str]:
     """The nodes where the claims that are allocated can be used, in the order of the fleet."""
     tests = [
         selectors.compile_node_selector(claim.status.allocation.node_selector)
-        for claim in claims
+        for claim in allocated
         if claim.status.allocation is not None and claim.status.allocation.node_selector is not None
     ]
     chosen = None if nodes is None else set(nodes)
@@ -135,9 +131,16 @@ def _within_reach(
 class _Inquiry:
     """Looks into claims that do not fit."""
 
-    def __init__(self, fleet: Fleet, claims: Sequence[ResourceClaim], asking: Asking) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        claims: Sequence[ResourceClaim],
+        allocated: Sequence[ResourceClaim],
+        asking: Asking,
+    ) -> None:
         self._fleet = fleet
         self._claims = claims
+        self._allocated = allocated
         self._asking = asking
         questions = [requests.parse(claim.spec.devices) for claim in claims]
         self._resolved: Sequence[ResolvedClaim] = resolution.resolve(
@@ -180,9 +183,8 @@ class _Inquiry:
         )
         return Explanation(
             outcome=outcome,
-            claims=tuple(
-                ClaimKey(each.metadata.namespace, each.metadata.name) for each in self._claims
-            ),
+            claims=_keys(self._claims),
+            allocated=_keys(self._allocated),
             nodes=len(self._asking.nodes),
             message=message,
             faults=found,

@@ -14,7 +14,7 @@ from dray.explain.changes import Change
 from dray.explain.diagnosis import Reason
 from dray.explain.explain import Explanation, Outcome
 from dray.explain.facts import GateFacts
-from dray.explain.faults import SelectorBroken, SelectorFails
+from dray.explain.faults import Fault, SelectorBroken, SelectorFails
 from dray.explain.funnel import Funnel, Stage
 from dray.explain.gates import Gate
 
@@ -31,15 +31,18 @@ def text(explanation: Explanation) -> str:
 
 def _lines(explanation: Explanation) -> Iterator[str]:
     yield _headline(explanation)
-    yield from _message(explanation)
+    for line in explanation.message.splitlines():
+        yield f"  {line}"
     for found in explanation.faults:
-        where = f"request {found.request}: " if found.request else ""
-        yield f"  {where}{phrases.fault(found)}"
-        yield from _facts_of_fault(explanation, found)
+        yield from _fault(explanation, found)
     if explanation.outcome in (Outcome.REFUSED, Outcome.UNDECIDED):
         for funnel in explanation.funnels:
             yield from _funnel(explanation, funnel)
     yield from _reasons(explanation)
+    if explanation.allocated:
+        names = phrases.listed([phrases.claim(key) for key in explanation.allocated])
+        nodes = phrases.counted(explanation.nodes, "node")
+        yield f"note: {names} is allocated already, which leaves {nodes}"
     for pool in explanation.unusable:
         yield f"note: {phrases.pool(pool)}"
     for stray in explanation.strays:
@@ -71,20 +74,28 @@ def _devices(explanation: Explanation) -> str:
     return phrases.listed(words[:_DEVICES_SHOWN]) + (" …" if len(words) > _DEVICES_SHOWN else "")
 
 
-def _message(explanation: Explanation) -> Iterator[str]:
-    for line in explanation.message.splitlines():
-        yield f"  {line}"
+def _fault(explanation: Explanation, found: Fault) -> Iterator[str]:
+    request = _request(explanation, found.claim, found.request)
+    where = f"request {request}: " if found.request else ""
+    yield f"  {where}{phrases.fault(found)}"
+    for words in _facts_of(explanation, found)[:_NOTES_SHOWN]:
+        yield f"    {words}"
 
 
-def _facts_of_fault(explanation: Explanation, found: object) -> Iterator[str]:
+def _facts_of(explanation: Explanation, found: Fault) -> list[str]:
+    """What is known about a selector that is at fault."""
     if not isinstance(found, SelectorBroken | SelectorFails):
-        return
+        return []
     for each in explanation.facts:
-        same = (each.claim, each.request) == (found.claim, found.request)
-        place = (each.gate.device_class, each.gate.index)
-        if same and each.gate.is_selector and place == (found.device_class, found.index):
-            for words in phrases.facts(each)[:_NOTES_SHOWN]:
-                yield f"    {words}"
+        place = (each.claim, each.request, each.gate.device_class, each.gate.index)
+        if each.gate.is_selector and place == (
+            found.claim,
+            found.request,
+            found.device_class,
+            found.index,
+        ):
+            return phrases.facts(each)
+    return []
 
 
 def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:
@@ -195,7 +206,9 @@ def summary(explanation: Explanation) -> str:
         case Outcome.ALLOCATED | Outcome.FITS | Outcome.UNDECIDED:
             return _headline(explanation)
     words = [_counted_reason(explanation, each) for each in explanation.reasons[:3]]
-    words += [phrases.fault(each) for each in explanation.faults[:2]]
+    for found in explanation.faults[:2]:
+        detail = f" ({facts[0]})" if (facts := _facts_of(explanation, found)) else ""
+        words.append(f"{phrases.fault(found)}{detail}")
     if not words:
         words = [_headline(explanation)]
     why = "; ".join(dict.fromkeys(words))

@@ -1,9 +1,9 @@
 """Outlives the agent: owns one container, its log and its exit code on disk.
 
-Run as a program with a folder that holds `command.json`; writes `output.log` and, when the container
-has ended, `exit.json`. It says "started" on its output once the container runs. SIGTERM is passed on
-to the container's processes, SIGUSR1 kills them. Imports nothing but a little of Python's own
-library, because it is started once for each container.
+Run as a program with a folder that holds `command.json`; writes `output.log` and, when the
+container has ended, `exit.json`. It says "started" on its output once the container runs. SIGTERM
+is passed on to the container's processes, SIGUSR1 kills them. Imports nothing but a little of
+Python's own library, because it is started once for each container.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import signal
 import subprocess
 import sys
 import time
-from typing import IO
+from typing import IO, Any
 
 COMMAND, OUTPUT, EXIT = "command.json", "output.log", "exit.json"
 STARTED = b"started\n"
+INFO_DESCRIPTOR = "{info-fd}"
 NOT_STARTED_CODE = 128
 MAX_LINE_BYTES = 16 * 1024
 
@@ -32,14 +33,13 @@ def main(folder: str) -> int:
     return 0
 
 
-def _run(command: dict[str, object], log: IO[bytes]) -> tuple[int, str]:
+def _run(command: Any, log: IO[bytes]) -> tuple[int, str]:
     read_end, write_end = os.pipe()
-    argv = [str(part) for part in command["argv"]]  # type: ignore[attr-defined]
-    argv = [part.replace("{info-fd}", str(write_end)) for part in argv]
+    argv = [str(write_end) if part == INFO_DESCRIPTOR else part for part in command["argv"]]
     try:
         process = subprocess.Popen(
             argv,
-            env=command["env"],  # type: ignore[arg-type]
+            env=command["env"],
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -60,8 +60,10 @@ def _run(command: dict[str, object], log: IO[bytes]) -> tuple[int, str]:
 
 def _first_process(descriptor: int) -> int:
     """The process that bubblewrap names as first of its sandbox; 0 where nobody names one."""
-    with os.fdopen(descriptor, "rb") as pipe:
-        text = pipe.read()
+    text = b""
+    with os.fdopen(descriptor, "rb", buffering=0) as pipe:
+        while b"}" not in text and (chunk := pipe.read(4096)):
+            text += chunk
     try:
         return int(json.loads(text)["child-pid"])
     except (ValueError, KeyError):

@@ -112,11 +112,13 @@ class Reporter:
         if pod is None or not self._state.is_ours(pod):
             return
         refusal = report.refusal
-        reason = await self._reason(pod, refusal)
-        if refusal.template and not report.is_postponed and self._is_made_soon(reason):
+        has_template = await self._has_template(pod, refusal.template)
+        if has_template and not report.is_postponed:
+            # Pods that come in great numbers wait a while for their claims.
             due = time.monotonic() + BURST_SECONDS
             self._reports.setdefault(key, report._replace(due=due, is_postponed=True))
             return
+        reason = await self._reason(pod, refusal, has_template)
         message = refusals.sentence(refusal, len(self._state.nodes), report.preemption)
         message = f"{message} {reason}" if reason else message
         if not await self._write_condition(pod, refusal.condition_reason, message):
@@ -133,14 +135,10 @@ class Reporter:
             for claim in refusal.claims:
                 self._annotations.set(podclaims.key_of(claim), reason)
 
-    def _is_made_soon(self, about_template: str) -> bool:
-        """Whether a claim is only late: pods that come in great numbers wait for theirs a while."""
-        return about_template.endswith(_NOT_MADE_YET)
-
-    async def _reason(self, pod: Pod, refusal: Refusal) -> str:
+    async def _reason(self, pod: Pod, refusal: Refusal, has_template: bool | None) -> str:
         """What dray adds to upstream's sentence."""
-        if refusal.template:
-            return await self._about_template(pod, refusal.template)
+        if has_template is not None:
+            return _about_template(pod, refusal.template, has_template)
         if self._why is None or not refusal.claims:
             return ""
         signature = requests.signature(refusal.claims)
@@ -155,15 +153,17 @@ class Reporter:
         self._explained[signature] = (time.monotonic(), text)
         return text
 
-    async def _about_template(self, pod: Pod, name: str) -> str:
-        namespace = pod.metadata.namespace
+    async def _has_template(self, pod: Pod, name: str) -> bool | None:
+        """Whether the template is there for which a pod has no claim; None if that is not why."""
+        if not name:
+            return None
         try:
-            await self._client.get(resources.CLAIM_TEMPLATE, name, namespace)
+            await self._client.get(resources.CLAIM_TEMPLATE, name, pod.metadata.namespace)
         except errors.NotFound:
-            return f'There is no ResourceClaimTemplate "{name}" in namespace "{namespace}".'
+            return False
         except errors.StatusError:
-            return ""
-        return f'The ResourceClaimTemplate "{name}" {_NOT_MADE_YET}'
+            return None
+        return True
 
     async def _write_condition(self, pod: Pod, reason: str, message: str) -> bool:
         """Set PodScheduled to False; whether that says anything new."""
@@ -199,6 +199,12 @@ class Reporter:
         except errors.StatusError as error:
             log.warning("condition of pod %s: %s", pod.metadata.name, error)
         return True
+
+
+def _about_template(pod: Pod, name: str, exists: bool) -> str:
+    if exists:
+        return f'The ResourceClaimTemplate "{name}" exists; no claim has been made from it yet.'
+    return f'There is no ResourceClaimTemplate "{name}" in namespace "{pod.metadata.namespace}".'
 
 
 def _condition(pod: Pod) -> PodCondition | None:

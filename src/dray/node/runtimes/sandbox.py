@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from dray.driverkit.cdi import DeviceNode
+from dray.node import shim
 
 NAME: Final = "sandbox"
 PATH: Final = "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -48,8 +49,8 @@ def is_usable() -> bool:
     """Whether a sandbox can really be made here, not only whether the program is installed."""
     if shutil.which("bwrap") is None:
         return False
-    argv = [part for part in command(ContainerSpec(("/bin/true",))) if part != "--info-fd"]
-    argv = [part for part in argv if part != "{info-fd}"]
+    told = ("--info-fd", shim.INFO_DESCRIPTOR)
+    argv = [part for part in command(ContainerSpec(("/bin/true",))) if part not in told]
     try:
         ran = subprocess.run(argv, capture_output=True, timeout=_PROBE_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -60,10 +61,10 @@ def is_usable() -> bool:
 def command(spec: ContainerSpec) -> list[str]:
     """The program and arguments that run a container; the shim fills in {info-fd}."""
     return [
-        "bwrap",
+        shutil.which("bwrap") or "bwrap",
         *("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
         *("--unshare-cgroup-try", "--cap-drop", "ALL", "--die-with-parent", "--new-session"),
-        *("--hostname", spec.hostname[:63], "--info-fd", "{info-fd}"),
+        *("--hostname", spec.hostname[:63], "--info-fd", shim.INFO_DESCRIPTOR),
         *_system_files(),
         *("--proc", "/proc", "--dev", "/dev"),
         *(part for folder in _EMPTY for part in ("--tmpfs", folder)),
