@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dray import telemetry
+from dray.allocator import fleet as allocator
+from dray.api.claims import ResourceClaim
 from dray.api.exchange import User
 from dray.apiserver import server
 from dray.apiserver.authentication import AUTHENTICATED
@@ -23,6 +25,7 @@ from dray.client.verbs import Client
 from dray.controllers import manager
 from dray.drivers.simulated.driver import SimulatedDriver
 from dray.drivers.simulated.fleet import Fleet
+from dray.explain import explain, sentences
 from dray.node.nameonly import NameOnlyAgent
 from dray.node.registration import Registration
 from dray.scheduler import scheduler
@@ -88,10 +91,20 @@ def _components(cluster: Cluster, plan: Plan) -> dict[str, Component]:
             features=features,
             policy=plan.policy,
             registry=cluster.registry,
+            explainer=_explainer,
         )
     if plan.fleet is not None:
         found["fleet"] = lambda: _run_fleet(cluster.client(FLEET), plan.fleet)
     return found
+
+
+def _explainer(fleet: allocator.Fleet) -> Callable[[Sequence[ResourceClaim]], str]:
+    """Why claims find no device, in one line, from the scheduler's own view of the fleet."""
+
+    def why(claims: Sequence[ResourceClaim]) -> str:
+        return sentences.summary(explain.explain(fleet, claims, new_share_id=server.new_uid))
+
+    return why
 
 
 async def _run_fleet(client: Client, fleet: Fleet | None) -> None:

@@ -54,6 +54,7 @@ def test_story_2_a_selector_that_nothing_matches_says_so(tmp_path: Path) -> None
         message = await world.unschedulable("p")
         assert "nodes are available" in message
         assert "cannot allocate all claims" in message
+        assert "`memory`: the largest is" in message
 
     with_cluster(story, tmp_path)
 

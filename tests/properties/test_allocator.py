@@ -26,9 +26,18 @@ some = hypothesis.settings(max_examples=500, deadline=None)
 @hypothesis.given(seeds)
 def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
     problem = problems.draw(random.Random(seed))
-    fleet = worlds.fleet_of(problem)
-    answer = worlds.answer_of(fleet, problem.claims, problems.NODE)
-    assert answer == worlds.upstream_answer(problem)
+    expected = worlds.upstream_answer(problem)
+    try:
+        answer = worlds.placement_on(worlds.fleet_of(problem)).ask(problem.claims, problems.NODE)
+    except Failure as failure:
+        assert failure.text(problem.claims) == expected
+        return
+    assert worlds.described(answer, problem.claims) == expected
+    if isinstance(answer, placement.Fit):
+        given = worlds.allocated(problem.claims, answer)
+        keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in given]
+        violations = legality.judge(problem.slices, given, problem.features, just_allocated=keys)
+        assert violations == []
 
 
 @some

@@ -78,9 +78,13 @@ class Server:
                 task.cancel()
             await runner.cleanup()
 
-    def _incoming(self, *parts: Any) -> web.BaseRequest:
+    def _incoming(
+        self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
+    ) -> web.BaseRequest:
         loop, limit = asyncio.get_running_loop(), self._limits.body_bytes
-        return web.BaseRequest(*parts, loop, client_max_size=limit)
+        return web.BaseRequest(
+            message, payload, protocol, writer, task, loop, client_max_size=limit
+        )
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:

@@ -1,9 +1,9 @@
-"""What a selector is and does: its cost, what it reads, and its answer per distinct device shape."""
+"""What a selector is and does: its cost, what it reads, its answer per distinct device shape."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from dray.explain.expressions import ATTRIBUTES, CAPACITY, QUANTITY, Subject
 SIMILAR_SHOWN = 3
 
 YES, NO, ERROR = "yes", "no", "error"
+ABSENT = "<none>"
 
 
 class Similar(msgspec.Struct, frozen=True):
@@ -159,7 +160,7 @@ def _value(subject: Subject, pool: PoolId, device: Device) -> str:
     if found is None and subject.domain == pool.driver:
         found = published.get(subject.name)
     if found is None:
-        return "<none>"
+        return ABSENT
     first = next(iter(msgspec.to_builtins(found).values()), "")
     return str(first).lower() if isinstance(first, bool) else str(first)
 
@@ -171,15 +172,14 @@ def _rewrites(expression: str, reads: Iterable[Read], shapes: Iterable[Shape]) -
         for close in read.similar[:1]:
             other = Subject(close.field, close.domain, close.name)
             yield expressions.renamed(expression, subject, other)
-    if any(shape.answer == ERROR for shape in shapes):
-        partly = [read for read in reads if read.devices]
-        for read in partly:
-            if f"no such key: {read.name}" in _errors(shapes):
-                yield expressions.guarded(expression, Subject(read.field, read.domain, read.name))
+    for number, read in enumerate(reads):
+        if read.devices and any(_lacks(shape, number) for shape in shapes):
+            yield expressions.guarded(expression, Subject(read.field, read.domain, read.name))
 
 
-def _errors(shapes: Iterable[Shape]) -> str:
-    return "\n".join(shape.error for shape in shapes)
+def _lacks(shape: Shape, number: int) -> bool:
+    """Whether devices fail that do not have what is read."""
+    return shape.answer == ERROR and shape.values[number] == ABSENT
 
 
 def _quantities(expression: str) -> Iterator[str]:

@@ -1,0 +1,161 @@
+"""Claims prepared for the pods of this node: before the first container, until the last pod ends.
+
+On disk before a driver is called, so that a restarted agent unprepares what was prepared for pods
+that are gone. A claim that several pods share is prepared once and unprepared after the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from dray.api.claims import ResourceClaim
+from dray.api.containers import Container
+from dray.api.pods import Pod
+from dray.client.verbs import Client
+from dray.driverkit.checkpoint import Checkpoint
+from dray.node import claims
+from dray.node.claims import UsedClaim
+from dray.node.drivers import ClaimReference, Device, Drivers
+
+CHECKPOINT_VERSION: Final = 1
+EXTENDED: Final = ""
+"""The claim of extended resources has no name in the pod's spec."""
+_PREPARE, _UNPREPARE, _EVERYTHING = "NodePrepareResources", "NodeUnprepareResources", "*"
+
+
+class HeldClaim(msgspec.Struct, frozen=True):
+    """A claim that is prepared here, or about to be."""
+
+    namespace: str
+    name: str
+    uid: str
+    drivers: tuple[str, ...]
+    pods: tuple[str, ...]
+    devices: tuple[Device, ...] = ()
+    is_prepared: bool = False
+
+    @property
+    def reference(self) -> ClaimReference:
+        return ClaimReference(self.namespace, self.name, self.uid)
+
+
+ClaimsOfPod = dict[str, HeldClaim]
+"""The claims of a pod by their names in its spec."""
+
+
+class Preparation:
+    def __init__(self, client: Client, drivers: Drivers, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._client = client
+        self._drivers = drivers
+        self._checkpoint = Checkpoint(
+            directory / "claims.json", dict[str, HeldClaim], version=CHECKPOINT_VERSION
+        )
+        self._held = self._checkpoint.read() or {}
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    @property
+    def held(self) -> Collection[HeldClaim]:
+        return list(self._held.values())
+
+    async def prepare(self, pod: Pod) -> ClaimsOfPod:
+        """Raises claims.NotUsable and drivers.DriverError; then it may be tried again."""
+        used = list(claims.used_by(pod))
+        found = await claims.usable(self._client, pod)
+        return {
+            each.pod_claim: await self._prepare(pod, each, claim)
+            for each, claim in zip(used, found, strict=True)
+        }
+
+    async def unprepare(self, pod_uid: str) -> None:
+        """Let go of every claim that the pod held."""
+        for held in self.held:
+            if pod_uid in held.pods:
+                async with self._lock(held.uid):
+                    await self._release(held.uid, pod_uid)
+
+    async def unprepare_all_but(self, pods: Collection[str]) -> None:
+        """Let go of what was prepared for pods that are gone."""
+        gone = {pod for held in self.held for pod in held.pods if pod not in pods}
+        for pod in gone:
+            await self.unprepare(pod)
+
+    async def _prepare(self, pod: Pod, used: UsedClaim, claim: ResourceClaim) -> HeldClaim:
+        async with self._lock(claim.metadata.uid):
+            held = self._with_pod(pod, claim)
+            self._remember(held)
+            if held.is_prepared:
+                return held
+            devices: list[Device] = []
+            for name in _drivers_to_call(claim, _PREPARE):
+                devices += await self._drivers.get(name).prepare(held.reference)
+            held = msgspec.structs.replace(held, devices=tuple(devices), is_prepared=True)
+            self._remember(held)
+            return held
+
+    def _with_pod(self, pod: Pod, claim: ResourceClaim) -> HeldClaim:
+        metadata, uid = claim.metadata, pod.metadata.uid
+        held = self._held.get(metadata.uid)
+        if held is None:
+            drivers = tuple(_drivers_to_call(claim, _UNPREPARE))
+            return HeldClaim(metadata.namespace, metadata.name, metadata.uid, drivers, (uid,))
+        return msgspec.structs.replace(held, pods=tuple(dict.fromkeys((*held.pods, uid))))
+
+    async def _release(self, claim_uid: str, pod_uid: str) -> None:
+        held = self._held.get(claim_uid)
+        if held is None:
+            return
+        left = tuple(each for each in held.pods if each != pod_uid)
+        if left:
+            self._remember(msgspec.structs.replace(held, pods=left))
+            return
+        for name in held.drivers:
+            await self._drivers.get(name).unprepare(held.reference)
+        self._held.pop(claim_uid, None)
+        self._locks.pop(claim_uid, None)
+        self._checkpoint.write(self._held)
+
+    def _remember(self, held: HeldClaim) -> None:
+        if self._held.get(held.uid) != held:
+            self._held[held.uid] = held
+            self._checkpoint.write(self._held)
+
+    def _lock(self, claim_uid: str) -> asyncio.Lock:
+        return self._locks.setdefault(claim_uid, asyncio.Lock())
+
+
+def cdi_ids(pod: Pod, container: Container, held: ClaimsOfPod) -> list[str]:
+    """What the runtime injects into one container: of each claim it names, or of one request."""
+    found: dict[str, None] = {}
+    for used in container.resources.claims:
+        if used.name in held:
+            found.update(dict.fromkeys(_ids(held[used.name].devices, used.request)))
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and EXTENDED in held:
+        for mapping in extended.request_mappings:
+            if mapping.container_name == container.name:
+                ids = _ids(held[EXTENDED].devices, mapping.request_name)
+                found.update(dict.fromkeys(ids))
+    return list(found)
+
+
+def _ids(devices: Iterable[Device], request: str) -> Iterable[str]:
+    for device in devices:
+        if not request or not device.requests or request in device.requests:
+            yield from device.cdi_ids
+
+
+def _drivers_to_call(claim: ResourceClaim, operation: str) -> Iterable[str]:
+    """The drivers of the claim's devices, without those that need no such call."""
+    assert claim.status.allocation is not None
+    needed = {
+        result.driver: None
+        for result in claim.status.allocation.devices.results
+        if not {operation, _EVERYTHING} & set(result.skip_node_operations)
+    }
+    return list(needed)
