@@ -169,8 +169,8 @@ class Answer(str):
 
 
 def answer(value: Any) -> Answer:
-    if isinstance(value, tuple(values.LIST_CLASSES)):
-        return Answer(f"[{', '.join(map(answer, value))}]")
+    if value.__class__ in values.LIST_CLASSES:
+        return Answer(f"[{', '.join(answer(each) for each in value)}]")
     if isinstance(value, float) and math.isnan(value):
         return Answer("nan")
     return Answer(f"{type(value).__name__}:{value!r}")

@@ -7,6 +7,7 @@ stand in the order in which a Kubernetes API server lists them.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
@@ -30,8 +31,13 @@ class GroupVersionKind(NamedTuple):
     @property
     def schema_type(self) -> str:
         """The kind's name in `api.schema`: `resource.v1.ResourceClaim`, `core.v1.Pod`."""
-        package = self.group.partition(".")[0] or "core"
-        return f"{package}.{self.version}.{self.kind}"
+        return _schema_type(self)
+
+
+@functools.lru_cache(maxsize=1024)
+def _schema_type(gvk: GroupVersionKind) -> str:
+    package = gvk.group.partition(".")[0] or "core"
+    return f"{package}.{gvk.version}.{gvk.kind}"
 
 
 def api_version(group: str, version: str) -> str:

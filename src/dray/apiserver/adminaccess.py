@@ -27,6 +27,8 @@ MESSAGE = (
 
 
 class AdminAccess(Rule):
+    about = frozenset({"ResourceClaim", "ResourceClaimTemplate"})
+
     def __init__(self, store: Store) -> None:
         self._namespaces = Lookup(store, kinds.served("", "Namespace"), Namespace)
 

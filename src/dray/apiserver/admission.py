@@ -8,9 +8,9 @@ transaction that stores it, so that what it checked still holds then.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from dray.api import errors
 from dray.api.exchange import User
@@ -64,6 +64,9 @@ NOTHING_ELSE = Also()
 class Rule:
     """A rule that lets everything pass; the others say what they do about it."""
 
+    about: frozenset[str] | None = None
+    """The kinds that the rule may have something to say about; None for all of them."""
+
     async def mutate(self, action: Action) -> None:
         """Change `action.new` in place, or raise."""
 
@@ -87,6 +90,24 @@ def at_once(_action: Action) -> contextlib.AbstractAsyncContextManager[None]:
     return AT_ONCE
 
 
+class _Hooks(NamedTuple):
+    """What the rules do about one kind. Most do one of the three, and are about few kinds: to ask
+    them all would cost more than what they do."""
+
+    mutate: Sequence[Callable[[Action], Awaitable[None]]]
+    complaints: Sequence[Callable[[Action], Awaitable[Sequence[errors.Cause]]]]
+    validate: Sequence[Callable[[Action], Awaitable[Also]]]
+
+    @classmethod
+    def of(cls, rules: Iterable[Rule], kind: Kind) -> _Hooks:
+        concerned = [each for each in rules if each.about is None or kind.kind in each.about]
+        return cls(
+            [each.mutate for each in concerned if _has_own(each, "mutate")],
+            [each.complaints for each in concerned if _has_own(each, "complaints")],
+            [each.validate for each in concerned if _has_own(each, "validate")],
+        )
+
+
 class Chain:
     """The rules, in order: first all that change, then all that complain, then all that refuse.
 
@@ -95,24 +116,28 @@ class Chain:
     """
 
     def __init__(self, rules: Iterable[Rule], turn: Turn = at_once) -> None:
-        rules = tuple(rules)
-        # Most rules do one of the three; the other calls would cost more than the rules.
-        self._mutate = [each.mutate for each in rules if _has_own(each, "mutate")]
-        self._complaints = [each.complaints for each in rules if _has_own(each, "complaints")]
-        self._validate = [each.validate for each in rules if _has_own(each, "validate")]
+        self._rules = tuple(rules)
+        self._hooks: dict[str, _Hooks] = {}
         self.turn = turn
 
+    def _of(self, kind: Kind) -> _Hooks:
+        hooks = self._hooks.get(kind.kind)
+        if hooks is None:
+            hooks = self._hooks[kind.kind] = _Hooks.of(self._rules, kind)
+        return hooks
+
     async def mutate(self, action: Action) -> None:
-        for mutate in self._mutate:
+        for mutate in self._of(action.kind).mutate:
             await mutate(action)
 
     async def complaints(self, action: Action) -> list[errors.Cause]:
-        return [cause for complain in self._complaints for cause in await complain(action)]
+        complaints = self._of(action.kind).complaints
+        return [cause for complain in complaints for cause in await complain(action)]
 
     async def validate(self, action: Action) -> Also:
         operations: list[Operation] = []
         guards: list[Guard] = []
-        for validate in self._validate:
+        for validate in self._of(action.kind).validate:
             also = await validate(action)
             if also is not NOTHING_ELSE:
                 operations += also.operations

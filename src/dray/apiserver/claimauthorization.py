@@ -28,6 +28,8 @@ _DEVICE_KEY = ("driver", "pool", "device", "shareID")
 
 
 class ClaimStatusAuthorization(Rule):
+    about = frozenset({"ResourceClaim"})
+
     def __init__(self, authorizer: Authorizer, features: Features) -> None:
         self._authorizer = authorizer
         self._features = features

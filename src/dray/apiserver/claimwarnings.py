@@ -55,6 +55,8 @@ def _named_requests(spec: Object) -> Iterator[tuple[str, Object]]:
 
 
 class ClaimWarnings(Rule):
+    about = frozenset(_KINDS)
+
     def __init__(self, published: PublishedSlices, features: Features) -> None:
         self._published = published
         self._features = features

@@ -38,6 +38,8 @@ class _Place(NamedTuple):
 
 
 class NodeAllocatableSlices(Rule):
+    about = frozenset({"ResourceSlice"})
+
     def __init__(self, store: Store, features: Features) -> None:
         self._nodes = Lookup(store, kinds.served("", "Node"), _Node)
         self._is_on = features.node_declared_features and features.node_allocatable_resources

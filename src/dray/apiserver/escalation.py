@@ -30,6 +30,8 @@ _COLLECTED_METADATA = ("finalizers", "managedFields", "ownerReferences", "resour
 
 
 class NoEscalation(Rule):
+    about = frozenset({"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"})
+
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 

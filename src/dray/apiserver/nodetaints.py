@@ -13,6 +13,8 @@ NO_SCHEDULE = "NoSchedule"
 
 
 class TaintNewNodes(Rule):
+    about = frozenset({"Node"})
+
     async def mutate(self, action: Action) -> None:
         if action.operation != admission.CREATE or not action.is_about("", "Node"):
             return

@@ -30,6 +30,8 @@ _PATHS = {"ResourceClaim": fields.SPEC, "ResourceClaimTemplate": fields.SPEC.chi
 
 
 class PartitionRequests(Rule):
+    about = frozenset(_PATHS)
+
     def __init__(self, store: Store, published: PublishedSlices, features: Features) -> None:
         self._classes = Lookup(store, kinds.served(GROUP, "DeviceClass"), DeviceClass)
         self._published = published

@@ -30,6 +30,8 @@ _NO_EXECUTE = "NoExecute"
 class DefaultTolerations(Rule):
     """Pods stay for a while on a node that is lost, unless they say otherwise."""
 
+    about = frozenset({"Pod"})
+
     async def mutate(self, action: Action) -> None:
         if not action.is_about("", "Pod") or action.new is None:
             return
@@ -64,6 +66,8 @@ class PodServiceAccount(Rule):
     before it should not be refused for that. `mounts_tokens` adds the projected volume with the
     account's token, as Kubernetes does.
     """
+
+    about = frozenset({"Pod"})
 
     def __init__(
         self, store: Store, new_suffix: Callable[[], str], *, mounts_tokens: bool = False

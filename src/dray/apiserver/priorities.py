@@ -51,6 +51,8 @@ class _Resolved(NamedTuple):
 
 
 class Priorities(Rule):
+    about = frozenset({"Pod", "PodGroup", "PriorityClass"})
+
     def __init__(self, store: Store) -> None:
         self._classes = Lookup(
             store, kinds.served("scheduling.k8s.io", "PriorityClass"), PriorityClass

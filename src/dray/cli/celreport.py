@@ -165,7 +165,7 @@ def _value(subject: Subject, pool: PoolId, device: Device) -> str:
     return str(first).lower() if isinstance(first, bool) else str(first)
 
 
-def _rewrites(expression: str, reads: Iterable[Read], shapes: Iterable[Shape]) -> Iterator[str]:
+def _rewrites(expression: str, reads: Sequence[Read], shapes: Sequence[Shape]) -> Iterator[str]:
     """Other names where one exists nowhere, and guards where one is missing on some devices."""
     for read in reads:
         subject = Subject(read.field, read.domain, read.name)

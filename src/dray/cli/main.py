@@ -58,7 +58,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "patch": ("dray.cli.verbs.change:patch", "Change fields of objects."),
         "api-resources": ("dray.cli.verbs.discovery:api_resources", "List what is served."),
         "version": ("dray.cli.verbs.discovery:version", "Print versions."),
+        "explain": ("dray.cli.explain:explain", "Say why there are no devices, and what helps."),
         "cel": ("dray.cli.cel:cel", "Check a selector and see what it matches."),
+        "lint": ("dray.cli.lint.command:lint", "Say what is wrong with manifests."),
+        "snapshot": ("dray.cli.snapshot:snapshot", "Print what matters of a cluster, to a file."),
         "bench": ("dray.cli.bench:bench", "Run a benchmark and print its figures."),
     }
 )

@@ -19,6 +19,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
+STANDARD_INPUT_NAME = "standard input"
 
 
 class Manifest(NamedTuple):
@@ -40,11 +41,11 @@ class Manifest(NamedTuple):
         return api_version, kind
 
 
-class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
+class Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
     """Times stay the texts they are written as."""
 
 
-_Loader.yaml_implicit_resolvers = {
+Loader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in known if tag != "tag:yaml.org,2002:timestamp"]
     for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
@@ -66,15 +67,20 @@ def read(files: Iterable[str], *, recursive: bool = False) -> list[Manifest]:
     """Every object of the files, Lists taken apart."""
     return [
         Manifest(source, document)
-        for file in files
-        for source, text in _texts(file, recursive)
+        for source, text in texts(files, recursive=recursive)
         for document in documents(source, text)
     ]
 
 
-def _texts(file: str, recursive: bool) -> Iterator[tuple[str, str]]:
+def texts(files: Iterable[str], *, recursive: bool = False) -> Iterator[tuple[str, str]]:
+    """The name and the content of every file; directories are looked into."""
+    for file in files:
+        yield from _texts_of(file, recursive)
+
+
+def _texts_of(file: str, recursive: bool) -> Iterator[tuple[str, str]]:
     if file == STANDARD_INPUT:
-        yield "standard input", sys.stdin.read()
+        yield STANDARD_INPUT_NAME, sys.stdin.read()
         return
     path = Path(file)
     for each in _files_in(path, recursive) if path.is_dir() else [path]:
@@ -108,7 +114,7 @@ def _parsed(text: str) -> Iterable[Any]:
     if text.lstrip().startswith("{"):
         with contextlib.suppress(msgspec.DecodeError):
             return [msgspec.json.decode(text)]
-    found: Iterable[Any] = yaml.load_all(text, Loader=_Loader)
+    found: Iterable[Any] = yaml.load_all(text, Loader=Loader)
     return found
 
 

@@ -39,5 +39,6 @@ def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _represent_text)
 
 
-def write(document: Any) -> str:
-    return yaml.dump(document, Dumper=_Dumper, allow_unicode=True, sort_keys=True, width=80)
+def write(document: Any, *, in_order: bool = False) -> str:
+    """`in_order` keeps the keys as they are, for files that people edit."""
+    return yaml.dump(document, Dumper=_Dumper, allow_unicode=True, sort_keys=not in_order, width=80)

@@ -98,8 +98,13 @@ def _progress(verdict: verdicts.Verdict) -> int:
     return 0
 
 
-def gates_in_the_way(funnels: Iterable[Funnel], strays: Iterable[Stray]) -> Iterator[str]:
+def gates_in_the_way(
+    funnels: Iterable[Funnel], strays: Iterable[Stray], reasons: Iterable[Reason]
+) -> Iterator[str]:
     """Feature gates that keep devices away."""
+    for reason in reasons:
+        if isinstance(reason.verdict, verdicts.NoCommonValue) and not reason.verdict.best_value:
+            yield "DRAListTypeAttributes"
     for stray in strays:
         if stray.cause is Cause.GATE_OFF:
             yield stray.detail

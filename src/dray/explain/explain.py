@@ -179,7 +179,7 @@ class _Inquiry:
             self._resolved,
             self._survey,
             observations,
-            tuple(dict.fromkeys([*off, *diagnosis.gates_in_the_way(funnels, astray)])),
+            tuple(dict.fromkeys([*off, *diagnosis.gates_in_the_way(funnels, astray, reasons)])),
         )
         return Explanation(
             outcome=outcome,

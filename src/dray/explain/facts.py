@@ -55,7 +55,7 @@ class SubjectFact(msgspec.Struct, frozen=True):
     devices: int
     """Devices that have it."""
     total: int
-    """Devices that came to the gate."""
+    """Devices that came to the gate, or to the clause that names it."""
     types: tuple[Count, ...] = ()
     values: tuple[Count, ...] = ()
     """The most common ones."""
@@ -180,6 +180,7 @@ class _Observer:
         self._tally = Tally()
         self._subjects = tuple(_subjects(plan, gate, claims, fleet))
         self._devices = 0
+        self._arrived: Counter[Subject] = Counter()
         self._publishing: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
         self._values: dict[Subject, Counter[TypedValue]] = {
             subject: Counter() for subject in self._subjects
@@ -187,6 +188,8 @@ class _Observer:
         self._having: Counter[Subject] = Counter()
         self._clauses = _compiled_clauses(gate, selectors)
         self._left = [0] * len(self._clauses)
+        self._named = _first_named(self._subjects, [text for text, _ in self._clauses], fleet)
+        """The subjects that each clause is the first to name."""
 
     def add(self, inventory: Inventory, arriving: int) -> None:
         fresh = self._tally.fresh("", inventory, arriving)
@@ -195,16 +198,22 @@ class _Observer:
             published = device.device
             names = (device.driver, tuple(published.attributes), tuple(published.capacity))
             self._publishing[names] += 1
-            self._read(device)
+        if not self._clauses:
+            self._read(inventory, fresh, self._subjects)
         for number, (_, selector) in enumerate(self._clauses):
+            self._read(inventory, fresh, self._named[number])
             fresh &= selector.matches(inventory).accepted
             self._left[number] += fresh.bit_count()
 
-    def _read(self, device: Candidate) -> None:
-        for subject in self._subjects:
-            value = values.read(device, subject)
-            if value is None:
-                continue
+    def _read(self, inventory: Inventory, devices: int, subjects: Iterable[Subject]) -> None:
+        for subject in subjects:
+            self._arrived[subject] += devices.bit_count()
+            for device in inventory.members(devices):
+                self._count(subject, device)
+
+    def _count(self, subject: Subject, device: Candidate) -> None:
+        value = values.read(device, subject)
+        if value is not None:
             self._having[subject] += 1
             counter = self._values[subject]
             if value in counter or len(counter) < _VALUES_COUNTED:
@@ -238,7 +247,7 @@ class _Observer:
         return SubjectFact(
             *subject,
             self._having[subject],
-            self._devices,
+            self._arrived[subject],
             _counts(types),
             _counts(Counter({value.text: devices for value, devices in found.items()})),
             len(found),
@@ -327,6 +336,19 @@ def subjects_of(expression: str, fleet: Fleet) -> list[Subject]:
 def _compiled_clauses(gate: Gate, selectors: Selectors) -> list[tuple[str, Selector]]:
     texts = expressions.clauses(gate.expression) if gate.is_selector else []
     return [(text, selectors.selector(text)) for text in texts] if len(texts) > 1 else []
+
+
+def _first_named(
+    subjects: Iterable[Subject], clauses: Sequence[str], fleet: Fleet
+) -> list[list[Subject]]:
+    """For each clause the subjects that none before it names."""
+    rest = list(subjects)
+    found = []
+    for text in clauses:
+        named = [each for each in subjects_of(text, fleet) if each in rest]
+        rest = [each for each in rest if each not in named]
+        found.append(named)
+    return found
 
 
 def _qualified(field: str, driver: str, name: str) -> Subject:

@@ -16,6 +16,7 @@ from dray.allocator.requests import Option
 from dray.allocator.resolution import ResolvedClaim, ResolvedOption, Test
 from dray.api.features import Features
 from dray.api.names import DeviceId, PoolId
+from dray.cel.device import Selector
 from dray.cel.values import COST_LIMIT
 from dray.explain import expressions, spelling
 from dray.explain.funnel import Funnel, Stage
@@ -33,8 +34,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, tag_field="fault", tag=Tr
 class ClassUnknown(Fault, frozen=True, kw_only=True):
     device_class: str
     similar: tuple[str, ...]
-    """Classes that are written much like it; without any, the first ones there are."""
-    known: int
+    """Classes that are written much like it."""
+    known: tuple[str, ...]
 
 
 class ClassMissing(Fault, frozen=True, kw_only=True):
@@ -172,13 +173,12 @@ def _in_option(fleet: Fleet, resolved: ResolvedOption) -> Iterator[Fault]:
     if not option.device_class:
         yield ClassMissing(claim=claim, request=request)
     elif option.device_class not in fleet.classes:
-        similar = spelling.similar(option.device_class, fleet.classes) or sorted(fleet.classes)
         yield ClassUnknown(
             claim=claim,
             request=request,
             device_class=option.device_class,
-            similar=tuple(similar[:3]),
-            known=len(fleet.classes),
+            similar=tuple(spelling.similar(option.device_class, fleet.classes)),
+            known=tuple(sorted(fleet.classes)),
         )
     if option.mode not in (requests.EXACT_COUNT, requests.ALL):
         yield Unsupported(claim=claim, request=request, what=f"allocation mode {option.mode}")
@@ -212,6 +212,10 @@ def _in_selector(resolved: ResolvedOption, test: Test, features: Features) -> It
         )
 
 
+def _is_at_fault(compiled: Selector) -> bool:
+    return compiled.error is not None or compiled.estimated_cost > COST_LIMIT
+
+
 def _gates_off(option: Option, features: Features) -> Iterator[str]:
     if option.capacity is not None and not features.consumable_capacity:
         yield "DRAConsumableCapacity"
@@ -226,8 +230,8 @@ def _in_funnels(funnels: Iterable[Funnel], features: Features) -> Iterator[Fault
     for funnel in funnels:
         for stage in funnel.stages:
             expression = stage.gate.expression
-            is_broken = expression and expressions.compiled(expression, features).error
-            if isinstance(stage.objection, CannotEvaluate) and not is_broken:
+            is_known = expression and _is_at_fault(expressions.compiled(expression, features))
+            if isinstance(stage.objection, CannotEvaluate) and not is_known:
                 yield _failing(funnel, stage, stage.objection.detail)
 
 

@@ -26,7 +26,7 @@ _WITHOUT_SAY = frozenset({Kind.FEATURES, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTE
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """A claim and how many of the devices lost at a gate it holds."""
+    """A claim and how many of the devices lost at a gate, or of their counter sets, it holds."""
 
     claim: ClaimKey
     devices: int
@@ -44,7 +44,9 @@ class Stage(msgspec.Struct):
     objection: Objection | None = None
     """What the gate has against the example."""
     holders: tuple[Holder, ...] = ()
-    """Who holds what was lost here."""
+    """Who holds most of what was lost here."""
+    holding: int = 0
+    """How many claims hold something of it; no more are counted than a few thousand."""
 
     @property
     def lost(self) -> int:
@@ -181,8 +183,9 @@ class Measurement:
         for stage, following in zip(stages, [*stages[1:], None], strict=True):
             stage.after = following.before if following else self._left
         for progress in self._gates:
-            most = progress.holders.most_common(HOLDERS_KEPT)
-            progress.stage.holders = tuple(Holder(*each) for each in most)
+            most = sorted(progress.holders.items(), key=lambda each: (-each[1], each[0]))
+            progress.stage.holders = tuple(Holder(*each) for each in most[:HOLDERS_KEPT])
+            progress.stage.holding = len(progress.holders)
         funnel.stages = tuple(
             stage for stage in stages if stage.lost or stage.gate.kind not in _WITHOUT_SAY
         )

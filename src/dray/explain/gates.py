@@ -265,8 +265,16 @@ def _is_of(verdict: verdicts.DeviceVerdict, gate: Gate) -> bool:
 def _asked(check: Check, slot: Slot, device: Candidate) -> Objection | None:
     trail = Trail()
     try:
-        return check.take(slot, device, trail)
+        return _in_order(check.take(slot, device, trail))
     except verdicts.Failure as failure:
         return CannotEvaluate(failure.detail)
     finally:
         trail.unwind(0)
+
+
+def _in_order(verdict: verdicts.DeviceVerdict | None) -> verdicts.DeviceVerdict | None:
+    """The verdict with holders by name: the order in which they came says nothing."""
+    holders = getattr(verdict, "holders", ())
+    if verdict is None or not holders:
+        return verdict
+    return msgspec.structs.replace(verdict, holders=tuple(sorted(holders)))

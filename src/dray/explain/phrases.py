@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from dray.allocator import verdicts
 from dray.api.names import ClaimKey
@@ -12,7 +12,7 @@ from dray.explain.changes import Change, Rewriting
 from dray.explain.expressions import CAPACITY
 from dray.explain.facts import Count, GateFacts, SubjectFact, TypeMistake
 from dray.explain.faults import Fault
-from dray.explain.funnel import Holder, Stage
+from dray.explain.funnel import Stage
 from dray.explain.gates import CannotEvaluate, Gate, Kind, Objection
 from dray.explain.strays import Cause, Stray
 from dray.explain.survey import UnusablePool
@@ -26,12 +26,20 @@ def number(value: int) -> str:
 
 
 def counted(value: int, noun: str) -> str:
-    plural = "classes" if noun == "class" else f"{noun}s"
-    return f"{number(value)} {noun if value == 1 else plural}"
+    return f"{number(value)} {plural(noun) if value != 1 else noun}"
+
+
+def plural(noun: str) -> str:
+    return f"{noun}es" if noun.endswith("s") else f"{noun}s"
 
 
 def code(text: str) -> str:
-    """A piece of a manifest, shortened in the middle if it is long."""
+    """A piece of a manifest, to be copied."""
+    return f"`{text}`"
+
+
+def glimpse(text: str) -> str:
+    """A piece of a manifest, to be recognised."""
     plain = " ".join(text.split())
     if len(plain) > _EXPRESSION_WIDTH:
         half = _EXPRESSION_WIDTH // 2
@@ -49,7 +57,8 @@ def limited(words: Sequence[str], total: int, noun: str) -> str:
     """The first few, and how many there are besides."""
     shown = list(words[:_SHOWN])
     if total > len(shown):
-        shown.append(f"{counted(total - len(shown), noun)} more" if noun else "others")
+        rest = total - len(shown)
+        shown.append(f"{number(rest)} more {plural(noun) if rest > 1 else noun}")
     return listed(shown)
 
 
@@ -61,9 +70,9 @@ def gate(each: Gate) -> str:
     """What a gate is called."""
     match each.kind:
         case Kind.CLASS:
-            return f"class {each.device_class}, selector {each.index}: {code(each.expression)}"
+            return f"class {each.device_class}, selector {each.index}: {glimpse(each.expression)}"
         case Kind.SELECTOR:
-            return f"selector {each.index}: {code(each.expression)}"
+            return f"selector {each.index}: {glimpse(each.expression)}"
         case Kind.NODE:
             return "for the node"
         case Kind.FEATURES:
@@ -82,43 +91,40 @@ def gate(each: Gate) -> str:
             return "with the attributes that constraints compare"
 
 
-def shortage(each: Gate, needed: int, request: str) -> str:
+def shortage(each: Gate, needed: int) -> str:
     """Why nodes do not have what a request needs, by the gate at which they fall short."""
-    few = "no device" if needed == 1 else f"fewer than {number(needed)} devices"
-    if not needed:
-        few = "not every device that is asked for"
-    match each.kind:
-        case Kind.CLASS:
-            few = "no device" if not needed else few
-            what = f"{few} of class {each.device_class}"
-        case Kind.SELECTOR:
-            few = "no device" if not needed else few
-            what = f"{few} that selector {each.index} matches"
-        case Kind.NODE:
-            what = f"{few} for the node itself"
-        case Kind.FEATURES:
-            what = f"{few} that the feature gates let through"
-        case Kind.TAINTS:
-            what = f"{few} without a taint"
-        case Kind.TAKEN:
-            what = f"{few} left, the others are taken"
-        case Kind.CAPACITY:
-            what = f"{few} with enough capacity left"
-        case Kind.GROUPS:
-            what = f"{few} that goes with the groups in use"
-        case Kind.COUNTERS:
-            what = f"{few} with enough of its counters left"
-        case Kind.CONSTRAINTS:
-            what = f"{few} with the attribute of the constraint"
-    return f"{what} ({request})" if request else what
+    is_one, are_many = _PASSING[each.kind]
+    if each.is_selector:
+        place = f"selector {each.index}" if each.kind is Kind.SELECTOR else each.device_class
+        is_one, are_many, needed = f"{is_one} {place}", f"{are_many} {place}", max(needed, 1)
+    if needed == 1:
+        return f"no device {is_one}"
+    if needed:
+        return f"fewer than {number(needed)} devices {are_many}"
+    return f"not every device that matches {is_one}"
 
 
-def holders(found: Sequence[Holder]) -> str:
+_PASSING = {
+    Kind.CLASS: ("is of class", "are of class"),
+    Kind.SELECTOR: ("matches", "match"),
+    Kind.NODE: ("is for the node itself", "are for the node itself"),
+    Kind.FEATURES: ("is let through by feature gates", "are let through by feature gates"),
+    Kind.TAINTS: ("is free of taints", "are free of taints"),
+    Kind.TAKEN: ("is free", "are free"),
+    Kind.CAPACITY: ("has enough capacity left", "have enough capacity left"),
+    Kind.GROUPS: ("goes with those in use", "go with those in use"),
+    Kind.COUNTERS: ("has enough of its counters left", "have enough of their counters left"),
+    Kind.CONSTRAINTS: ("has the constraint's attribute", "have the constraint's attribute"),
+}
+"""What is said of one device, and of several."""
+
+
+def holders(stage: Stage) -> str:
     words = [
         f"{claim(each.claim)} ({number(each.devices)})" if each.devices > 1 else claim(each.claim)
-        for each in found
+        for each in stage.holders
     ]
-    return limited(words, len(found), "claim")
+    return limited(words, stage.holding, "claim")
 
 
 def taint(each: DeviceTaint) -> str:
@@ -203,18 +209,10 @@ def verdict(found: verdicts.Verdict) -> str:
         case verdicts.TooFewDevices():
             return f"{number(found.needed)} devices needed, {number(found.free)} free"
         case verdicts.TooFewForAll():
-            return (
-                f"the requests {found.request} need {counted(found.needed, 'device')} together, "
-                f"{number(found.free)} can be had"
-            )
+            needed = counted(found.needed, "device")
+            return f"all requests together need {needed}, {number(found.free)} can be had"
         case verdicts.NoCommonValue():
-            lacking = counted(found.needed - found.best, "device")
-            best = f"the best value, {code(found.best_value)}, is on {number(found.best)}"
-            best = best if found.best else "no free device has it"
-            return (
-                f"{number(found.needed)} devices with the same {code(found.attribute)} needed: "
-                f"{best}, {lacking} too few"
-            )
+            return _no_common_value(found)
         case verdicts.TooFewValues():
             return (
                 f"{number(found.needed)} devices that differ in {code(found.attribute)} needed, "
@@ -234,28 +232,40 @@ def verdict(found: verdicts.Verdict) -> str:
     return "no device is free"
 
 
+def _no_common_value(found: verdicts.NoCommonValue) -> str:
+    wanted = f"{number(found.needed)} devices with the same {code(found.attribute)} needed"
+    if not found.best:
+        return f"{wanted}, no free device has it"
+    if not found.best_value:
+        return f"{wanted}, its values cannot be compared"
+    lacking = counted(found.needed - found.best, "device")
+    best = f"the best value, {code(found.best_value)}, is on {number(found.best)}"
+    return f"{wanted}: {best}, {lacking} too few"
+
+
 def stage_note(stage: Stage) -> str:
     """What is worth saying about the devices that a gate keeps away."""
     if stage.gate.kind is Kind.TAKEN:
-        return f"held by {holders(stage.holders)}" if stage.holders else ""
+        return f"held by {holders(stage)}" if stage.holders else ""
     if stage.objection is None or stage.gate.is_selector:
         return ""
     name = stage.example.device if stage.example else ""
     return f"{name}: {objection(stage.objection)}"
 
 
-def facts(found: GateFacts) -> list[str]:
-    """What devices publish of the things that a gate names."""
-    words = [_mistake(each) for each in found.mistakes]
+def facts(found: GateFacts, told: Collection[str] = ()) -> list[str]:
+    """What devices publish of the things that a gate names; `told` are corrections shown anyway."""
+    words = [_mistake(each, told) for each in found.mistakes]
     mistaken = {each.name for each in found.mistakes}
-    for subject in found.subjects:
+    if len(found.clauses) > 1:
+        parts = [f"{number(each.left)} after {glimpse(each.text)}" for each in found.clauses]
+        words.append(f"of {number(found.devices)}, {listed(parts)}")
+    # The fewer devices came to the clause that names it, the more it has to do with the end.
+    for subject in sorted(found.subjects, key=lambda each: each.total):
         if subject.devices < subject.total:
             words.append(_presence(subject))
-        elif subject.name not in mistaken:
+        elif subject.total and subject.name not in mistaken:
             words += _comparisons(subject, found)
-    if len(found.clauses) > 1:
-        parts = [f"{number(each.left)} after {code(each.text)}" for each in found.clauses]
-        words.append(f"clause by clause: {listed(parts)}")
     return words
 
 
@@ -284,12 +294,14 @@ def _kind(field: str) -> str:
     return "a capacity" if field == CAPACITY else "an attribute"
 
 
-def _mistake(found: TypeMistake) -> str:
+def _mistake(found: TypeMistake, told: Collection[str]) -> str:
     article = {"int": "an integer", "list": "a list"}
     has = article.get(found.has, f"a {found.has}")
     given = article.get(found.given, f"a {found.given}")
     words = f"{code(found.name)} is {has}, {found.constant} is {given}"
-    return f"{words}: write {code(found.correction)}" if found.correction else words
+    if not found.correction or found.correction in told:
+        return words
+    return f"{words}: write {code(found.correction)}"
 
 
 def _comparisons(fact: SubjectFact, found: GateFacts) -> list[str]:
@@ -334,7 +346,7 @@ def fault(found: Fault) -> str:
             )
         case faults.AttributeFails():
             device = found.device.device if found.device else "a device"
-            return f"on device {device}: {found.detail}"
+            return f"{_EVALUATED[found.kind]} cannot be evaluated on {device}"
         case faults.TooManyDevices():
             return (
                 f"{number(found.needed)} devices are asked for; a claim can have "
@@ -353,11 +365,21 @@ def fault(found: Fault) -> str:
     return ""
 
 
+_EVALUATED = {
+    Kind.CONSTRAINTS: "a derived attribute",
+    Kind.CAPACITY: "the capacity that is asked for",
+    Kind.NODE: "the node selector",
+}
+
+
 def _unknown_class(found: faults.ClassUnknown) -> str:
     unknown = f"device class {found.device_class} does not exist"
     if not found.known:
         return f"{unknown}, nor does any other"
-    return f"{unknown}; there is {limited(found.similar, found.known, 'class')}"
+    if found.similar:
+        return f"{unknown}; did you mean {found.similar[0]}?"
+    verb = "is" if len(found.known) == 1 else "are"
+    return f"{unknown}; there {verb} {limited(found.known, len(found.known), 'class')}"
 
 
 def _selector(device_class: str, index: int) -> str:
@@ -365,27 +387,24 @@ def _selector(device_class: str, index: int) -> str:
 
 
 def pool(found: UnusablePool) -> str:
+    alone = f"pool {found.pool} is left alone"
     if found.invalid_reason:
-        return (
-            f"pool {found.pool} is left alone because its slices contradict: {found.invalid_reason}"
-        )
-    return (
-        f"pool {found.pool} is left alone while it is being updated: "
-        f"{number(found.slices)} of {counted(found.expected_slices, 'slice')} are there"
-    )
+        return f"{alone} because its slices contradict each other: {found.invalid_reason}"
+    slices = f"{number(found.slices)} of {counted(found.expected_slices, 'slice')}"
+    return f"{alone} while it is being updated: there are {slices}"
 
 
 def stray(found: Stray) -> str:
-    what = f"{counted(found.devices, 'device')} of pool {found.pool}"
+    what = f"{counted(found.devices, 'device')} of pool {found.pool} cannot be had"
     match found.cause:
         case Cause.NO_SUCH_NODE:
-            return f"{what} are on node {found.detail}, which does not exist"
+            return f"{what}: there is no node {found.detail}"
         case Cause.NO_NODE_MATCHES:
-            return f"{what} are for nodes that its node selector matches, which none does"
+            return f"{what}: no node matches their node selector"
         case Cause.OLD_GENERATION:
-            return f"{what} are of an old generation"
+            return f"{what}: the pool has a newer generation"
         case Cause.GATE_OFF:
-            return f"{what} are left alone because the feature gate {found.detail} is off"
+            return f"{what}: the feature gate {found.detail} is off"
 
 
 def change(found: Change, names: Sequence[ClaimKey]) -> str:
@@ -411,8 +430,8 @@ def change(found: Change, names: Sequence[ClaimKey]) -> str:
         case changes.LessCapacity():
             return _other_amounts(found)
         case changes.OtherClass():
-            instead = f"instead of {found.asked}" if found.asked else ""
-            return f"use class {found.device_class} {instead} in request {found.request}"
+            instead = f" instead of {found.asked}" if found.asked else ""
+            return f"use class {found.device_class}{instead} in request {found.request}"
         case changes.ReplaceConstraint():
             instead = f"{code(found.replacement)} instead of {code(found.attribute)}"
             return f"write {instead} in the constraint"
@@ -435,7 +454,7 @@ def _rewriting(where: str, how: Rewriting, old: str, new: str, replacement: str)
         case Rewriting.THRESHOLD | Rewriting.VALUE | Rewriting.SPELLING:
             return f"ask for {new} instead of {old} in {where}"
         case Rewriting.CLAUSE:
-            return f"drop the clause {code(old)} of {where}"
+            return f"drop the clause {glimpse(old)} of {where}"
         case Rewriting.GUARD:
             return f"pass over devices without {code(new)} in {where}: {code(replacement)}"
         case Rewriting.TYPE:
@@ -447,6 +466,10 @@ def _rewriting(where: str, how: Rewriting, old: str, new: str, replacement: str)
 
 def _other_amounts(found: changes.LessCapacity) -> str:
     dropped = [name for name in found.asked if name not in found.amounts]
+    added = [name for name in found.amounts if name not in found.asked]
+    if len(dropped) == len(added) == 1:
+        instead = f"{code(added[0])} instead of {code(dropped[0])}"
+        return f"ask for {found.amounts[added[0]]} of {instead} in request {found.request}"
     words = []
     for name, amount in found.amounts.items():
         asked = found.asked.get(name)

@@ -210,7 +210,8 @@ def _waiting(question: Question) -> Iterator[Proposal]:
         weights = sum(
             (offers.holders(inventory, option) for option in _options(question)), start=_NOBODY
         )
-        for holder, _ in weights.most_common(_HOLDERS_TRIED):
+        ranked = sorted(weights, key=lambda holder: (-weights[holder], holder))
+        for holder in ranked[:_HOLDERS_TRIED]:
             if holder not in own and holder != OUTSIDE:
                 yield Proposal(WaitForClaim(holder=holder), None, node)
 
@@ -301,8 +302,19 @@ def _without_constraints(question: Question) -> Iterator[Proposal]:
             yield Proposal(change, _of_claim(question, number))
 
 
-def _other_classes(question: Question) -> Iterator[Proposal]:
+def _fitting_classes(question: Question) -> Iterator[Proposal]:
+    """Classes with devices that the request's own selectors match."""
+    return _other_classes(question, has_selectors=True)
+
+
+def _any_classes(question: Question) -> Iterator[Proposal]:
+    return _other_classes(question, has_selectors=False)
+
+
+def _other_classes(question: Question, *, has_selectors: bool) -> Iterator[Proposal]:
     for option in _options(question):
+        if bool(option.option.selectors) is not has_selectors:
+            continue
         others = sorted(
             each for each in question.fleet.classes if each != option.option.device_class
         )
@@ -378,11 +390,12 @@ _BY_EFFORT: Sequence[Find] = (
     _tried(_smaller_amounts),
     _tried(_tolerating),
     _fewer,
+    _tried(_fitting_classes),
     _tried(_rewritten(rewrites.other_values)),
     _tried(_rewritten(rewrites.shortenings)),
     _tried(_without_selectors),
     _tried(_without_constraints),
-    _tried(_other_classes),
+    _tried(_any_classes),
     _tried(_corrected_classes),
     _tried(_enabling),
     _tried(_without_requests),

@@ -48,10 +48,10 @@ def corrections(observed: Observation) -> Iterator[Rewrite]:
 
 
 def spellings(observed: Observation) -> Iterator[Rewrite]:
-    """Values that exist and are written almost as the one that is asked for."""
+    """Values that exist and differ from the one that is asked for only in how they are written."""
     for compared in _equalities(observed):
         known = [each.text for each in observed.values[compared.subject]]
-        for close in spelling.similar(str(compared.constant), known)[:_SUGGESTIONS]:
+        for close in spelling.written_otherwise(str(compared.constant), known)[:_SUGGESTIONS]:
             yield _with_value(observed, compared, close, Rewriting.SPELLING)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from dray.api.names import ClaimKey
 from dray.explain import phrases
-from dray.explain.changes import Change
+from dray.explain.changes import Change, ReplaceClassSelector, ReplaceSelector
 from dray.explain.diagnosis import Reason
 from dray.explain.explain import Explanation, Outcome
 from dray.explain.facts import GateFacts
@@ -70,8 +70,8 @@ def _headline(explanation: Explanation) -> str:
 
 
 def _devices(explanation: Explanation) -> str:
-    words = [f"{each.request} {each.device}" for each in explanation.devices]
-    return phrases.listed(words[:_DEVICES_SHOWN]) + (" …" if len(words) > _DEVICES_SHOWN else "")
+    words = [f"{each.request}={each.device}" for each in explanation.devices]
+    return " ".join([*words[:_DEVICES_SHOWN], *(["…"] if len(words) > _DEVICES_SHOWN else [])])
 
 
 def _fault(explanation: Explanation, found: Fault) -> Iterator[str]:
@@ -94,37 +94,43 @@ def _facts_of(explanation: Explanation, found: Fault) -> list[str]:
             found.device_class,
             found.index,
         ):
-            return phrases.facts(each)
+            return phrases.facts(each, _replacements(explanation))
     return []
+
+
+def _replacements(explanation: Explanation) -> set[str]:
+    """Selectors that are written out as changes."""
+    rewritten = (ReplaceSelector, ReplaceClassSelector)
+    return {each.replacement for each in explanation.changes if isinstance(each, rewritten)}
 
 
 def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:
     needed = phrases.counted(funnel.needed, "device") if funnel.needed else "all devices"
     request = _request(explanation, funnel.claim, funnel.request)
     yield f"request {request}: {needed} of class {funnel.device_class}"
-    stages = list(_worth_showing(funnel))
     width = len(phrases.number(funnel.published))
     yield f"  {phrases.number(funnel.published)} published"
-    notes = 0
-    for stage in stages:
+    told: list[str] = []
+    for stage in _worth_showing(funnel):
         failing = f" (fails on {phrases.number(stage.failing)})" if stage.failing else ""
         count = f"{phrases.number(stage.after):>{width}}"
         yield f"  {count} {phrases.gate(stage.gate)}{failing}"
-        for words in _notes(explanation, funnel, stage)[: _NOTES_SHOWN - notes]:
-            notes += 1
+        for words in _notes(explanation, funnel, stage)[: _NOTES_SHOWN - len(told)]:
+            told.append(words)
             yield f"  {'':>{width}}   {words}"
     if funnel.best and 0 < funnel.best.left < funnel.needed:
         most = f"most on one node: {phrases.number(funnel.best.left)} on {funnel.best.node}"
         yield f"  {most}, {phrases.number(funnel.needed)} needed"
-    if funnel.nearest and funnel.nearest.lacks and funnel.blocked:
-        near = funnel.nearest
+    near = funnel.nearest
+    if near and near.lacks and funnel.blocked:
         lacks = phrases.listed([phrases.objection(each) for each in near.lacks])
-        yield f"  nearest miss: {near.device.device} on {near.node}: {lacks}"
+        if f"{near.device.device}: {lacks}" not in told:
+            yield f"  nearest miss: {near.device.device} on {near.node}: {lacks}"
 
 
 def _worth_showing(funnel: Funnel) -> Iterator[Stage]:
     """The gates that keep devices away, and selectors as far as there is room."""
-    reached = [stage for stage in funnel.stages if stage.before or not funnel.published]
+    reached = [stage for stage in funnel.stages if stage.before]
     losing = [stage for stage in reached if stage.lost]
     room = _STAGES_SHOWN - len(losing)
     shown = 0
@@ -144,7 +150,7 @@ def _notes(explanation: Explanation, funnel: Funnel, stage: Stage) -> list[str]:
     is_decisive = stage.failing or any(each.gate == stage.gate for each in funnel.blocked)
     found = _facts_at(explanation, funnel, stage.gate)
     if found is not None and is_decisive:
-        notes += phrases.facts(found)[:2]
+        notes += phrases.facts(found, _replacements(explanation))[:2]
     note = phrases.stage_note(stage)
     return [*notes, note] if note else notes
 
@@ -164,7 +170,7 @@ def _request(explanation: Explanation, claim: int, request: str) -> str:
 
 def _reasons(explanation: Explanation) -> Iterator[str]:
     for reason in explanation.reasons[:_REASONS_SHOWN]:
-        nodes = phrases.limited(reason.examples, reason.nodes, "")
+        nodes = phrases.limited(reason.examples, reason.nodes, "node")
         yield f"{phrases.counted(reason.nodes, 'node')} ({nodes}): {_why(explanation, reason)}"
     hidden = sum(reason.nodes for reason in explanation.reasons[_REASONS_SHOWN:])
     if hidden:
@@ -176,24 +182,25 @@ def _why(explanation: Explanation, reason: Reason) -> str:
         return phrases.verdict(reason.verdict)
     if reason.gate is None:
         return "no devices that can be used"
-    request = _request(explanation, reason.claim, reason.request)
-    is_alone = len(explanation.funnels) == 1
     needed = next(
         each.needed
         for each in explanation.funnels
         if (each.claim, each.request) == (reason.claim, reason.request)
     )
-    return phrases.shortage(reason.gate, needed, "" if is_alone else f"request {request}")
+    short = phrases.shortage(reason.gate, needed)
+    if len(explanation.funnels) == 1:
+        return short
+    return f"request {_request(explanation, reason.claim, reason.request)}: {short}"
 
 
 def _changes(explanation: Explanation) -> Iterator[str]:
-    if explanation.outcome in (Outcome.ALLOCATED, Outcome.FITS):
+    if explanation.outcome in (Outcome.ALLOCATED, Outcome.FITS) or not explanation.nodes:
         return
     if not explanation.changes:
         yield "no single change that was tried makes it fit"
     for number, change in enumerate(explanation.changes):
         lead = "or" if number else "would fit"
-        yield f"{lead}: {_change(explanation, change)}, then on {change.node}"
+        yield f"{lead} on {change.node}: {_change(explanation, change)}"
 
 
 def _change(explanation: Explanation, change: Change) -> str:

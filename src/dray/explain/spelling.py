@@ -16,9 +16,9 @@ def similar(word: str, known: Iterable[str]) -> list[str]:
     return [each for distance, each in sorted(ranked) if distance <= 1 - _CLOSE]
 
 
-def is_same_but_for_writing(word: str, other: str) -> bool:
-    """Equal apart from upper and lower case, dashes, underscores and blanks."""
-    return _plain(word) == _plain(other)
+def written_otherwise(word: str, known: Iterable[str]) -> list[str]:
+    """The known words that differ only in upper and lower case, dashes, underscores and blanks."""
+    return sorted(each for each in set(known) if each != word and _plain(each) == _plain(word))
 
 
 def similar_subjects(subject: Subject, known: Iterable[Subject]) -> list[Subject]:

@@ -47,7 +47,7 @@ def find(fleet: Fleet) -> tuple[Stray, ...]:
         if cause is not None:
             slices, devices = found.get((pool, *cause), (0, 0))
             found[pool, *cause] = (slices + 1, devices + len(piece.spec.devices))
-    strays = [Stray(*key, *counts) for key, counts in found.items()]
+    strays = [Stray(*key, *counts) for key, counts in found.items() if counts[1]]
     return tuple(sorted(strays, key=lambda each: -each.devices)[:_STRAYS_KEPT])
 
 

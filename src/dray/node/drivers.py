@@ -1,8 +1,8 @@
 """The drivers that have registered on this node, and the connections to them.
 
-A driver puts a socket into the registry; the agent asks it for its name and what it speaks, tells it
-that it is taken on, and forgets it when the socket is gone. Of two with the same name the later one
-is called, as in a rolling upgrade; when it goes, the earlier one is called again.
+A driver puts a socket into the registry; the agent asks it for its name and what it speaks, tells
+it that it is taken on, and forgets it when the socket is gone. Of two with the same name the later
+one is called, as in a rolling upgrade; when it goes, the earlier one is called again.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from dray.api.pods import Pod
 from dray.client.verbs import Client
 from dray.driverkit.checkpoint import Checkpoint
 from dray.node import claims
-from dray.node.claims import UsedClaim
 from dray.node.drivers import ClaimReference, Device, Drivers
 
 CHECKPOINT_VERSION: Final = 1
@@ -68,7 +67,7 @@ class Preparation:
         used = list(claims.used_by(pod))
         found = await claims.usable(self._client, pod)
         return {
-            each.pod_claim: await self._prepare(pod, each, claim)
+            each.pod_claim: await self._prepare(pod, claim)
             for each, claim in zip(used, found, strict=True)
         }
 
@@ -85,7 +84,7 @@ class Preparation:
         for pod in gone:
             await self.unprepare(pod)
 
-    async def _prepare(self, pod: Pod, used: UsedClaim, claim: ResourceClaim) -> HeldClaim:
+    async def _prepare(self, pod: Pod, claim: ResourceClaim) -> HeldClaim:
         async with self._lock(claim.metadata.uid):
             held = self._with_pod(pod, claim)
             self._remember(held)

@@ -30,9 +30,9 @@ def running(pod: Pod, host_ip: str, now: datetime.datetime) -> Object:
     """Every container has started and is ready."""
     time = gotime.write(now)
     state: Object = {"running": {"startedAt": time}}
-    ready = _gates_are_open(pod)
+    ready = gates_are_open(pod)
     address = pod_address(pod.metadata.uid)
-    return _patch(
+    return patch(
         pod,
         {
             "phase": RUNNING,
@@ -59,14 +59,14 @@ def ended(pod: Pod, exit_code: int, now: datetime.datetime) -> Object:
     sidecars = (each for each in pod.spec.init_containers if is_sidecar(each))
     finished = [each for each in pod.spec.init_containers if not is_sidecar(each)]
     completed = _terminated(0, started, started)
-    return _patch(
+    return patch(
         pod,
         {
             "phase": FAILED if exit_code else SUCCEEDED,
             "startTime": started,
             "conditions": [
-                _condition(pod, "PodReadyToStartContainers", "False", time),
-                *(_condition(pod, type_, "False", time, reason) for type_ in _ORDER[2:]),
+                condition(pod, "PodReadyToStartContainers", "False", time),
+                *(condition(pod, type_, "False", time, reason) for type_ in _ORDER[2:]),
             ],
             "initContainerStatuses": [
                 *(container_status(pod, each, completed) for each in finished),
@@ -104,7 +104,7 @@ def pod_address(uid: str) -> str:
     return f"10.{64 + digest[0] % 64}.{digest[1]}.{digest[2]}"
 
 
-def _patch(pod: Pod, status: Object) -> Object:
+def patch(pod: Pod, status: Object) -> Object:
     status["observedGeneration"] = pod.metadata.generation
     filled = {name: value for name, value in status.items() if value != []}
     return {"metadata": {"uid": pod.metadata.uid}, "status": filled}
@@ -114,12 +114,12 @@ def _conditions(pod: Pod, ready: bool, time: str) -> Iterator[Object]:
     for type_ in _ORDER:
         if type_ == "Ready" and not ready:
             message = "corresponding condition of pod readiness gate does not exist or is not True"
-            yield _condition(pod, type_, "False", time, "ReadinessGatesNotReady", message)
+            yield condition(pod, type_, "False", time, "ReadinessGatesNotReady", message)
         else:
-            yield _condition(pod, type_, "True", time)
+            yield condition(pod, type_, "True", time)
 
 
-def _condition(
+def condition(
     pod: Pod, type_: str, status: str, time: str, reason: str = "", message: str = ""
 ) -> Object:
     before = next((each for each in pod.status.conditions if each.type == type_), None)
@@ -136,7 +136,7 @@ def _condition(
     }
 
 
-def _gates_are_open(pod: Pod) -> bool:
+def gates_are_open(pod: Pod) -> bool:
     open_gates = {each.type for each in pod.status.conditions if each.status == "True"}
     return all(gate.condition_type in open_gates for gate in pod.spec.readiness_gates)
 

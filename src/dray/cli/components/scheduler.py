@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import uuid
+from collections.abc import Callable, Sequence
 
 import click
 
 from dray.allocator import policies
+from dray.allocator.fleet import Fleet
 from dray.api import features
+from dray.api.claims import ResourceClaim
 from dray.api.features import Features
 from dray.cli import connection
 from dray.cli.components import running, serverversion
@@ -15,6 +19,7 @@ from dray.cli.connection import Target
 from dray.cli.failures import Command, WrongUsage
 from dray.client.lease import LeaderElection
 from dray.client.verbs import Client
+from dray.explain import explain, sentences
 from dray.scheduler import scheduler as scheduling
 
 LEASE_NAME = "dray-scheduler"
@@ -47,6 +52,7 @@ def scheduler(
                 features=gates,
                 node_selector=node_selector,
                 policy=policy,
+                explainer=_explainer,
             )
             if not leader_elect:
                 await schedule()
@@ -57,6 +63,16 @@ def scheduler(
             await candidate.run(schedule)
 
     running.run(running.until_told_to_end(work))
+
+
+def _explainer(fleet: Fleet) -> Callable[[Sequence[ResourceClaim]], str]:
+    """Why claims find no device, in one line, from the scheduler's own view of the fleet."""
+
+    def why(claims: Sequence[ResourceClaim]) -> str:
+        explanation = explain.explain(fleet, claims, new_share_id=lambda: str(uuid.uuid4()))
+        return sentences.summary(explanation)
+
+    return why
 
 
 async def _allowed_features(client: Client, node_selector: str, gates: str) -> Features:

@@ -1,0 +1,75 @@
+"""`dray lint`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from dray.api import features as gates
+from dray.cli import connection, manifests, world
+from dray.cli.connection import Target
+from dray.cli.failures import Command
+from dray.cli.lint import findings, fixes, objects, relations, sources
+from dray.cli.lint.findings import Finding, Severity
+from dray.cli.lint.sources import Document, NotYaml
+
+
+@click.command("lint", cls=Command)
+@click.argument("files", nargs=-1, required=True)
+@connection.options
+@world.option
+@click.option("--fix", is_flag=True, help="Rewrite outdated versions; comments in them are lost.")
+@click.option("--output", "-o", "form", type=click.Choice(findings.FORMS), default="text")
+@click.option("--strict", is_flag=True, help="Warnings count as errors.")
+def lint(
+    target: Target, files: tuple[str, ...], against: str, fix: bool, form: str, strict: bool
+) -> None:
+    """Say what is wrong with manifests, with file and line, all at once."""
+    around = world.load(against, target) if against else None
+    features = around.features if around else gates.DEFAULT
+    texts = list(manifests.texts(files, recursive=True))
+    if fix:
+        texts = [(file, _fixed(file, text)) for file, text in texts]
+    found: list[Finding] = []
+    every: list[Document] = []
+    for file, text in texts:
+        try:
+            documents = list(sources.documents(file, text))
+        except NotYaml as error:
+            found.append(
+                Finding(file, error.line, Severity.ERROR, "not-yaml", f"not YAML: {error.problem}")
+            )
+            continue
+        every += documents
+        found += [each for document in documents for each in objects.check(document, features)]
+    found += relations.check(every, around)
+    findings.show(found, form)
+    _conclude(found, len(every), form, strict)
+
+
+def _fixed(file: str, text: str) -> str:
+    """The text after it was rewritten in place; standard input goes to standard output."""
+    try:
+        changed = fixes.fixed(text, list(sources.documents(file, text)))
+    except NotYaml:
+        return text
+    if file == manifests.STANDARD_INPUT_NAME:
+        click.echo(changed, nl=False)
+    elif changed != text:
+        Path(file).write_text(changed, "utf-8")
+        click.echo(f"{file}: rewritten", err=True)
+    return changed
+
+
+def _conclude(found: list[Finding], objects_seen: int, form: str, strict: bool) -> None:
+    errors = sum(each.severity is Severity.ERROR for each in found)
+    if form == "text":
+        click.echo(_summary(objects_seen, errors, len(found) - errors), err=True)
+    if errors or (strict and found):
+        sys.exit(1)
+
+
+def _summary(objects_seen: int, errors: int, warnings: int) -> str:
+    return f"{objects_seen} objects: {errors} errors, {warnings} warnings"

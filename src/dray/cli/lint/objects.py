@@ -1,0 +1,159 @@
+"""What is wrong with one object by itself: fields, types, limits, versions."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from dray.api import canonical, decoding, defaults, kinds, schema, versions
+from dray.api.decoding import FieldProblem
+from dray.api.features import Features
+from dray.api.kinds import Kind
+from dray.api.schema import Form
+from dray.cli import celreport
+from dray.cli.lint.findings import Finding, Severity
+from dray.cli.lint.sources import Document
+from dray.validation import rules
+from dray.validation.fields import FieldError
+
+NO_TIME = "1970-01-01T00:00:00Z"
+_GENERATED = "xxxxx"
+
+
+def check(document: Document, features: Features) -> Iterator[Finding]:
+    """Every finding about one object."""
+    if not isinstance(document.value, dict):
+        yield _finding(document, "", "not-an-object", "an object is expected here")
+        return
+    kind = kind_of(document)
+    if kind is None:
+        yield from _unknown_kind(document)
+        return
+    group, version = kinds.parse_api_version(document.api_version)
+    if version not in kind.versions:
+        served = ", ".join(kinds.api_version(group, each) for each in kind.versions)
+        message = f"{document.kind} is not served as {document.api_version}"
+        advice = f"Write apiVersion: {served}"
+        yield _finding(document, "apiVersion", "unknown-version", message, advice)
+        return
+    yield from _outdated(document, kind, version)
+    schema_type = kind.in_version(version).schema_type
+    problems = decoding.check(schema_type, document.value)
+    for problem in problems:
+        advice = field_advice(schema_type, problem)
+        message = _said(document, problem)
+        yield _finding(document, problem.path, f"{problem.kind}-field", message, advice)
+    if all(problem.kind in ("unknown", "repeated") for problem in problems):
+        yield from _invalid(document, kind, version, features)
+
+
+def kind_of(document: Document) -> Kind | None:
+    group, _ = kinds.parse_api_version(document.api_version)
+    return kinds.by_kind(group, document.kind)
+
+
+def _said(document: Document, problem: FieldProblem) -> str:
+    return (
+        problem.message
+        if problem.path in problem.message
+        else (f"{problem.path}: {problem.message}")
+    )
+
+
+def _unknown_kind(document: Document) -> Iterator[Finding]:
+    if not document.api_version or not document.kind:
+        missing = "apiVersion" if not document.api_version else "kind"
+        yield _finding(document, "", "no-type", f"the object has no {missing}")
+        return
+    group, _ = kinds.parse_api_version(document.api_version)
+    if group == "resource.k8s.io":
+        known = [kind.kind for kind in kinds.KINDS if kind.group == group]
+        close = difflib.get_close_matches(document.kind, known, n=1)
+        advice = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}"
+        message = f"{group} has no kind {document.kind}"
+        yield _finding(document, "kind", "unknown-kind", message, advice)
+
+
+def _outdated(document: Document, kind: Kind, version: str) -> Iterator[Finding]:
+    newest = kinds.api_version(kind.group, kind.versions[0])
+    if document.api_version != newest and kind.group == "resource.k8s.io":
+        message = f"{document.api_version} is outdated: {document.kind} is {newest}"
+        advice = "dray lint --fix rewrites it."
+        yield _finding(
+            document, "apiVersion", "outdated-version", message, advice, Severity.WARNING
+        )
+
+
+def _invalid(document: Document, kind: Kind, version: str, features: Features) -> Iterator[Finding]:
+    """What the API server would refuse after filling in what it fills in."""
+    stored = versions.to_storage(copy.deepcopy(dict(document.value)))
+    _fill_metadata(stored, kind)
+    defaults.fill(stored, NO_TIME)
+    newest = kind.in_version(kind.versions[0])
+    struct = rules.struct_of(kind.kind)
+    written = canonical.prune_nulls(canonical.write(newest.schema_type, stored))
+    value = msgspec.convert(written, struct)
+    for error in rules.validate_create(kind.kind, value, features, version):
+        advice = _selector_advice(error, features)
+        yield _finding(document, error.field, "invalid", error.message, advice)
+
+
+def _selector_advice(error: FieldError, features: Features) -> str:
+    """How a selector that does not compile may have been meant."""
+    if not error.field.endswith("cel.expression") or not isinstance(error.bad_value, str):
+        return ""
+    rewrites = celreport.make(error.bad_value, features).rewrites
+    return f"Did you mean: {rewrites[0]}" if rewrites else ""
+
+
+def _fill_metadata(stored: dict[str, Any], kind: Kind) -> None:
+    metadata = stored.setdefault("metadata", {})
+    if kind.namespaced:
+        metadata.setdefault("namespace", "default")
+    if "name" not in metadata and metadata.get("generateName"):
+        metadata["name"] = metadata["generateName"] + _GENERATED
+
+
+def field_advice(schema_type: str, problem: FieldProblem) -> str:
+    """Where a field that does not exist belongs, or which name it may have been meant to be."""
+    if problem.kind != "unknown":
+        return ""
+    steps = re.sub(r"\[[^\]]*\]", "", problem.path).split(".")
+    owners = [schema_type]
+    for step in steps[:-1]:
+        found = schema.fields(owners[-1]).get(step)
+        if found is None or found.type.content.form is not Form.STRUCT:
+            return ""
+        owners.append(found.type.content.name)
+    return _advice(problem.path, steps, owners)
+
+
+def _advice(path: str, steps: list[str], owners: list[str]) -> str:
+    name = steps[-1]
+    parent = path.removesuffix(name)
+    beside = schema.fields(owners[-1])
+    for child, field in beside.items():
+        content = field.type.content
+        if content.form is Form.STRUCT and name in schema.fields(content.name):
+            return f"It belongs one level down: {parent}{child}.{name}"
+    if len(owners) > 1 and name in schema.fields(owners[-2]):
+        return f"It belongs one level up, beside {steps[-2]}."
+    close = difflib.get_close_matches(name, beside, n=1)
+    return f"Did you mean {close[0]}?" if close else f"There are: {', '.join(sorted(beside))}"
+
+
+def _finding(
+    document: Document,
+    path: str,
+    rule: str,
+    message: str,
+    advice: str = "",
+    severity: Severity = Severity.ERROR,
+) -> Finding:
+    line = document.line_of(path)
+    return Finding(document.file, line, severity, rule, message, advice)

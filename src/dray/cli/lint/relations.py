@@ -1,0 +1,174 @@
+"""What is wrong between objects: pods, claims, templates, classes and devices."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from dray.api.claims import ResourceClaim, ResourceClaimTemplate
+from dray.api.classes import DeviceClass
+from dray.cli import celreport
+from dray.cli.lint.findings import Finding, Severity
+from dray.cli.lint.sources import Document
+from dray.cli.world import World
+
+CLAIM, TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
+_POD_SPECS = {
+    "Pod": "spec",
+    "Deployment": "spec.template.spec",
+    "ReplicaSet": "spec.template.spec",
+    "StatefulSet": "spec.template.spec",
+    "DaemonSet": "spec.template.spec",
+    "Job": "spec.template.spec",
+}
+_SOURCES = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
+
+MAX_DEVICES = 32
+
+Names = Mapping[str, set[tuple[str, str]]]
+
+
+def check(documents: Iterable[Document], world: World | None) -> Iterator[Finding]:
+    known = [each for each in documents if isinstance(each.value, dict)]
+    names = _names(known, world)
+    for document in known:
+        if document.kind in _POD_SPECS:
+            yield from _pod(document, names, world)
+        if document.kind in _SOURCES:
+            yield from _counts(document)
+            yield from _requests(document, known, world)
+
+
+def _names(documents: Iterable[Document], world: World | None) -> Names:
+    """Namespace and name of every claim and every template."""
+    found: dict[str, set[tuple[str, str]]] = {CLAIM: set(), TEMPLATE: set()}
+    for document in documents:
+        if document.kind in found:
+            found[document.kind].add((document.namespace, document.name))
+    if world is not None:
+        found[CLAIM] |= set(map(_name, world.of(ResourceClaim)))
+        found[TEMPLATE] |= set(map(_name, world.of(ResourceClaimTemplate)))
+    return found
+
+
+def _name(each: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str]:
+    return each.metadata.namespace or "default", each.metadata.name
+
+
+def _pod(document: Document, names: Names, world: World | None) -> Iterator[Finding]:
+    path = _POD_SPECS[document.kind]
+    claims = _at(document.value, f"{path}.resourceClaims")
+    for number, entry in enumerate(claims if isinstance(claims, list) else ()):
+        for kind, field in _SOURCES.items():
+            name = entry.get(field) if isinstance(entry, dict) else None
+            if isinstance(name, str):
+                where = f"{path}.resourceClaims[{number}].{field}"
+                yield from _reference(document, where, kind, name, names, world)
+
+
+def _reference(
+    document: Document, path: str, kind: str, name: str, names: Names, world: World | None
+) -> Iterator[Finding]:
+    """Whether what a pod names is there, and is what the pod takes it for."""
+    if (document.namespace, name) in names[kind]:
+        return
+    other = CLAIM if kind == TEMPLATE else TEMPLATE
+    line = document.line_of(path)
+    if (document.namespace, name) in names[other]:
+        message = f"{path}: {name} is a {other}, not a {kind}"
+        advice = f"Write {_SOURCES[other]}: {name}"
+        yield Finding(document.file, line, Severity.ERROR, "claim-or-template", message, advice)
+        return
+    elsewhere = sorted(space for space, each in names[kind] if each == name)
+    if elsewhere:
+        message = f"{path}: {kind} {name} is in namespace {elsewhere[0]}, not {document.namespace}"
+        advice = "A pod and its claims are in one namespace."
+        yield Finding(document.file, line, Severity.ERROR, "other-namespace", message, advice)
+        return
+    where = world.source if world else "these files"
+    close = difflib.get_close_matches(name, [each for _, each in names[kind]], n=1)
+    advice = f"Did you mean {close[0]}?" if close else ""
+    message = f"{path}: there is no {kind} {name} in {where}; the pod would wait for it"
+    yield Finding(document.file, line, Severity.WARNING, "missing-claim", message, advice)
+
+
+def _counts(document: Document) -> Iterator[Finding]:
+    """The API accepts any count; the scheduler does not."""
+    root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
+    counts = [
+        (path, request.get("count", 1))
+        for path, request in _device_requests(_at(document.value, root), root)
+        if "firstAvailable" not in path
+    ]
+    known = [(path, count) for path, count in counts if isinstance(count, int)]
+    total = sum(count for _, count in known)
+    if total > MAX_DEVICES:
+        path = max(known, key=lambda each: each[1])[0]
+        message = f"{path}.count: {total} devices are asked for; a claim can have {MAX_DEVICES}"
+        line = document.line_of(f"{path}.count")
+        advice = "It could be created, but never allocated."
+        yield Finding(document.file, line, Severity.WARNING, "too-many-devices", message, advice)
+
+
+def _requests(
+    document: Document, documents: Iterable[Document], world: World | None
+) -> Iterator[Finding]:
+    """Classes that do not exist, and selectors that match nothing anywhere."""
+    if world is None:
+        return
+    classes = {each.metadata.name for each in world.of(DeviceClass)}
+    classes |= {each.name for each in documents if each.kind == "DeviceClass"}
+    root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
+    for path, request in _device_requests(_at(document.value, root), root):
+        name = request.get("deviceClassName")
+        if isinstance(name, str) and name not in classes:
+            close = difflib.get_close_matches(name, classes, n=1)
+            advice = f"Did you mean {close[0]}?" if close else f"There are: {_some(classes)}"
+            message = f"{path}.deviceClassName: there is no DeviceClass {name} in {world.source}"
+            line = document.line_of(f"{path}.deviceClassName")
+            yield Finding(document.file, line, Severity.WARNING, "missing-class", message, advice)
+        yield from _selectors(document, path, request, world)
+
+
+def _device_requests(devices: Any, root: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every place where a class and selectors may be, in all versions' ways of writing it."""
+    requests = devices.get("requests") if isinstance(devices, dict) else None
+    for number, request in enumerate(requests if isinstance(requests, list) else ()):
+        if not isinstance(request, dict):
+            continue
+        path = f"{root}.requests[{number}]"
+        exact = request.get("exactly")
+        yield (f"{path}.exactly", exact) if isinstance(exact, dict) else (path, request)
+        alternatives = request.get("firstAvailable")
+        for place, each in enumerate(alternatives if isinstance(alternatives, list) else ()):
+            if isinstance(each, dict):
+                yield f"{path}.firstAvailable[{place}]", each
+
+
+def _selectors(
+    document: Document, path: str, request: dict[str, Any], world: World
+) -> Iterator[Finding]:
+    selectors = request.get("selectors")
+    for number, selector in enumerate(selectors if isinstance(selectors, list) else ()):
+        place = f"{path}.selectors[{number}].cel.expression"
+        expression = _at(selector, "cel.expression")
+        if not isinstance(expression, str):
+            continue
+        report = celreport.make(expression, world.features, world.devices())
+        if report.error or not report.devices or report.matched:
+            continue
+        message = f"{place}: matches none of the {report.devices} devices in {world.source}"
+        advice = f"Did you mean: {report.rewrites[0]}" if report.rewrites else ""
+        line = document.line_of(place)
+        yield Finding(document.file, line, Severity.WARNING, "matches-nothing", message, advice)
+
+
+def _at(value: Any, path: str) -> Any:
+    for step in path.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _some(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)[:5]) or "none"

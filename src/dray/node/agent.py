@@ -1,0 +1,134 @@
+"""The agent of one node: its drivers, its pods, and what is left of pods that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from dray.api import kinds
+from dray.api.pods import Pod
+from dray.client.cache import Cache, Change
+from dray.client.events import Recorder
+from dray.client.verbs import Client, Selection
+from dray.node import containers
+from dray.node.drivers import DriverError, Drivers
+from dray.node.preparation import Preparation
+from dray.node.worker import Machine, PodWorker
+
+log = logging.getLogger(__name__)
+
+POD = kinds.served("", "Pod")
+COMPONENT = "kubelet"
+RESTART_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where the agent keeps its state, and where drivers put theirs."""
+
+    state: Path
+    registry: Path
+    cdi: Path
+
+
+class Agent:
+    """Runs the pods that are bound to one node, in sandboxes."""
+
+    def __init__(
+        self,
+        client: Client,
+        node: str,
+        address: str,
+        folders: Folders,
+        *,
+        now: Callable[[], datetime.datetime],
+        allows_host: bool = False,
+    ) -> None:
+        bound = Selection(field_selector=f"spec.nodeName={node}")
+        self._pods: Cache[Pod] = Cache(client, POD, Pod, bound)
+        self._workers: dict[str, PodWorker] = {}
+        self._arrivals: asyncio.Queue[PodWorker] = asyncio.Queue()
+        self.drivers = Drivers(folders.registry)
+        self._machine = Machine(
+            client,
+            node,
+            address,
+            folders.state / "pods",
+            (folders.cdi,),
+            Preparation(client, self.drivers, folders.state),
+            Recorder(client, COMPONENT, instance=node, now=now),
+            now,
+            allows_host,
+        )
+
+    async def run(self) -> None:
+        self._machine.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.drivers.run(), name="agent-drivers")
+            group.create_task(self._machine.recorder.run(), name="agent-events")
+            group.create_task(self._pods.run(), name="agent-pods")
+            await self._pods.synced.wait()
+            group.create_task(self._clean_up(), name="agent-clean-up")
+            self._pods.subscribe(self._pod_changed)
+            while True:
+                worker = await self._arrivals.get()
+                group.create_task(self._keep_running(worker), name=f"pod-{worker.pod.metadata.uid}")
+
+    def log_of(self, namespace: str, name: str, container: str, previous: bool) -> Path | None:
+        """The file with the output of a container of one of the node's pods."""
+        pod = self._pods.get(name, namespace)
+        worker = self._workers.get(pod.metadata.uid) if pod else None
+        return worker.log_of(container, previous=previous) if worker else None
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        for pod in (change.old, change.new):
+            if pod is not None and (worker := self._workers.get(pod.metadata.uid)):
+                worker.update(pod)
+        pod = change.new
+        if pod is not None and pod.metadata.uid not in self._workers:
+            worker = PodWorker(self._machine, pod)
+            self._workers[pod.metadata.uid] = worker
+            self._arrivals.put_nowait(worker)
+        old = change.old
+        if old is not None and (pod is None or pod.metadata.uid != old.metadata.uid):
+            self._gone(old.metadata.uid)
+
+    def _gone(self, uid: str) -> None:
+        """Deleted without us, by force: what runs is stopped all the same."""
+        worker = self._workers.get(uid)
+        if worker is not None:
+            worker.abandon()
+
+    async def _keep_running(self, worker: PodWorker) -> None:
+        """A fault in one pod's worker is logged and tried again; the other pods go on."""
+        try:
+            while True:
+                try:
+                    return await worker.run()
+                except* (OSError, ValueError, LookupError) as faults:
+                    log.exception("pod %s", worker.pod.metadata.name, exc_info=faults)
+                await asyncio.sleep(RESTART_SECONDS)
+        finally:
+            self._workers.pop(worker.pod.metadata.uid, None)
+
+    async def _clean_up(self) -> None:
+        """Stop and forget what a former agent started for pods that are gone by now."""
+        known = {pod.metadata.uid for pod in self._pods}
+        for folder in self._machine.folder.iterdir():
+            if folder.name in known:
+                continue
+            for container in (folder / "containers").glob("*"):
+                if (attempt := containers.last_attempt(container)) is not None:
+                    attempt.kill()
+                    await attempt.wait()
+            containers.remove(folder)
+        while True:
+            try:
+                return await self._machine.preparation.unprepare_all_but(known)
+            except DriverError as error:
+                log.warning("claims of pods that are gone: %s", error)
+            await asyncio.sleep(RESTART_SECONDS)

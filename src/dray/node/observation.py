@@ -1,0 +1,139 @@
+"""What is known of a running pod, made into the status that the API shows."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dray.api import gotime
+from dray.api.containers import Container
+from dray.api.pods import Pod
+from dray.node import statuses
+from dray.node.containers import Attempt, Exit
+
+Object = dict[str, Any]
+
+
+@dataclass
+class Observed:
+    """One container: why it does not run, or its latest start and how that ended."""
+
+    waiting: str = "PodInitializing"
+    message: str = ""
+    attempt: Attempt | None = None
+    exit: Exit | None = None
+    previous: tuple[Attempt, Exit] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.attempt is not None and self.exit is None
+
+    def waits(self, reason: str, message: str = "") -> None:
+        """It does not run now; how it ended last is kept."""
+        if self.attempt is not None and self.exit is not None:
+            self.previous = (self.attempt, self.exit)
+        self.attempt = self.exit = None
+        self.waiting, self.message = reason, message
+
+
+Containers = Mapping[str, Observed]
+
+
+def phase(pod: Pod, containers: Containers, is_over: bool) -> str:
+    if is_over:
+        exits = [containers[each.name].exit for each in pod.spec.containers]
+        failed = any(each is None or each.code for each in exits)
+        return statuses.FAILED if failed else statuses.SUCCEEDED
+    begun = (containers[each.name] for each in pod.spec.containers)
+    is_begun = any(each.attempt is not None or each.previous is not None for each in begun)
+    return statuses.RUNNING if is_begun else "Pending"
+
+
+def status(
+    pod: Pod, containers: Containers, *, is_over: bool, address: str, runtime: str,
+    now: datetime.datetime,
+) -> Object:  # fmt: skip
+    """The patch of the pod's status."""
+    current = phase(pod, containers, is_over)
+    time = gotime.write(now)
+    made: Object = {
+        "phase": current,
+        "startTime": pod.status.start_time or time,
+        "hostIP": address,
+        "hostIPs": [{"ip": address}],
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "conditions": list(_conditions(pod, containers, current, time)),
+    }
+    for field, group in (
+        ("initContainerStatuses", pod.spec.init_containers),
+        ("containerStatuses", pod.spec.containers),
+    ):
+        made[field] = [_container(pod, each, containers[each.name], runtime) for each in group]
+    return statuses.patch(pod, made)
+
+
+def _conditions(pod: Pod, containers: Containers, current: str, time: str) -> Iterable[Object]:
+    is_over = current in (statuses.SUCCEEDED, statuses.FAILED)
+    running = all(containers[each.name].is_running for each in pod.spec.containers)
+    initialized = all(_is_initialized(each, containers) for each in pod.spec.init_containers)
+    reason = "" if running else "ContainersNotReady"
+    if is_over:
+        reason = "PodCompleted" if current == statuses.SUCCEEDED else "PodFailed"
+    values = {
+        "PodReadyToStartContainers": not is_over,
+        "Initialized": initialized,
+        "Ready": running and statuses.gates_are_open(pod),
+        "ContainersReady": running,
+    }
+    for type_, holds in values.items():
+        why = reason if type_ in ("Ready", "ContainersReady") and not holds else ""
+        yield statuses.condition(pod, type_, "True" if holds else "False", time, why)
+
+
+def _is_initialized(container: Container, containers: Containers) -> bool:
+    seen = containers[container.name]
+    if statuses.is_sidecar(container):
+        return seen.attempt is not None
+    return seen.exit is not None and seen.exit.code == 0
+
+
+def _container(pod: Pod, container: Container, seen: Observed, runtime: str) -> Object:
+    number = _number(seen)
+    made = statuses.container_status(pod, container, _state(seen))
+    identity = f"{runtime}://{pod.metadata.uid}/{container.name}/{number}"
+    made["containerID"] = identity if seen.attempt else ""
+    made["restartCount"] = number
+    if seen.previous is not None:
+        made["lastState"] = {"terminated": _terminated(*seen.previous)}
+    return made
+
+
+def _number(seen: Observed) -> int:
+    """How often it was started before."""
+    if seen.attempt is not None:
+        return seen.attempt.number
+    return seen.previous[0].number + 1 if seen.previous else 0
+
+
+def _state(seen: Observed) -> Object:
+    if seen.attempt is None:
+        return {"waiting": {"reason": seen.waiting, "message": seen.message}}
+    if seen.exit is None:
+        return {"running": {"startedAt": _time(seen.attempt.started_at)}}
+    return {"terminated": _terminated(seen.attempt, seen.exit)}
+
+
+def _terminated(attempt: Attempt, ended: Exit) -> Object:
+    return {
+        "exitCode": ended.code,
+        "reason": ended.reason or ("Error" if ended.code else "Completed"),
+        "startedAt": _time(attempt.started_at),
+        "finishedAt": _time(ended.finished_at),
+    }
+
+
+def _time(seconds: float) -> str:
+    return gotime.write(datetime.datetime.fromtimestamp(seconds, datetime.UTC))
