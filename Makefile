@@ -24,15 +24,17 @@ check: $(VENV)/.dev  ## format, lint, types, layers and the quick tests
 	$(RUN)/lint-imports
 	$(RUN)/pytest -n auto -q -m "not slow and not hardware" tests/unit tests/test_architecture.py
 
-bench: $(VENV)/.dev  ## every benchmark of `dray bench`
+bench: $(VENV)/.dev  ## the benchmarks that need no scenario file
 	$(RUN)/dray bench cel
+	$(RUN)/dray bench churn
 
-fuzz: $(VENV)/.dev  ## five minutes of hostile CEL; SECONDS=n for another length
+fuzz: $(VENV)/.dev  ## five minutes of hostile CEL; FUZZ_SECONDS=n for another length
 	$(RUN)/python -m tools.fuzz_cel --seconds $(or $(FUZZ_SECONDS),300)
 
-generate: $(VENV)/.dev  ## rebuild src/dray/api/schema_*.json and src/dray/protocol/*_pb2.py
+generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, protocol, docs/modules.md
 	$(RUN)/python -m tools.make_schema
 	$(RUN)/python -m tools.make_protocol
+	$(RUN)/python -m tools.make_map
 
 pin: | $(UV)  ## write constraints.txt anew: the versions `make` installs
 	$(UV) pip compile -q --universal --upgrade --group dev pyproject.toml --no-annotate --no-header -o constraints.txt

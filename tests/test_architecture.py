@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools import make_map
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "src" / "dray").rglob("*.py"))
@@ -54,6 +55,10 @@ def test_all_is_sorted_and_complete(path: Path) -> None:
 def test_only_the_schema_builder_knows_lightkube() -> None:
     offenders = [module_id(p) for p in MODULES if "import lightkube" in p.read_text("utf-8")]
     assert offenders == []
+
+
+def test_the_map_of_modules_is_current() -> None:
+    assert make_map.TARGET.read_text("utf-8") == make_map.page(), "run `make generate`"
 
 
 def test_help_does_not_import_the_commands() -> None:

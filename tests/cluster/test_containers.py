@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
 import os
 import shutil
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import msgspec
 import pytest
 
@@ -26,12 +28,14 @@ from dray.drivers.simulated.plugin import SimulatedPlugin
 from dray.node.agent import Agent, Folders
 from dray.node.registration import Registration
 from dray.node.runtimes import sandbox
+from dray.protocol import services
+from dray.protocol.services import Caller
 from dray.store import memory
 from tests.cluster.world import CLAIM, CLASS, DEVICE_CLASS, EVENT, POD, SLICE, Object, World
 
 pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
 
-NODE = "h100-0"
+NODE = "node-0"
 FORTY = f'device.capacity["{CLASS}"].memory.compareTo(quantity("40Gi")) >= 0'
 GROUPS = frozenset({"system:nodes", "system:authenticated"})
 
@@ -59,12 +63,13 @@ class Site:
             line.split(" ", 3)[3] for line in path.read_text("utf-8").splitlines(keepends=True)
         )
 
-    async def output(self, pod: str, container: str = "main") -> str:
-        """What a container has written, once it has written something."""
+    async def output(self, pod: str, container: str = "main", *, lines: int = 1) -> str:
+        """What a container has written, once that is so many lines."""
 
         async def written() -> str:
             path = self.agent.log_of("default", pod, container, False)
-            return await self.log(pod, container) if path and path.exists() else ""
+            text = await self.log(pod, container) if path and path.exists() else ""
+            return text if text.count("\n") >= lines else ""
 
         return str(await self.world.until(written, f"output of {pod}/{container}"))
 
@@ -97,9 +102,10 @@ def make_agent(client: Client, folder: Path) -> Agent:
 
 
 @contextlib.asynccontextmanager
-async def site(folder: Path) -> AsyncIterator[Site]:
-    loaded = fleets.load("h100", nodes=1)
-    machine = loaded.machines[NODE]
+async def site(folder: Path, fleet: str = "h100") -> AsyncIterator[Site]:
+    loaded = fleets.load(fleet, nodes=1)
+    (found, *_) = loaded.machines.values()
+    machine = dataclasses.replace(found, name=NODE)
     async with memory.open() as store, cluster.running(store, folder, Plan()) as running:
         world = World(running, running.client())
         for device_class in loaded.classes():
@@ -126,9 +132,9 @@ async def site(folder: Path) -> AsyncIterator[Site]:
                     task.cancel()
 
 
-def with_node(test: Callable[[Site], Awaitable[None]]) -> None:
+def with_node(test: Callable[[Site], Awaitable[None]], fleet: str = "h100") -> None:
     async def run(folder: Path) -> AssertionError | None:
-        async with site(folder) as here:
+        async with site(folder, fleet) as here:
             try:
                 await test(here)
                 await _nothing_left(here)
@@ -184,16 +190,14 @@ def container(script: str, name: str = "main", claims: Any = (), **fields: Any) 
     }
 
 
-def template(name: str) -> Object:
-    request = {
-        "name": "gpu",
-        "exactly": {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": FORTY}}]},
-    }
+def template(name: str, *requests: Object) -> Object:
+    forty = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": FORTY}}]}
+    chosen = requests or ({"name": "gpu", "exactly": forty},)
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
         "metadata": {"name": name},
-        "spec": {"spec": {"devices": {"requests": [request]}}},
+        "spec": {"spec": {"devices": {"requests": list(chosen)}}},
     }
 
 
@@ -252,6 +256,85 @@ def test_a_container_without_a_claim_sees_no_device() -> None:
     with_node(story)
 
 
+def test_story_6_all_devices_of_the_node() -> None:
+    async def story(here: Site) -> None:
+        every = {"deviceClassName": CLASS, "allocationMode": "All"}
+        await here.world.create(template("t", {"name": "gpu", "exactly": every}))
+        main = container(f"{LIST}; exec sleep 100", claims=["gpu"])
+        await here.world.create(pod("p", main, claims=[from_template("gpu")]))
+        await here.world.pod_phase("p", "Running")
+        lines = (await here.output("p", lines=8)).splitlines()
+        assert len(lines) == len(set(lines)) == 8
+
+    with_node(story)
+
+
+def partition(name: str, profile: str) -> Object:
+    expression = f'device.attributes["{CLASS}"].profile == "{profile}"'
+    selectors = [{"cel": {"expression": expression}}]
+    return {"name": name, "deviceClassName": "mig.nvidia.com", "selectors": selectors}
+
+
+def test_stories_8_and_9_partitions_that_do_not_overlap() -> None:
+    async def story(here: Site) -> None:
+        alternatives = [partition("small", "9g.90gb"), partition("large", "3g.40gb")]
+        await here.world.create(template("t", {"name": "gpu", "firstAvailable": alternatives}))
+        main = container(f"{LIST}; exec sleep 100", claims=["gpu"])
+        for name in ("p", "q"):
+            await here.world.create(pod(name, main, claims=[from_template("gpu")]))
+            await here.world.pod_phase(name, "Running")
+        first = (await here.output("p", lines=2)).splitlines()
+        second = (await here.output("q", lines=2)).splitlines()
+        assert first[0] == second[0]
+        assert first[0].startswith("GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-")
+        assert first[1].startswith("  MIG 3g.40gb         Device  0: (UUID: MIG-")
+        assert first[1] != second[1]
+        claim = await here.world.get(CLAIM, await here.world.claim_of("p"))
+        (result,) = claim["status"]["allocation"]["devices"]["results"]
+        assert result["request"] == "gpu/large"
+
+    with_node(story, "a100-mig")
+
+
+def test_story_11_four_pods_share_a_gpu_and_a_fifth_waits() -> None:
+    async def story(here: Site) -> None:
+        ten = {"deviceClassName": CLASS, "capacity": {"requests": {"memory": "10Gi"}}}
+        await here.world.create(template("t", {"name": "gpu", "exactly": ten}))
+        main = container(f"{LIST}; exec sleep 100", claims=["gpu"])
+        for number in range(5):
+            await here.world.create(pod(f"p{number}", main, claims=[from_template("gpu")]))
+        running: set[str] = set()
+
+        async def four() -> bool:
+            phases = {
+                each["metadata"]["name"]: each["status"] for each in await here.world.all(POD)
+            }
+            running.update(name for name, each in phases.items() if each.get("phase") == "Running")
+            return len(running) == 4
+
+        await here.world.until(four, "four pods running")
+        (waiting,) = {f"p{number}" for number in range(5)} - running
+        await here.world.unschedulable(waiting)
+        assert len({await here.output(name) for name in running}) == 1
+        await here.world.client.delete(POD, running.pop(), "default", {"gracePeriodSeconds": 1})
+        await here.world.pod_phase(waiting, "Running")
+
+    with_node(story, "shared")
+
+
+def test_story_14_an_extended_resource_is_served_by_devices() -> None:
+    async def story(here: Site) -> None:
+        main = container(f"{LIST}; exec sleep 100")
+        main["resources"] = {"limits": {"nvidia.com/gpu": "1"}}
+        other = container("nvidia-smi -L; exec sleep 100", "other")
+        await here.world.create(pod("p", main, other))
+        await here.world.pod_phase("p", "Running")
+        assert (await here.output("p")).count("UUID: GPU-") == 1
+        assert "not found" in await here.output("p", "other")
+
+    with_node(story)
+
+
 def test_story_15_device_metadata_is_where_kubernetes_puts_it() -> None:
     async def story(here: Site) -> None:
         await here.world.create(template("t"))
@@ -259,13 +342,60 @@ def test_story_15_device_metadata_is_where_kubernetes_puts_it() -> None:
             "/var/run/kubernetes.io/dra-device-attributes/resourceclaimtemplates/mine/gpu/"
             f"{CLASS}-metadata.json"
         )
-        main = container(f"cat {path}", claims=["mine"])
+        main = container(f"cat {path}; echo; exec sleep 100", claims=["mine"])
         claims = [from_template("mine")]
-        await here.world.create(pod("p", main, claims=claims, restartPolicy="Never"))
-        await here.world.pod_phase("p", "Succeeded")
-        text = await here.log("p")
+        await here.world.create(pod("p", main, claims=claims))
+        text = await here.output("p", lines=100)
         assert await here.uuid(await here.world.claim_of("p", "mine")) in text
         assert '"podClaimName": "mine"' in text
+
+    with_node(story)
+
+
+def test_story_16_health_is_in_the_status_and_a_failed_gpu_loses_its_pod() -> None:
+    async def story(here: Site) -> None:
+        await here.world.create(template("t"))
+        main = container("exec sleep 100", claims=["gpu"])
+        await here.world.create(pod("p", main, claims=[from_template("gpu")]))
+        await here.world.pod_phase("p", "Running")
+        (device,) = await here.world.devices_of(await here.world.claim_of("p"))
+
+        async def health() -> Object | None:
+            found = (await here.world.get(POD, "p"))["status"]["containerStatuses"][0]
+            told = found.get("allocatedResourcesStatus", [])
+            is_known = told and told[0]["resources"][0]["health"] != "Unknown"
+            return told[0] if is_known else None
+
+        healthy = await here.world.until(health, "health being told")
+        assert healthy["name"] == "claim:gpu"
+        assert healthy["resources"][0]["health"] == "Healthy"
+        here.driver.fail(device.partition("/")[2], "fell off the bus")
+        await here.gone("p")
+        await here.world.create(pod("q", main, claims=[from_template("gpu")]))
+        await here.world.pod_phase("q", "Running")
+        assert await here.world.devices_of(await here.world.claim_of("q")) != [device]
+
+    with_node(story)
+
+
+def test_exporters_learn_which_pod_has_which_device() -> None:
+    async def story(here: Site) -> None:
+        await here.world.create(template("t"))
+        main = container("exec sleep 100", claims=["gpu"])
+        await here.world.create(pod("p", main, claims=[from_template("gpu")]))
+        await here.world.pod_phase("p", "Running")
+        (device,) = await here.world.devices_of(await here.world.claim_of("p"))
+        socket = services.address(here.folder / "state" / "pod-resources" / "kubelet.sock")
+        async with grpc.aio.insecure_channel(socket) as channel:
+            caller = Caller(channel, services.POD_RESOURCES)
+            listed = await caller.call("List", caller.messages.ListPodResourcesRequest())
+            asked = caller.messages.GetPodResourcesRequest(pod_name="p", pod_namespace="default")
+            got = (await caller.call("Get", asked)).pod_resources
+        assert list(listed.pod_resources) == [got]
+        (dynamic,) = got.containers[0].dynamic_resources
+        (found,) = dynamic.claim_resources
+        assert f"{found.pool_name}/{found.device_name}" == device
+        assert found.driver_name == CLASS
 
     with_node(story)
 
@@ -319,6 +449,44 @@ def test_environment_volumes_and_init_containers() -> None:
         await here.world.create(body)
         await here.world.pod_phase("p", "Succeeded")
         assert (await here.log("p")).split() == ["from-init", "hello", "p-x", "/scratch", "p"]
+
+    with_node(story)
+
+
+def ready(document: Object) -> str:
+    conditions = document["status"].get("conditions", ())
+    return "".join(each["status"] for each in conditions if each["type"] == "Ready")
+
+
+def test_a_readiness_probe_decides_when_a_pod_is_ready() -> None:
+    async def story(here: Site) -> None:
+        probe = {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1}
+        script = "echo up; sleep 0.5; touch /tmp/ready; exec sleep 100"
+        await here.world.create(pod("p", container(script, readinessProbe=probe)))
+        assert ready(await here.world.pod_phase("p", "Running")) == "False"
+
+        async def is_ready() -> bool:
+            return ready(await here.world.get(POD, "p")) == "True"
+
+        await here.world.until(is_ready, "the pod being ready")
+
+    with_node(story)
+
+
+def test_a_liveness_probe_restarts_a_container_that_hangs() -> None:
+    async def story(here: Site) -> None:
+        action = {"exec": {"command": ["test", "!", "-e", "/tmp/hung"]}}
+        probe = {**action, "periodSeconds": 1, "failureThreshold": 1}
+        main = container("touch /tmp/hung; exec sleep 100", livenessProbe=probe)
+        await here.world.create(pod("p", main))
+
+        async def restarted() -> bool:
+            found = (await here.world.get(POD, "p"))["status"].get("containerStatuses", [{}])[0]
+            return bool(found.get("restartCount"))
+
+        await here.world.until(restarted, "the container being restarted")
+        notes = [str(each["message"]) for each in await here.world.all(EVENT)]
+        assert any(note.startswith("Liveness probe failed") for note in notes)
 
     with_node(story)
 

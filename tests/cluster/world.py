@@ -66,6 +66,19 @@ class World:
         except TimeoutError:
             raise AssertionError(f"{what} did not happen: {await self.describe()}") from None
 
+    async def come_to(self, look: Callable[[], Awaitable[Any]], expected: Any) -> None:
+        """Wait until a look at the cluster shows what is expected."""
+        seen: list[Any] = [None]
+
+        async def is_there() -> bool:
+            seen[0] = await look()
+            return bool(seen[0] == expected)
+
+        try:
+            await self.until(is_there, "what is expected")
+        except AssertionError:
+            assert seen[0] == expected
+
     async def describe(self) -> str:
         """The pods and claims, for a test that waited in vain."""
         lines = []
@@ -83,6 +96,24 @@ class World:
 
         found: Object = await self.until(reached, f"pod {name} being {phase}")
         return found
+
+    async def bound(self, name: str, namespace: str = "default") -> None:
+        async def has_node() -> bool:
+            return bool((await self.get(POD, name, namespace))["spec"].get("nodeName"))
+
+        await self.until(has_node, f"pod {name} having a node")
+
+    async def rolled_out(self, name: str) -> None:
+        """Wait until every pod of a deployment is new and ready, and no old one is left."""
+
+        async def is_complete() -> bool:
+            found = await self.get(DEPLOYMENT, name)
+            status, wanted = found["status"], found["spec"]["replicas"]
+            counts = [status.get(f"{each}eplicas") for each in ("r", "updatedR", "availableR")]
+            is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
+            return is_seen and counts == [wanted] * 3
+
+        await self.until(is_complete, f"deployment {name} being rolled out")
 
     async def unschedulable(self, name: str) -> str:
         """The message of a pod that finds no place."""
@@ -120,6 +151,11 @@ def with_cluster(
     """Run a test on a fresh cluster, then look at what is left with the invariant checker."""
 
     plan = Plan(settings=settings or Settings(), fleet=fleets.load(fleet, nodes=nodes))
+    with_plan(test, directory, plan)
+
+
+def with_plan(test: Callable[[World], Awaitable[None]], directory: Path, plan: Plan) -> None:
+    """As `with_cluster`, for any plan."""
 
     async def run() -> AssertionError | None:
         async with memory.open() as store, cluster.running(store, directory, plan) as running:

@@ -29,7 +29,7 @@ class Outcome(NamedTuple):
 
 
 def run(case: dict[str, Any]) -> Outcome:
-    fleet = _fleet(case)
+    fleet = build_fleet(case)
     claims = [msgspec.convert(each, ResourceClaim) for each in case["claimsToAllocate"] or ()]
     asked = placement.Placement(fleet, new_share_id=lambda: SHARE_ID)
     try:
@@ -68,7 +68,7 @@ def gates(case: dict[str, Any]) -> features.Features:
     )
 
 
-def _fleet(case: dict[str, Any]) -> Fleet:
+def build_fleet(case: dict[str, Any]) -> Fleet:
     fleet = Fleet(gates(case))
     fleet.put_node(msgspec.convert(case["node"], Node))
     for device_class in case["classes"] or ():
@@ -78,18 +78,18 @@ def _fleet(case: dict[str, Any]) -> Fleet:
     state = case["allocatedState"]
     fleet.hold_state(
         AllocatedState(
-            [_device_id(each) for each in state["allocatedDevices"]],
+            [device_id(each) for each in state["allocatedDevices"]],
             [
-                SharedDeviceId(*_device_id(each), each["shareID"])
+                SharedDeviceId(*device_id(each), each["shareID"])
                 for each in state["allocatedSharedDeviceIDs"]
             ],
-            {_device_id(each): each["capacity"] for each in state["aggregatedCapacity"]},
+            {device_id(each): each["capacity"] for each in state["aggregatedCapacity"]},
         )
     )
     return fleet
 
 
-def _device_id(each: dict[str, str]) -> DeviceId:
+def device_id(each: dict[str, str]) -> DeviceId:
     return DeviceId(each["driver"], each["pool"], each["device"])
 
 

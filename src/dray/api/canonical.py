@@ -40,6 +40,12 @@ def write(type_name: str, value: Mapping[str, Any]) -> dict[str, Any]:
     return written
 
 
+def write_field(type_name: str, name: str, value: Any) -> Any:
+    """What `write` makes of one field of an object; null where the field has no value."""
+    writer = _field_writers(type_name, True).fields[name].write
+    return value if writer is None or value is None else writer(value)
+
+
 def without_nulls(type_name: str, value: Mapping[str, Any]) -> dict[str, Any]:
     """The canonical form less the fields that are null: what the wire structs are made from."""
     written: dict[str, Any] = _struct_writer(type_name, False)(value)
@@ -56,6 +62,10 @@ class _FieldWriter(NamedTuple):
     write: Writer | None
     drops_empty: bool
     absent: Callable[[], Any] | None
+
+
+_PLAIN = _FieldWriter(None, True, None)
+"""How most fields are written: as they are, and not at all where they are empty."""
 
 
 class _StructWriter(NamedTuple):
@@ -91,8 +101,12 @@ def _struct_writer(struct: str, nulls: bool) -> Writer:
         fields, always = _field_writers(struct, nulls)
         written: dict[str, Any] = {}
         for name, item in value.items():
-            field = fields.get(name)
-            if field is None:
+            if name not in fields:
+                continue
+            field = fields[name]
+            if field is _PLAIN:
+                if item:
+                    written[name] = item
                 continue
             write_value, drops_empty, absent = field
             is_absent = item is None
@@ -112,14 +126,14 @@ def _struct_writer(struct: str, nulls: bool) -> Writer:
 
 @functools.cache
 def _field_writers(struct: str, nulls: bool) -> _StructWriter:
-    fields = {
-        field.name: _FieldWriter(
-            _writer(field.type, nulls), _drops_empty(field), _absent(field, nulls)
-        )
-        for field in schema.fields(struct).values()
-    }
+    fields = {field.name: _field_writer(field, nulls) for field in schema.fields(struct).values()}
     always = [(name, field.absent) for name, field in fields.items() if field.absent is not None]
     return _StructWriter(fields, always)
+
+
+def _field_writer(field: Field, nulls: bool) -> _FieldWriter:
+    writer = _FieldWriter(_writer(field.type, nulls), _drops_empty(field), _absent(field, nulls))
+    return _PLAIN if writer == _PLAIN else writer
 
 
 def _drops_empty(field: Field) -> bool:

@@ -68,7 +68,7 @@ class Rule:
     """The kinds that the rule may have something to say about; None for all of them."""
 
     async def mutate(self, action: Action) -> None:
-        """Change `action.new` in place, or raise."""
+        """Change `action.new` in place, or raise. What is added is in canonical form."""
 
     async def complaints(self, action: Action) -> Sequence[errors.Cause]:
         """What is wrong with fields; told together with what validation finds, before it."""

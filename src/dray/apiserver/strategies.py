@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dray.api import gotime
+from dray.api import canonical, gotime
 from dray.api.features import Features
 from dray.api.kinds import Kind
-from dray.apiserver import gatedfields, podstrategy
+from dray.apiserver import gatedfields, podstrategy, storage
 
 Object = dict[str, Any]
 Prepare = Callable[[Object], None]
@@ -60,7 +60,9 @@ def prepare_create(kind: Kind, document: Object, features: Features) -> None:
     """Set what the server decides on a new object."""
     strategy = of(kind)
     if kind.subresource("status") and not strategy.keeps_status_on_create:
-        _set(document, "status", strategy.initial_status(document))
+        status = strategy.initial_status(document)
+        type_name = storage.storage_gvk(kind).schema_type
+        _set(document, "status", canonical.write_field(type_name, "status", status))
     if strategy.counts_generation:
         document["metadata"]["generation"] = 1
     else:

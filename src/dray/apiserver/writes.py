@@ -109,9 +109,9 @@ class Writer:
         metadata["uid"] = self.new_uid()
         metadata["creationTimestamp"] = gotime.write(call.now)
         name = metadata.get("name", "")
+        document = self.canonical(call, document)
         if not owns_fields:
             # What rules add below is theirs, not the client's.
-            document = self.canonical(call, document)
             managedfields.track(call, None, document, chosen)
         action = Action(
             admission.CREATE,
@@ -125,8 +125,6 @@ class Writer:
         )
         await self.chain.mutate(action)
         strategies.prepare_create(call.kind, document, self.features)
-        document = self.canonical(call, document)
-        action.new = document
         causes = await self.chain.complaints(action)
         causes += checks.on_create(call.kind, document, self.features, call.info.version)
         self._raise(call, name, causes)

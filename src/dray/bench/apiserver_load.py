@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import ssl
 import statistics
 import sys
 import time
@@ -134,9 +133,7 @@ async def create(connections: Connections, task: Creates) -> Mapping[str, Any]:
     }
 
 
-async def _create_pairs(
-    exchange: Exchange, numbers: Iterator[int], latencies: list[float]
-) -> None:
+async def _create_pairs(exchange: Exchange, numbers: Iterator[int], latencies: list[float]) -> None:
     for number in numbers:
         claim_name = f"claim-{number}"
         claim = msgspec.json.encode(workload.claim(claim_name))

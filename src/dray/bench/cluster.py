@@ -104,6 +104,7 @@ class _Measured:
         self._say(f"creating {scale.hopeless} pods that no node can take")
         refused = await self._refuse_pods()
         self._say("resting")
+        events = await self._all_events()
         waiting = await self._cpu_percent()
         return Report(
             nodes=scale.nodes,
@@ -119,7 +120,7 @@ class _Measured:
             hopeless=scale.hopeless,
             refused_per_s=scale.hopeless / refused,
             waiting_cpu_percent=waiting,
-            events=await self._events(),
+            events=max(events, await self._events()),
         )
 
     async def _start(self) -> float:
@@ -221,6 +222,14 @@ class _Measured:
             await self._client.raw(question)
             latencies.append(time.perf_counter() - due)
 
+    async def _all_events(self) -> int:
+        """Wait until all is told; how many events that took."""
+        before = -1
+        while (now := await self._events()) != before:
+            before = now
+            await asyncio.sleep(2.0)
+        return now
+
     async def _events(self) -> int:
         selection = Selection(field_selector="reason=FailedScheduling")
         page = await self._client.list(EVENT, selection)
@@ -249,7 +258,7 @@ def _asking(*names: str, memory: str = "40Gi", **constraints: Any) -> Object:
 
 
 def _impossible(number: int) -> Object:
-    """More GPUs than a domain has, each in a request of its own: a search without proofs is long."""
+    """More GPUs than a domain has, each in a request of its own: long, if it is tried in full."""
     names = [f"r{each}" for each in range(GPUS // 2 + 1 + number)]
     constraint = {"matchAttribute": f"{CLASS}/domain", "requests": names}
     return _asking(*names, constraints=[constraint])

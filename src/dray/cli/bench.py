@@ -9,6 +9,7 @@ bench = LateGroup(
         "cel": ("dray.cli.bench_cel:cel", "A selector on many devices: generated code, shapes."),
         "allocate": ("dray.cli.bench_allocate:allocate", "Place the claims of a scenario."),
         "churn": ("dray.cli.bench_allocate:churn", "A fleet nearly full and never at rest."),
+        "apiserver": ("dray.cli.bench_apiserver:apiserver", "What one API server can take."),
         "cluster": ("dray.cli.bench_cluster:cluster", "From manifests to devices, in one process."),
     },
     name="bench",

@@ -111,15 +111,17 @@ def _qualified(field: str, driver: str, name: str) -> Subject:
     return Subject(field, domain, identifier) if slash else Subject(field, driver, name)
 
 
-def _names(pool: PoolId, device: Device) -> Iterator[Subject]:
-    for name in device.attributes:
-        yield _qualified(ATTRIBUTES, pool.driver, name)
-    for name in device.capacity:
-        yield _qualified(CAPACITY, pool.driver, name)
-
-
 def _published(devices: Iterable[tuple[PoolId, Device]]) -> Counter[Subject]:
-    return Counter(subject for pool, device in devices for subject in _names(pool, device))
+    """On how many devices each name exists; devices of one model publish the same names."""
+    alike = Counter(
+        (pool.driver, tuple(device.attributes), tuple(device.capacity)) for pool, device in devices
+    )
+    found: Counter[Subject] = Counter()
+    for (driver, attributes, capacity), count in alike.items():
+        for field, names in ((ATTRIBUTES, attributes), (CAPACITY, capacity)):
+            for name in names:
+                found[_qualified(field, driver, name)] += count
+    return found
 
 
 def _read(subject: Subject, published: Counter[Subject]) -> Read:

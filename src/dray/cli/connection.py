@@ -12,7 +12,6 @@ import click
 
 from dray.cli.resources import Resources
 from dray.client import kubeconfig as kubeconfigs
-from dray.client.rest import RestTransport
 from dray.client.verbs import Client
 
 FIELD_MANAGER = "dray"
@@ -70,6 +69,9 @@ def run(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
 
 
 async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
+    # The HTTP client takes long to import, and commands on files do without.
+    from dray.client.rest import RestTransport
+
     connection = target.connect()
     async with RestTransport(connection) as transport:
         client = Client(transport, field_manager=FIELD_MANAGER)

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from dray.allocator.fleet import Fleet
 from dray.api import fieldhelp, kinds
 from dray.api.claims import ResourceClaim, ResourceClaimTemplate
 from dray.api.pods import Pod
@@ -63,7 +64,8 @@ def explain(
     asked = [*_named(what, around, _namespace(target, against)), *_in_files(own, around)]
     if not asked:
         raise NotFound(f"there is no pod, claim or template in {', '.join(files)}")
-    explained = [(each, _explained(each, around)) for each in asked]
+    fleet = around.fleet()
+    explained = [(each, _explained(each, fleet)) for each in asked]
     _show(explained, format)
     if not all(_is_good(each, explanation) for each, explanation in explained):
         sys.exit(1)
@@ -144,12 +146,12 @@ def _asked(found: Any, around: World) -> Asked:
     return podclaims.of_claim(found)
 
 
-def _explained(asked: Asked, around: World) -> Explanation | None:
+def _explained(asked: Asked, fleet: Fleet) -> Explanation | None:
     """None where there is no claim to explain."""
     if not asked.claims:
         return None
     return engine.explain(
-        around.fleet(), asked.claims, new_share_id=lambda: str(uuid.uuid4()), nodes=asked.nodes
+        fleet, asked.claims, new_share_id=lambda: str(uuid.uuid4()), nodes=asked.nodes
     )
 
 

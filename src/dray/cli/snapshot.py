@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from dray.api import errors, kinds
-from dray.cli import connection, jsontext
-from dray.cli.components import serverversion
+from dray.cli import connection, jsontext, serverversion
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command
 from dray.cli.verbs import listing

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 import msgspec
@@ -25,8 +25,7 @@ from dray.api.pods import Pod
 from dray.api.slices import Device, ResourceSlice
 from dray.api.taints import DeviceTaintRule
 from dray.bench import scenarios
-from dray.cli import connection, manifests
-from dray.cli.components import serverversion
+from dray.cli import connection, manifests, published, serverversion
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Failure, WrongUsage
 from dray.client.verbs import Selection
@@ -72,6 +71,11 @@ class World:
     def add(self, value: Any) -> None:
         self.objects.setdefault(type(value), []).append(value)
 
+    def add_decoded(self, value: Any | None) -> None:
+        """What `decode` gives; kinds that do not matter are None."""
+        if value is not None:
+            self.add(value)
+
     def merged(self, other: World) -> World:
         """This world with the objects of another on top."""
         both = World(self.source, {}, self.features, [*self.unread, *other.unread])
@@ -82,15 +86,10 @@ class World:
 
     def devices(self) -> Iterator[tuple[PoolId, Device]]:
         """Every device of each pool's newest generation."""
-        newest: dict[PoolId, int] = {}
-        for each in self.of(ResourceSlice):
-            pool = PoolId(each.spec.driver, each.spec.pool.name)
-            newest[pool] = max(newest.get(pool, 0), each.spec.pool.generation)
-        for each in self.of(ResourceSlice):
-            pool = PoolId(each.spec.driver, each.spec.pool.name)
-            if each.spec.pool.generation == newest[pool]:
-                for device in each.spec.devices:
-                    yield pool, device
+        for piece in published.current(self.of(ResourceSlice)):
+            pool = published.pool_of(piece)
+            for device in piece.spec.devices:
+                yield pool, device
 
     def fleet(self) -> Fleet:
         """The allocator's view, with what claims hold taken."""
@@ -133,14 +132,59 @@ def from_files(files: Iterable[str]) -> World:
     """What dumps, snapshots, manifests, scenarios and fleet files say."""
     listed = list(files)
     world = World(", ".join(listed))
-    for manifest in manifests.read(listed, recursive=True):
-        if "nodes" in manifest.document and "apiVersion" not in manifest.document:
-            world = world.merged(_from_description(manifest.source, manifest.document))
-        else:
-            value = decode(manifest.document, manifest.source)
-            if value is not None:
-                world.add(value)
+    for source, text in manifests.texts(listed, recursive=True):
+        world = world.merged(_from_list(source, text) or _from_text(source, text))
     return world
+
+
+def _from_text(source: str, text: str) -> World:
+    world = World(source)
+    for document in manifests.documents(source, text):
+        if "nodes" in document and "apiVersion" not in document:
+            world = world.merged(_from_description(source, document))
+        else:
+            world.add_decoded(decode(document, source))
+    return world
+
+
+class _List(msgspec.Struct):
+    """A List whose items are still text."""
+
+    kind: Literal["List"]
+    items: list[msgspec.Raw]
+
+
+class _Header(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+
+
+def _from_list(source: str, text: str) -> World | None:
+    """A large dump or snapshot, straight into structs; None for anything else."""
+    if not text.startswith("{"):
+        return None
+    try:
+        items = msgspec.json.decode(text, type=_List).items
+    except msgspec.DecodeError:
+        return None
+    world = World(source)
+    for item in items:
+        header = msgspec.json.decode(item, type=_Header)
+        world.add_decoded(decode_raw(item, header.api_version, header.kind, source))
+    return world
+
+
+def decode_raw(item: msgspec.Raw, api_version: str, kind: str, source: str) -> Any | None:
+    """As `decode`. Nodes and slices, of which there may be many, are as servers write them."""
+    group, version = kinds.parse_api_version(api_version)
+    type_ = READ.get((group, kind))
+    if type_ is None:
+        return None
+    if type_ in (Node, ResourceSlice) and version == "v1":
+        with contextlib.suppress(msgspec.ValidationError):
+            return msgspec.json.decode(item, type=type_)
+    described = {"apiVersion": api_version, "kind": kind}
+    return decode({**described, **msgspec.json.decode(item)}, source)
 
 
 def _from_description(source: str, document: Object) -> World:
@@ -178,10 +222,6 @@ def decode(document: Object, source: str) -> Any | None:
 
 def _decoded(document: Object, type_: type[Any]) -> Any:
     stored = versions.to_storage(document)
-    if type_ is ResourceSlice:
-        # Servers and drivers write slices as they should be, and there may be many.
-        with contextlib.suppress(msgspec.ValidationError):
-            return msgspec.convert(stored, type_)
     group, _ = kinds.parse_api_version(stored["apiVersion"])
     kind = kinds.served(group, stored["kind"])
     defaults.fill(stored, NO_TIME)
@@ -208,7 +248,6 @@ async def _read_kind(session: Session, kind: Kind, world: World) -> None:
     except errors.Forbidden as error:
         world.unread.append(str(error))
         return
-    described = {"apiVersion": kind.in_version(kind.versions[0]).api_version, "kind": kind.kind}
+    api_version = kind.in_version(kind.versions[0]).api_version
     for item in page.items:
-        document = {**described, **msgspec.json.decode(item)}
-        world.add(decode(document, session.server))
+        world.add_decoded(decode_raw(item, api_version, kind.kind, session.server))

@@ -1,7 +1,8 @@
 """Changes that could make claims fit, as values that can be applied.
 
-Most change a request of a claim. Some change the world that the claims meet: a claim ends, a class
-is corrected, a feature gate is turned on; these are made for the time of a `with` block.
+Most change a request of a claim. Some change what the claims meet: a claim ends, a class is
+corrected, a feature gate is turned on; these are made for the time of a `with` block, inside which
+only a new `Placement` knows of them.
 """
 
 from __future__ import annotations
@@ -247,8 +248,12 @@ class WaitForClaim(Change, frozen=True, kw_only=True):
         return without(fleet, self.holder)
 
 
-class ReplaceClassSelector(Change, frozen=True, kw_only=True):
-    """Write a selector of a class otherwise, which is up to who administers the cluster."""
+class ClusterChange(Change, frozen=True, kw_only=True):
+    """Changes what all claims meet, which is up to who administers the cluster."""
+
+
+class ReplaceClassSelector(ClusterChange, frozen=True, kw_only=True):
+    """Write a selector of a class otherwise."""
 
     device_class: str
     index: int
@@ -266,8 +271,8 @@ class ReplaceClassSelector(Change, frozen=True, kw_only=True):
         )
 
 
-class DropClassSelector(Change, frozen=True, kw_only=True):
-    """Take a selector out of a class, which is up to who administers the cluster."""
+class DropClassSelector(ClusterChange, frozen=True, kw_only=True):
+    """Take a selector out of a class."""
 
     device_class: str
     index: int
@@ -278,7 +283,7 @@ class DropClassSelector(Change, frozen=True, kw_only=True):
         return _with_selectors(fleet, self.device_class, _without_part(selectors, self.index))
 
 
-class EnableGate(Change, frozen=True, kw_only=True):
+class EnableGate(ClusterChange, frozen=True, kw_only=True):
     """Turn on a feature gate, and those that it needs."""
 
     gate: str
@@ -300,13 +305,15 @@ def _with_selectors(
     fleet: Fleet, device_class: str, selectors: tuple[DeviceSelector, ...]
 ) -> Iterator[None]:
     """The fleet as if a class had other selectors."""
-    before = fleet.classes[device_class]
-    spec = msgspec.structs.replace(before.spec, selectors=selectors)
-    fleet.put_class(msgspec.structs.replace(before, spec=spec))
+    before = fleet.classes
+    spec = msgspec.structs.replace(before[device_class].spec, selectors=selectors)
+    changed = msgspec.structs.replace(before[device_class], spec=spec)
+    # Not put_class: everybody else's answers would be forgotten for nothing.
+    fleet.classes = {**before, device_class: changed}
     try:
         yield
     finally:
-        fleet.put_class(before)
+        fleet.classes = before
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from dray.explain.diagnosis import Reason
 from dray.explain.facts import GateFacts
 from dray.explain.faults import Fault, GateOff
 from dray.explain.funnel import Funnel
+from dray.explain.proposals import Question
 from dray.explain.strays import Stray
 from dray.explain.survey import Survey, UnusablePool
 from dray.explain.trials import Asking
@@ -173,7 +174,7 @@ class _Inquiry:
         observations = facts.observe(self._fleet, self._survey.sound, self._resolved, funnels)
         astray = strays.find(self._fleet)
         off = [fault.gate for fault in found if isinstance(fault, GateOff)]
-        question = relaxation.Question(
+        question = Question(
             self._fleet,
             self._claims,
             self._resolved,

@@ -216,6 +216,9 @@ def summary(explanation: Explanation) -> str:
     for found in explanation.faults[:2]:
         detail = f" ({facts[0]})" if (facts := _facts_of(explanation, found)) else ""
         words.append(f"{phrases.fault(found)}{detail}")
+    if any(each.gate is None and each.verdict is None for each in explanation.reasons):
+        words += [phrases.pool(each) for each in explanation.unusable[:1]]
+        words += [phrases.stray(each) for each in explanation.strays[:1]]
     if not words:
         words = [_headline(explanation)]
     why = "; ".join(dict.fromkeys(words))

@@ -6,7 +6,8 @@ question always gets the same answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -14,7 +15,7 @@ from dray.allocator import verdicts
 from dray.allocator.fleet import Fleet
 from dray.allocator.placement import Answer, Fit, Placement
 from dray.api.claims import ResourceClaim
-from dray.explain.changes import Change
+from dray.explain.changes import Change, ClusterChange
 from dray.explain.survey import Standing, StepKey
 
 POSITIONS_PER_QUESTION = 200_000
@@ -75,6 +76,7 @@ class Trials:
         standings: Iterable[Standing],
     ) -> None:
         self._fleet = fleet
+        self._nodes = nodes
         self._claims = claims
         self._standings = tuple(standings)
         self._asking = Asking(fleet, nodes, new_share_id=lambda: "")
@@ -101,7 +103,7 @@ class Trials:
         None is all requests. With `node`, only that one is asked.
         """
         changed = change.applied_to(self._claims)
-        with change.applied_in(self._fleet):
+        with change.applied_in(self._fleet), self._asking_about(change) as asking:
             for standing in self._standings:
                 if self.is_over:
                     return None
@@ -110,23 +112,34 @@ class Trials:
                 if affected is not None and not standing.blocked <= affected:
                     continue
                 self._left -= 1
-                if self._fits(changed, standing.node):
-                    return self._confirmed(change, changed)
+                if self._fits(asking, changed, standing.node):
+                    return _confirmed(asking, change, changed)
         return None
 
-    def _fits(self, claims: Sequence[ResourceClaim], node: str) -> bool:
+    @contextlib.contextmanager
+    def _asking_about(self, change: Change) -> Iterator[Asking]:
+        """Whom to ask: what is remembered does not hold in a cluster that was changed."""
+        if not isinstance(change, ClusterChange):
+            yield self._asking
+            return
+        asking = Asking(
+            self._fleet, self._nodes, new_share_id=lambda: "", positions=self._asking.positions
+        )
+        yield asking
+        self._asking.spent += asking.spent
+
+    def _fits(self, asking: Asking, claims: Sequence[ResourceClaim], node: str) -> bool:
         try:
-            return isinstance(self._asking.ask(claims, node), Fit)
+            return isinstance(asking.ask(claims, node), Fit)
         except verdicts.Failure as failure:
             self.gave_up |= isinstance(failure, verdicts.Stopped)
             return False
 
-    def _confirmed(self, change: Change, claims: Sequence[ResourceClaim]) -> Change | None:
-        """One node that fits is not enough where another one fails altogether."""
-        try:
-            answer = self._asking.first_fit(claims)
-        except verdicts.Failure:
-            return None
-        return (
-            msgspec.structs.replace(change, node=answer.node) if isinstance(answer, Fit) else None
-        )
+
+def _confirmed(asking: Asking, change: Change, claims: Sequence[ResourceClaim]) -> Change | None:
+    """One node that fits is not enough where another one fails altogether."""
+    try:
+        answer = asking.first_fit(claims)
+    except verdicts.Failure:
+        return None
+    return msgspec.structs.replace(change, node=answer.node) if answer else None

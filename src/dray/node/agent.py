@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,10 @@ from dray.api.pods import Pod
 from dray.client.cache import Cache, Change
 from dray.client.events import Recorder
 from dray.client.verbs import Client, Selection
-from dray.node import containers
+from dray.node import containers, podresources
 from dray.node.drivers import DriverError, Drivers
+from dray.node.health import DeviceHealth
+from dray.node.podresources import Holder
 from dray.node.preparation import Preparation
 from dray.node.worker import Machine, PodWorker
 
@@ -52,7 +54,9 @@ class Agent:
         self._pods: Cache[Pod] = Cache(client, POD, Pod, bound)
         self._workers: dict[str, PodWorker] = {}
         self._arrivals: asyncio.Queue[PodWorker] = asyncio.Queue()
+        self._pod_resources = folders.state / "pod-resources" / "kubelet.sock"
         self.drivers = Drivers(folders.registry)
+        self._health = DeviceHealth(self.drivers, self._health_changed)
         self._machine = Machine(
             client,
             node,
@@ -61,14 +65,19 @@ class Agent:
             (folders.cdi,),
             Preparation(client, self.drivers, folders.state),
             Recorder(client, COMPONENT, instance=node, now=now),
+            self._health.of,
             now,
             allows_host,
         )
 
     async def run(self) -> None:
         self._machine.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        async with asyncio.TaskGroup() as group:
+        async with (
+            podresources.serving(self._pod_resources, self._holders),
+            asyncio.TaskGroup() as group,
+        ):
             group.create_task(self.drivers.run(), name="agent-drivers")
+            group.create_task(self._health.run(), name="agent-health")
             group.create_task(self._machine.recorder.run(), name="agent-events")
             group.create_task(self._pods.run(), name="agent-pods")
             await self._pods.synced.wait()
@@ -84,6 +93,9 @@ class Agent:
         worker = self._workers.get(pod.metadata.uid) if pod else None
         return worker.log_of(container, previous=previous) if worker else None
 
+    def _holders(self) -> Iterable[Holder]:
+        return [(worker.pod, worker.held) for worker in self._workers.values()]
+
     def _pod_changed(self, change: Change[Pod]) -> None:
         for pod in (change.old, change.new):
             if pod is not None and (worker := self._workers.get(pod.metadata.uid)):
@@ -96,6 +108,10 @@ class Agent:
         old = change.old
         if old is not None and (pod is None or pod.metadata.uid != old.metadata.uid):
             self._gone(old.metadata.uid)
+
+    def _health_changed(self) -> None:
+        for worker in self._workers.values():
+            worker.health_changed()
 
     def _gone(self, uid: str) -> None:
         """Deleted without us, by force: what runs is stopped all the same."""

@@ -14,7 +14,7 @@ import msgspec
 from dray.api import canonical, errors, kinds
 from dray.api.claims import ResourceClaim
 from dray.api.pods import Pod
-from dray.client.verbs import Client
+from dray.client.verbs import Client, Object
 
 CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
 POD_GROUPS = "podgroups"
@@ -59,10 +59,18 @@ async def _usable(client: Client, pod: Pod, used: UsedClaim) -> ResourceClaim:
         document = await client.get(CLAIM, used.name, pod.metadata.namespace)
     except errors.NotFound:
         raise NotUsable(f"fetch ResourceClaim {used.name}: not found") from None
-    claim = msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
+    claim = _decoded(document)
     if refusal := refused(claim, pod, used.is_generated):
         raise NotUsable(refusal)
     return claim
+
+
+def _decoded(document: Object) -> ResourceClaim:
+    """A server that writes `null` for absent costs a second try."""
+    try:
+        return msgspec.convert(document, ResourceClaim)
+    except msgspec.ValidationError:
+        return msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
 
 
 def refused(claim: ResourceClaim, pod: Pod, is_generated: bool) -> str | None:

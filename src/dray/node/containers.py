@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dray.driverkit import checkpoint
 from dray.node import shim
 
-PROCESS: Final = "process.json"
 LOST_CODE: Final = 137
 START_SECONDS: Final = 30.0
+_GENERATIONS: Final = 3
+"""From the shim to bubblewrap, to bubblewrap inside the sandbox, to the container's own."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,21 @@ class Attempt:
     def kill(self) -> None:
         self.signal(signal.SIGUSR1)
 
+    def first_process(self) -> int:
+        """The container's own first process, seen from outside; LookupError if there is none."""
+        process = int(self._process()["pid"])
+        for _ in range(_GENERATIONS):
+            children = Path(f"/proc/{process}/task/{process}/children")
+            try:
+                process = int(children.read_text("ascii").split()[0])
+            except (OSError, IndexError) as error:
+                raise LookupError(f"container {self.folder} does not run") from error
+        return process
+
+    def environment(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads((self.folder / shim.COMMAND).read_bytes())["env"]
+        return found
+
     def _read_exit(self) -> Exit | None:
         try:
             found = json.loads((self.folder / shim.EXIT).read_bytes())
@@ -83,14 +98,14 @@ class Attempt:
 
     def _process(self) -> dict[str, float]:
         try:
-            found: dict[str, float] = json.loads((self.folder / PROCESS).read_bytes())
+            found: dict[str, float] = json.loads((self.folder / shim.PROCESS).read_bytes())
         except FileNotFoundError:
             return {"pid": 0, "born": -1, "startedAt": self.folder.stat().st_mtime}
         return found
 
     def _is_alive(self) -> bool:
         process = self._process()
-        return _born(int(process["pid"])) == process["born"]
+        return shim.born(int(process["pid"])) == process["born"]
 
 
 def last_attempt(folder: Path) -> Attempt | None:
@@ -103,8 +118,8 @@ async def start(folder: Path, number: int, argv: list[str], env: dict[str, str])
     """Start a container under its shim; returns when it runs, or has failed to."""
     attempt = Attempt(folder / str(number))
     attempt.folder.mkdir(parents=True, mode=0o700)
-    body = json.dumps({"argv": argv, "env": env}).encode()
-    checkpoint.replace(attempt.folder / shim.COMMAND, body)
+    command = json.dumps({"argv": argv, "env": env})
+    (attempt.folder / shim.COMMAND).write_text(command, "utf-8")
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", shim.__file__, str(attempt.folder)],
         stdin=subprocess.DEVNULL,
@@ -112,7 +127,7 @@ async def start(folder: Path, number: int, argv: list[str], env: dict[str, str])
         start_new_session=True,
         cwd="/",
     )
-    _note_process(attempt, process.pid)
+    _unreaped.append(process)
     try:
         async with asyncio.timeout(START_SECONDS):
             await _first_output(process)
@@ -121,7 +136,6 @@ async def start(folder: Path, number: int, argv: list[str], env: dict[str, str])
     finally:
         assert process.stdout is not None
         process.stdout.close()
-    _unreaped.append(process)
     return attempt
 
 
@@ -135,11 +149,6 @@ def reap() -> None:
 
 def remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def _note_process(attempt: Attempt, process: int) -> None:
-    note = {"pid": process, "born": _born(process), "startedAt": time.time()}
-    checkpoint.replace(attempt.folder / PROCESS, json.dumps(note).encode())
 
 
 async def _first_output(process: subprocess.Popen[bytes]) -> None:
@@ -168,13 +177,3 @@ async def _readable(descriptor: int) -> None:
         await ready.wait()
     finally:
         loop.remove_reader(descriptor)
-
-
-def _born(process: int) -> float:
-    """When a process was started, which tells it from a later one with its number; -2 if gone."""
-    try:
-        text = Path(f"/proc/{process}/stat").read_text("ascii", "replace")
-    except OSError:
-        return -2
-    fields = text.rpartition(")")[2].split()
-    return -2 if fields[0] == "Z" else float(fields[19])

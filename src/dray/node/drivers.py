@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 0.25
 REGISTER_SECONDS: Final = 10.0
 _SPOKEN = (services.DRA_V1, services.DRA_V1BETA1)
+_HEALTH_SPOKEN = (services.HEALTH_V1, services.HEALTH_V1ALPHA1)
 
 
 class DriverError(Exception):
@@ -41,6 +42,7 @@ class ClaimReference(NamedTuple):
 class Device(NamedTuple):
     """A device as a driver prepared it."""
 
+    driver: str
     requests: tuple[str, ...]
     pool: str
     device: str
@@ -55,10 +57,11 @@ class Driver:
     name: str
     endpoint: str
     service: Service
+    health_service: Service | None = None
 
     async def prepare(self, claim: ClaimReference) -> tuple[Device, ...]:
         answer = await self._call("NodePrepareResources", claim)
-        return tuple(map(_device, answer.devices))
+        return tuple(_device(self.name, each) for each in answer.devices)
 
     async def unprepare(self, claim: ClaimReference) -> None:
         await self._call("NodeUnprepareResources", claim)
@@ -88,13 +91,17 @@ class Drivers:
         self._registry = registry
         self._by_socket: dict[Path, tuple[int, Driver | None]] = {}
         self.changed = asyncio.Event()
-        """Set whenever a driver comes or goes; who waits for one clears it first."""
+        """Set, and replaced by a new one, whenever a driver comes or goes."""
 
     def get(self, name: str) -> Driver:
         found = [each for _, each in self._by_socket.values() if each and each.name == name]
         if not found:
             raise DriverError(f"driver {name} is not registered on this node")
         return found[-1]
+
+    def __iter__(self) -> Iterator[Driver]:
+        """Each driver once: the one that is called."""
+        return iter([self.get(name) for name in self.names])
 
     @property
     def names(self) -> list[str]:
@@ -111,14 +118,18 @@ class Drivers:
         present = dict(_sockets(self._registry))
         for path in self._by_socket.keys() - present.keys():
             self._by_socket.pop(path)
-            self.changed.set()
+            self._tell()
         for path, inode in present.items():
             if self._by_socket.get(path, (0, None))[0] != inode:
                 self._by_socket.pop(path, None)
                 driver = await self._register(path)
                 if driver is not None:
                     self._by_socket[path] = (inode, driver)
-                    self.changed.set()
+                    self._tell()
+
+    def _tell(self) -> None:
+        self.changed.set()
+        self.changed = asyncio.Event()
 
     async def _register(self, path: Path) -> Driver | None:
         try:
@@ -139,9 +150,11 @@ async def _introduce(caller: Caller) -> Driver | None:
     if refusal:
         log.warning("driver %s is refused: %s", info.name, refusal)
         return None
-    service = next(each for each in _SPOKEN if each.version in info.supported_versions)
+    versions = info.supported_versions
+    service = next(each for each in _SPOKEN if each.version in versions)
+    health = next((each for each in _HEALTH_SPOKEN if each.version in versions), None)
     log.info("driver %s registered with %s", info.name, service.version)
-    return Driver(info.name, info.endpoint, service)
+    return Driver(info.name, info.endpoint, service, health)
 
 
 def _refusal(type_: str, versions: Sequence[str]) -> str:
@@ -159,9 +172,10 @@ def _sockets(registry: Path) -> Iterable[tuple[Path, int]]:
                 yield path, path.stat().st_ino
 
 
-def _device(message: Any) -> Device:
+def _device(driver: str, message: Any) -> Device:
     share = getattr(message, "share_id", "") or None
     return Device(
+        driver,
         tuple(message.request_names),
         message.pool_name,
         message.device_name,

@@ -25,6 +25,8 @@ class Observed:
     attempt: Attempt | None = None
     exit: Exit | None = None
     previous: tuple[Attempt, Exit] | None = None
+    is_started: bool = False
+    is_ready: bool = False
 
     @property
     def is_running(self) -> bool:
@@ -35,6 +37,7 @@ class Observed:
         if self.attempt is not None and self.exit is not None:
             self.previous = (self.attempt, self.exit)
         self.attempt = self.exit = None
+        self.is_started = self.is_ready = False
         self.waiting, self.message = reason, message
 
 
@@ -77,20 +80,24 @@ def status(
 
 def _conditions(pod: Pod, containers: Containers, current: str, time: str) -> Iterable[Object]:
     is_over = current in (statuses.SUCCEEDED, statuses.FAILED)
-    running = all(containers[each.name].is_running for each in pod.spec.containers)
+    ready = all(_is_ready(containers[each.name]) for each in pod.spec.containers)
     initialized = all(_is_initialized(each, containers) for each in pod.spec.init_containers)
-    reason = "" if running else "ContainersNotReady"
+    reason = "" if ready else "ContainersNotReady"
     if is_over:
         reason = "PodCompleted" if current == statuses.SUCCEEDED else "PodFailed"
     values = {
         "PodReadyToStartContainers": not is_over,
         "Initialized": initialized,
-        "Ready": running and statuses.gates_are_open(pod),
-        "ContainersReady": running,
+        "Ready": ready and statuses.gates_are_open(pod),
+        "ContainersReady": ready,
     }
     for type_, holds in values.items():
         why = reason if type_ in ("Ready", "ContainersReady") and not holds else ""
         yield statuses.condition(pod, type_, "True" if holds else "False", time, why)
+
+
+def _is_ready(seen: Observed) -> bool:
+    return seen.is_running and seen.is_ready
 
 
 def _is_initialized(container: Container, containers: Containers) -> bool:
@@ -106,6 +113,8 @@ def _container(pod: Pod, container: Container, seen: Observed, runtime: str) -> 
     identity = f"{runtime}://{pod.metadata.uid}/{container.name}/{number}"
     made["containerID"] = identity if seen.attempt else ""
     made["restartCount"] = number
+    if seen.is_running:
+        made["ready"], made["started"] = _is_ready(seen), seen.is_started
     if seen.previous is not None:
         made["lastState"] = {"terminated": _terminated(*seen.previous)}
     return made

@@ -91,18 +91,29 @@ class Preparation:
             if held.is_prepared:
                 return held
             devices: list[Device] = []
+            to_unprepare = _drivers_to_call(claim, _UNPREPARE)
             for name in _drivers_to_call(claim, _PREPARE):
-                devices += await self._drivers.get(name).prepare(held.reference)
+                driver = self._drivers.get(name)
+                held = self._called(held, name) if name in to_unprepare else held
+                devices += await driver.prepare(held.reference)
+            for name in to_unprepare:
+                held = self._called(held, name)
             held = msgspec.structs.replace(held, devices=tuple(devices), is_prepared=True)
             self._remember(held)
             return held
+
+    def _called(self, held: HeldClaim, driver: str) -> HeldClaim:
+        """Note before the call that the driver will have to unprepare, and others need not."""
+        drivers = tuple(dict.fromkeys((*held.drivers, driver)))
+        held = msgspec.structs.replace(held, drivers=drivers)
+        self._remember(held)
+        return held
 
     def _with_pod(self, pod: Pod, claim: ResourceClaim) -> HeldClaim:
         metadata, uid = claim.metadata, pod.metadata.uid
         held = self._held.get(metadata.uid)
         if held is None:
-            drivers = tuple(_drivers_to_call(claim, _UNPREPARE))
-            return HeldClaim(metadata.namespace, metadata.name, metadata.uid, drivers, (uid,))
+            return HeldClaim(metadata.namespace, metadata.name, metadata.uid, (), (uid,))
         return msgspec.structs.replace(held, pods=tuple(dict.fromkeys((*held.pods, uid))))
 
     async def _release(self, claim_uid: str, pod_uid: str) -> None:
@@ -149,7 +160,7 @@ def _ids(devices: Iterable[Device], request: str) -> Iterable[str]:
             yield from device.cdi_ids
 
 
-def _drivers_to_call(claim: ResourceClaim, operation: str) -> Iterable[str]:
+def _drivers_to_call(claim: ResourceClaim, operation: str) -> list[str]:
     """The drivers of the claim's devices, without those that need no such call."""
     assert claim.status.allocation is not None
     needed = {

@@ -17,20 +17,34 @@ import sys
 import time
 from typing import IO, Any
 
-COMMAND, OUTPUT, EXIT = "command.json", "output.log", "exit.json"
+COMMAND, PROCESS, OUTPUT, EXIT = "command.json", "process.json", "output.log", "exit.json"
 STARTED = b"started\n"
 INFO_DESCRIPTOR = "{info-fd}"
 NOT_STARTED_CODE = 128
 MAX_LINE_BYTES = 16 * 1024
+AGAIN_SECONDS = 0.05
 
 
 def main(folder: str) -> int:
+    process = {"pid": os.getpid(), "born": born(os.getpid()), "startedAt": time.time()}
+    _write(os.path.join(folder, PROCESS), process)
     with open(os.path.join(folder, COMMAND), encoding="utf-8") as file:
         command = json.load(file)
     with open(os.path.join(folder, OUTPUT), "ab", buffering=0) as log:
         code, reason = _run(command, log)
-    _write_exit(folder, code, reason)
+    ended = {"exitCode": code, "reason": reason, "finishedAt": time.time()}
+    _write(os.path.join(folder, EXIT), ended, durable=True)
     return 0
+
+
+def born(process: int) -> float:
+    """When a process was started, which tells it from a later one with its number; -2 if gone."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return -2.0
+    return -2.0 if fields[0] == "Z" else float(fields[19])
 
 
 def _run(command: Any, log: IO[bytes]) -> tuple[int, str]:
@@ -50,7 +64,8 @@ def _run(command: Any, log: IO[bytes]) -> tuple[int, str]:
         return NOT_STARTED_CODE, f"{argv[0]}: {error.strerror}"
     os.close(write_end)
     inside = _first_process(read_end)
-    signal.signal(signal.SIGTERM, lambda *_: _terminate(process.pid, inside))
+    for number in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(number, lambda *_: _terminate(process.pid, inside))
     signal.signal(signal.SIGUSR1, lambda *_: _kill(inside or process.pid, signal.SIGKILL))
     os.write(1, STARTED)
     _copy_output(process, log)
@@ -82,6 +97,9 @@ def _terminate(outer: int, inside: int) -> None:
         return
     for child in children:
         _kill(child, signal.SIGTERM)
+    if not children:
+        # The sandbox is there before its first process is: ask again in a moment.
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
 
 
 def _kill(process: int, number: signal.Signals) -> None:
@@ -123,12 +141,12 @@ def _write_line(log: IO[bytes], stream: bytes, tag: bytes, line: bytes) -> None:
     log.write(b"%s %s %s %s\n" % (stamp.encode(), stream, tag, line))
 
 
-def _write_exit(folder: str, code: int, reason: str) -> None:
-    path = os.path.join(folder, EXIT)
+def _write(path: str, content: dict[str, Any], *, durable: bool = False) -> None:
     with open(path + ".new", "w", encoding="utf-8") as file:
-        json.dump({"exitCode": code, "reason": reason, "finishedAt": time.time()}, file)
+        json.dump(content, file)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     os.replace(path + ".new", path)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -23,11 +24,22 @@ from dray.client.events import Recorder
 from dray.client.verbs import Client
 from dray.driverkit import cdi
 from dray.driverkit.cdi import CdiError, Edits
-from dray.node import claims, containers, environment, observation, preparation, statuses, volumes
+from dray.node import (
+    claims,
+    containers,
+    environment,
+    health,
+    observation,
+    preparation,
+    statuses,
+    volumes,
+)
 from dray.node.containers import Attempt, Exit
-from dray.node.drivers import DriverError
+from dray.node.drivers import Device, DriverError
+from dray.node.health import Health
 from dray.node.observation import Observed
 from dray.node.preparation import ClaimsOfPod, Preparation
+from dray.node.probes import Prober
 from dray.node.runtimes import sandbox
 from dray.node.runtimes.sandbox import Bind, ContainerSpec
 from dray.node.sources import ConfigError
@@ -56,6 +68,7 @@ class Machine:
     cdi_directories: tuple[Path, ...]
     preparation: Preparation
     recorder: Recorder
+    health_of: Callable[[Device], Health]
     now: Callable[[], datetime.datetime]
     allows_host: bool = False
 
@@ -82,6 +95,15 @@ class PodWorker:
         self.pod = pod
         if pod.metadata.deletion_timestamp is not None:
             self._deleted.set()
+
+    @property
+    def held(self) -> ClaimsOfPod:
+        """The claims that are prepared for the pod, by their names in its spec."""
+        return self._held
+
+    def health_changed(self) -> None:
+        if self._held and not self._is_over:
+            self._news.set()
 
     def abandon(self) -> None:
         """The pod is gone from the API: end it without a word."""
@@ -151,20 +173,43 @@ class PodWorker:
 
     async def _supervise(self, container: Container, policy: str) -> Exit:
         """Run a container, again and again where its policy says so; how it ended at last."""
-        seen = self._seen[container.name]
         folder = self._folder / "containers" / container.name
         attempt = containers.last_attempt(folder)
         while True:
             if attempt is None:
                 attempt = await self._start_when_possible(container, folder, 0)
-            seen.attempt, seen.exit = attempt, attempt.exit()
-            self._news.set()
-            seen.exit = ended = await attempt.wait()
-            self._news.set()
+            ended = await self._watch(container, attempt)
             if policy == "Never" or (policy == "OnFailure" and not ended.code):
                 return ended
             await self._back_off(container, attempt.number)
             attempt = await self._start_when_possible(container, folder, attempt.number + 1)
+
+    async def _watch(self, container: Container, attempt: Attempt) -> Exit:
+        """One start of a container, probed until it ends."""
+        seen = self._seen[container.name]
+        seen.attempt, seen.exit = attempt, attempt.exit()
+        self._news.set()
+        prober = Prober(
+            container,
+            seen,
+            self._machine.address,
+            functools.partial(execute, attempt),
+            self._news.set,
+            functools.partial(self._give_up, container, attempt),
+        )
+        async with asyncio.TaskGroup() as group:
+            probing = group.create_task(prober.run())
+            seen.exit = await attempt.wait()
+            probing.cancel()
+        self._news.set()
+        return seen.exit
+
+    def _give_up(self, container: Container, attempt: Attempt, reason: str) -> None:
+        note = f"{reason}: container {container.name} will be restarted"
+        self._tell(events.WARNING, "Unhealthy", note)
+        attempt.terminate()
+        grace = self.pod.spec.termination_grace_period_seconds or DEFAULT_GRACE_SECONDS
+        asyncio.get_running_loop().call_later(grace, attempt.kill)
 
     async def _back_off(self, container: Container, restarts: int) -> None:
         if not restarts:
@@ -303,6 +348,7 @@ class PodWorker:
         )
         if statuses.has_ended(self.pod):
             return
+        self._add_health(body["status"])
         await machine.client.patch(
             POD,
             metadata.name,
@@ -311,6 +357,14 @@ class PodWorker:
             subresource="status",
             patch_type=exchange.STRATEGIC_MERGE_PATCH,
         )
+
+    def _add_health(self, status: statuses.Object) -> None:
+        specs = {each.name: each for each in self.pod.spec.containers}
+        for entry in status.get("containerStatuses", ()):
+            container = specs[entry["name"]]
+            found = health.resource_statuses(container, self._held, self._machine.health_of)
+            if found:
+                entry["allocatedResourcesStatus"] = found
 
     async def _retry(self, work: Callable[[], Awaitable[T]], reason: str) -> T:
         """Until it succeeds; each failure is told in one event, with when the next try is."""
@@ -328,6 +382,23 @@ class PodWorker:
         reference = events.reference(POD, self.pod.metadata)
         replace = type_ == events.WARNING
         self._machine.recorder.record(reference, type_, reason, note, replace=replace)
+
+
+async def execute(attempt: Attempt, argv: tuple[str, ...]) -> int:
+    """Run a program inside a container; its exit code."""
+    process = await asyncio.create_subprocess_exec(
+        *sandbox.exec_command(attempt.first_process(), argv),
+        env=attempt.environment(),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        return await process.wait()
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
 
 
 def _mounts(edits: Edits) -> Iterable[Bind]:

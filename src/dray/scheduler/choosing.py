@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 
 from dray.scheduler import devices, nodefit, queue, refusals, scoring
 from dray.scheduler.binding import Choice
 from dray.scheduler.devices import Demand, Devices, Fitting
-from dray.scheduler.nodefit import NodeState
+from dray.scheduler.nodefit import NodeState, Reasons
 from dray.scheduler.refusals import Refusal
 from dray.scheduler.scoring import Ranking, Rate
 from dray.scheduler.state import State
@@ -47,7 +47,7 @@ class Chooser:
 
     async def every(self, demand: Demand) -> AsyncIterator[Choice]:
         """Every node that fits, the best first, as they are when it is their turn."""
-        ranking = self._new_ranking(demand, self._named(demand))
+        ranking = self._new_ranking(demand, self._named(demand), self._neighbours(demand))
         for _ in ranking.catch_up():
             await self.breathe()
         while (state := ranking.take()) is not None:
@@ -60,16 +60,16 @@ class Chooser:
             await self.breathe()
 
     def ranking(self, demand: Demand) -> Ranking:
-        named = self._named(demand)
-        if named is not None or demand.fixed:
-            return self._new_ranking(demand, named)
+        named, neighbours = self._named(demand), self._neighbours(demand)
+        if named is not None or demand.fixed or neighbours is not None:
+            return self._new_ranking(demand, named, neighbours)
         if self._epoch != self._state.fleet.epoch:
             self._rankings.clear()
             self._epoch = self._state.fleet.epoch
         question = demand.question()
         ranking = self._rankings.get(question)
         if ranking is None:
-            ranking = self._rankings[question] = self._new_ranking(demand, None)
+            ranking = self._rankings[question] = self._new_ranking(demand)
             while len(self._rankings) * len(self._state.nodes) > _RANKED_NODES_LIMIT:
                 self._rankings.popitem(last=False)
         else:
@@ -133,10 +133,24 @@ class Chooser:
             return None
         return [state for name in names if (state := self._state.nodes.get(name)) is not None]
 
-    def _new_ranking(self, demand: Demand, among: Sequence[NodeState] | None) -> Ranking:
-        state = self._state
-        is_delegated = demand.extended.__contains__
-        return Ranking(state.nodes, state.fleet, demand.wanted, self._rate, is_delegated, among)
+    def _neighbours(self, demand: Demand) -> Callable[[NodeState], Reasons] | None:
+        return self._state.neighbours.checks_for(demand.pod, demand.wanted)
+
+    def _new_ranking(
+        self,
+        demand: Demand,
+        among: Sequence[NodeState] | None = None,
+        neighbours: Callable[[NodeState], Reasons] | None = None,
+    ) -> Ranking:
+        return Ranking(
+            self._state.nodes,
+            self._state.fleet,
+            demand.wanted,
+            self._rate,
+            demand.extended.__contains__,
+            among,
+            neighbours,
+        )
 
     def _refusal(self, ranking: Ranking, demand: Demand) -> Refusal:
         reasons = ranking.reasons()

@@ -94,8 +94,8 @@ class ClaimWrites:
                 if podclaims.is_reserved_for(claim, grant.consumer):
                     return claim
                 try:
-                    if grant.allocation is not None and FINALIZER not in claim.metadata.finalizers:
-                        claim = await self._protect(claim)
+                    if grant.allocation is not None and _needs_preparation(claim):
+                        claim = await self._prepare(claim)
                     return await self._write_status(claim, self._granted(claim, grant))
                 except Unknown as error:
                     log.warning("claim %s: %s; looking what became of it", key, error)
@@ -172,12 +172,12 @@ class ClaimWrites:
         except (Unknown, errors.Refusal) as error:
             log.debug("claim %s/%s: no explanation: %s", metadata.namespace, metadata.name, error)
 
-    async def _protect(self, claim: ResourceClaim) -> ResourceClaim:
+    async def _prepare(self, claim: ResourceClaim) -> ResourceClaim:
+        """Protect the claim from being deleted, and forget why it had no devices."""
         metadata = claim.metadata
-        change: dict[str, Any] = {
-            "resourceVersion": metadata.resource_version,
-            "finalizers": [*metadata.finalizers, FINALIZER],
-        }
+        change: dict[str, Any] = {"resourceVersion": metadata.resource_version}
+        if FINALIZER not in metadata.finalizers:
+            change["finalizers"] = [*metadata.finalizers, FINALIZER]
         if EXPLANATION in metadata.annotations:
             change["annotations"] = {EXPLANATION: None}
         patch = {"metadata": change}
@@ -276,6 +276,11 @@ def _check(claim: ResourceClaim, grant: Grant) -> None:
     expected = grant.allocation or grant.claim.status.allocation
     if expected is None or current.devices.results != expected.devices.results:
         raise Refused(f"claim {key} got allocated elsewhere in the meantime")
+
+
+def _needs_preparation(claim: ResourceClaim) -> bool:
+    metadata = claim.metadata
+    return FINALIZER not in metadata.finalizers or EXPLANATION in metadata.annotations
 
 
 def _doing(grant: Grant) -> str:

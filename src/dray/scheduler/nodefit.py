@@ -32,6 +32,8 @@ class Sort(enum.Enum):
     """Devices have to come or to be freed."""
     CLAIM = "claim"
     """A claim that is allocated already is in the way."""
+    NEIGHBOURS = "neighbours"
+    """Other pods have to come to a node, or to leave one."""
 
 
 class Reason(NamedTuple):

@@ -36,6 +36,8 @@ NODES = Cause("nodes")
 """A node comes, or allows more than before."""
 ROOM = Cause("room")
 """A pod leaves a node."""
+NEIGHBOURS = Cause("neighbours")
+"""A pod gets a node."""
 DEVICES = Cause("devices")
 """Devices come or are freed."""
 CLASSES = Cause("classes")
@@ -149,8 +151,13 @@ class Queue:
                 self._next_scout(entry)
         return entry
 
+    def finish(self, entry: Entry) -> None:
+        """Forget a pod; another one of the same name may have come meanwhile, and stays."""
+        if self._entries.get(entry.key) is entry:
+            self.remove(entry.key)
+
     async def pop(self) -> Entry:
-        """The most important pod that is ready. Say `park`, `retry`, `done` or `remove` after."""
+        """The most important pod that is ready. Say `park`, `retry`, `done` or `finish` after."""
         while True:
             while self._ready:
                 _, _, entry = heapq.heappop(self._ready)

@@ -23,6 +23,7 @@ _HELPS: dict[Sort, tuple[Cause, ...]] = {
     Sort.ROOM: (queue.NODES, queue.ROOM, queue.CLASSES),
     Sort.DEVICES: (queue.NODES, queue.DEVICES, queue.CLASSES),
     Sort.CLAIM: (queue.NODES,),
+    Sort.NEIGHBOURS: (queue.NODES, queue.ROOM, queue.NEIGHBOURS),
 }
 
 
@@ -59,7 +60,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         if self.before_nodes:
             return "claim" if any(cause.which for cause in self.causes) else "class"
         sorts = {reason.sort for reason in self.reasons}
-        for sort in (Sort.DEVICES, Sort.CLAIM, Sort.ROOM, Sort.NODE):
+        for sort in (Sort.DEVICES, Sort.CLAIM, Sort.ROOM, Sort.NEIGHBOURS, Sort.NODE):
             if sort in sorts:
                 return str(sort.value)
         return "no nodes"

@@ -38,6 +38,9 @@ BURST_SECONDS = 10.0
 ANNOTATION_SECONDS = 30.0
 EXPLANATION_SECONDS = 5.0
 """How long an explanation serves for all claims that ask the same."""
+EXPLANATIONS_LIMIT = 256
+REST_FACTOR = 4
+"""How much longer than an explanation the rest after it is."""
 MAX_EXPLANATION_CHARACTERS = 1024
 WRITERS = 8
 
@@ -65,10 +68,12 @@ class Reporter:
         why: Why | None = None,
     ) -> None:
         self._client, self._state, self._recorder = client, state, recorder
-        self._now, self._why = now, why
+        self._now = now
         self._reports: dict[ObjectKey, _Report] = {}
         self._arrival = asyncio.Event()
-        self._explained: dict[requests.Signature, tuple[float, str]] = {}
+        self._explanations = _Explanations(state, why) if why else None
+        self._templates: dict[ObjectKey, float] = {}
+        """When templates were last seen to exist."""
         self._annotations = _Annotations(state, writes)
 
     def refuse(self, key: ObjectKey, refusal: Refusal, preemption: str = "") -> None:
@@ -139,30 +144,26 @@ class Reporter:
         """What dray adds to upstream's sentence."""
         if has_template is not None:
             return _about_template(pod, refusal.template, has_template)
-        if self._why is None or not refusal.claims:
+        if self._explanations is None or not refusal.claims:
             return ""
-        signature = requests.signature(refusal.claims)
-        known = self._explained.get(signature)
-        if known is not None and time.monotonic() - known[0] < EXPLANATION_SECONDS:
-            return known[1]
-        async with self._state.exclusively():
-            text = await asyncio.to_thread(self._why, refusal.claims)
-        if len(self._explained) > WRITERS * WRITERS:
-            self._explained.clear()
-        text = text[:MAX_EXPLANATION_CHARACTERS]
-        self._explained[signature] = (time.monotonic(), text)
-        return text
+        return await self._explanations.of(refusal.claims)
 
     async def _has_template(self, pod: Pod, name: str) -> bool | None:
         """Whether the template is there for which a pod has no claim; None if that is not why."""
         if not name:
             return None
+        key = ObjectKey(pod.metadata.namespace, name)
+        if time.monotonic() - self._templates.get(key, -PASSING_SECONDS) < PASSING_SECONDS:
+            return True
         try:
-            await self._client.get(resources.CLAIM_TEMPLATE, name, pod.metadata.namespace)
+            await self._client.get(resources.CLAIM_TEMPLATE, key.name, key.namespace)
         except errors.NotFound:
             return False
         except errors.StatusError:
             return None
+        if len(self._templates) > WRITERS * WRITERS:
+            self._templates.clear()
+        self._templates[key] = time.monotonic()
         return True
 
     async def _write_condition(self, pod: Pod, reason: str, message: str) -> bool:
@@ -209,6 +210,41 @@ def _about_template(pod: Pod, name: str, exists: bool) -> str:
 
 def _condition(pod: Pod) -> PodCondition | None:
     return next((each for each in pod.status.conditions if each.type == POD_SCHEDULED), None)
+
+
+class _Explanations:
+    """Asks for explanations, one at a time, and remembers each for a while.
+
+    Nothing can be scheduled while the fleet is being looked at, so explaining may take only a part
+    of the time.
+    """
+
+    def __init__(self, state: State, why: Why) -> None:
+        self._state, self._why = state, why
+        self._known: dict[requests.Signature, tuple[float, str]] = {}
+        self._turn = asyncio.Lock()
+        self._not_before = 0.0
+
+    async def of(self, claims: Sequence[ResourceClaim]) -> str:
+        signature = requests.signature(claims)
+        async with self._turn:
+            known = self._known.get(signature)
+            if known is not None and time.monotonic() - known[0] < EXPLANATION_SECONDS:
+                return known[1]
+            await asyncio.sleep(max(self._not_before - time.monotonic(), 0.0))
+            text = await self._ask(claims)
+            if len(self._known) >= EXPLANATIONS_LIMIT:
+                self._known.clear()
+            self._known[signature] = (time.monotonic(), text)
+            return text
+
+    async def _ask(self, claims: Sequence[ResourceClaim]) -> str:
+        async with self._state.exclusively():
+            started = time.monotonic()
+            text = await asyncio.to_thread(self._why, claims)
+            cost = time.monotonic() - started
+        self._not_before = time.monotonic() + cost * REST_FACTOR
+        return text[:MAX_EXPLANATION_CHARACTERS]
 
 
 class _Noted(NamedTuple):

@@ -26,7 +26,7 @@ from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.client.verbs import Client
 from dray.scheduler import needs, podclaims, podgroups, preemption, queue, scoring
-from dray.scheduler.binding import Binder, Choice
+from dray.scheduler.binding import Binder, Choice, NotBound
 from dray.scheduler.choosing import Chooser
 from dray.scheduler.claimwrites import ClaimWrites
 from dray.scheduler.devices import Demand, Devices
@@ -143,7 +143,7 @@ class Scheduler:
         self._reporter.forget(entry.key)
         pod = self._state.pod(entry.key)
         if pod is None or not self._state.is_ours(pod):
-            self._queue.remove(entry.key)
+            self._queue.finish(entry)
             return
         started = time.perf_counter()
         try:
@@ -291,20 +291,26 @@ class Scheduler:
     async def _bind(self, entry: Entry, choice: Choice) -> None:
         try:
             outcome = await self._binder.bind(choice)
-        except Exception:
+        except Exception as error:
             log.exception("pod %s cannot be bound", entry.key)
             self._state.apply(functools.partial(self._binder.release, choice))
-            self._state.apply(functools.partial(self._queue.retry, entry))
-            return
+            outcome = NotBound(f"{type(error).__name__}: {error}")
         if outcome is None:
             self._metrics.bound(entry)
-            self._state.apply(functools.partial(self._queue.remove, entry.key))
-        elif outcome.is_gone:
-            self._state.apply(functools.partial(self._queue.remove, entry.key))
+            self._state.apply(functools.partial(self._queue.finish, entry))
+        else:
+            self._state.apply(functools.partial(self._give_up, entry, outcome))
+
+    def _give_up(self, entry: Entry, outcome: NotBound) -> None:
+        """What the pod had taken is there for others."""
+        if outcome.is_gone:
+            self._queue.finish(entry)
         else:
             log.info("pod %s: %s", entry.key, outcome.message)
             self._reporter.refuse(entry.key, Refusal(error=outcome.message))
-            self._state.apply(functools.partial(self._queue.retry, entry))
+            self._queue.retry(entry)
+        self._queue.wake(queue.DEVICES)
+        self._queue.wake(queue.ROOM)
 
 
 def _key(pod: Pod) -> ObjectKey:

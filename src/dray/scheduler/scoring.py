@@ -128,9 +128,10 @@ class Ranking:
         rate: Rate,
         is_delegated: nodefit.IsDelegated,
         among: Sequence[NodeState] | None = None,
+        neighbours: Callable[[NodeState], Reasons] | None = None,
     ) -> None:
         self._nodes, self._fleet, self._wanted = nodes, fleet, wanted
-        self._rate, self._is_delegated = rate, is_delegated
+        self._rate, self._is_delegated, self._neighbours = rate, is_delegated, neighbours
         self._among = None if among is None else {state.index for state in among}
         self._heap: list[tuple[float, int]] = []
         self._scores: dict[int, float] = {}
@@ -224,6 +225,8 @@ class Ranking:
         if state is None or (self._among is not None and index not in self._among):
             return
         reasons = nodefit.reasons_against(state, self._wanted, self._is_delegated)
+        if not reasons and self._neighbours is not None:
+            reasons = self._neighbours(state)
         if reasons:
             self._reasons[index] = reasons
         else:

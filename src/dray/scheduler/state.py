@@ -18,7 +18,7 @@ from dray.allocator.fleet import Fleet
 from dray.api import usage
 from dray.api.claims import ResourceClaim
 from dray.api.classes import DeviceClass
-from dray.api.core import PodDisruptionBudget
+from dray.api.core import Namespace, PodDisruptionBudget
 from dray.api.features import Features
 from dray.api.names import ClaimKey
 from dray.api.nodes import Node
@@ -32,6 +32,7 @@ from dray.scheduler import needs, nodeallocatable, podclaims, queue, resources
 from dray.scheduler.extended import Classes
 from dray.scheduler.inflight import Inflight
 from dray.scheduler.needs import Charge
+from dray.scheduler.neighbours import Neighbours
 from dray.scheduler.nodefit import Nodes
 from dray.scheduler.queue import Queue
 
@@ -66,6 +67,8 @@ class State:
         self._slices: Cache[ResourceSlice] = Cache(client, resources.SLICE, ResourceSlice)
         self._classes: Cache[DeviceClass] = Cache(client, resources.DEVICE_CLASS, DeviceClass)
         self._rules: Cache[DeviceTaintRule] = Cache(client, resources.TAINT_RULE, DeviceTaintRule)
+        self._namespaces: Cache[Namespace] = Cache(client, resources.NAMESPACE, Namespace)
+        self.neighbours = Neighbours(self.nodes, self.pods, self._namespaces)
         self.groups: Cache[PodGroup] | None = None
         if features.generic_workload:
             self.groups = Cache(client, resources.POD_GROUP, PodGroup)
@@ -103,7 +106,8 @@ class State:
 
     def _caches(self) -> list[Cache[Any]]:
         always: list[Cache[Any]] = [
-            self._classes, self._rules, self._nodes, self._slices, self.claims, self.pods,
+            self._namespaces, self._classes, self._rules, self._nodes, self._slices, self.claims,
+            self.pods,
         ]  # fmt: skip
         return always + [cache for cache in (self.groups, self.budgets) if cache is not None]
 
@@ -155,10 +159,12 @@ class State:
             self._pod_left(change.key, old)
         if new is None:
             return
+        self.neighbours.put(new)
         if new.spec.node_name:
             self.nodes.charge(new.metadata.uid, new.spec.node_name, _charge_of(new))
             if old is None or not old.spec.node_name:
                 self.queue.remove(change.key)
+                self.queue.wake(queue.NEIGHBOURS)
                 self._wake_group(new)
         elif self.is_ours(new):
             if old is None or _asks_otherwise(old, new):
@@ -170,6 +176,7 @@ class State:
 
     def _pod_left(self, key: ObjectKey, pod: Pod) -> None:
         self.queue.remove(key)
+        self.neighbours.drop(pod)
         if self.nodes.discharge(pod.metadata.uid):
             self.queue.wake(queue.ROOM)
 

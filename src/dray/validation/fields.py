@@ -16,6 +16,10 @@ from dray.api import gotext
 from dray.validation import badvalues, equality
 
 
+_KEPT_INDEXES = 8
+_NOTHING: dict[str | int, Path] = {}
+
+
 class Path:
     """The way from the object to one of its fields, as `spec.devices.requests[0].name`.
 
@@ -28,26 +32,26 @@ class Path:
     def __init__(self, step: str, parent: Path | None = None, *, kept: bool = False) -> None:
         self._step = step
         self._parent = parent
-        self._below: dict[str | int, Path] | None = {} if kept else None
+        self._below: dict[str | int, Path] = {} if kept else _NOTHING
 
     def child(self, name: str) -> Path:
-        below = self._below
-        if below is None:
-            return Path(f".{name}", self)
-        found = below.get(name)
-        if found is None:
-            found = Path(f".{name}", self, kept=True) if self is not ROOT else Path(name, kept=True)
-            below[name] = found
-        return found
+        try:
+            return self._below[name]
+        except KeyError:
+            return self._new(f".{name}" if self is not ROOT else name, name)
 
     def index(self, index: int) -> Path:
-        below = self._below
-        if below is None or index >= _KEPT_INDEXES:
-            return Path(f"[{index}]", self)
-        found = below.get(index)
-        if found is None:
-            found = below[index] = Path(f"[{index}]", self, kept=True)
-        return found
+        try:
+            return self._below[index]
+        except KeyError:
+            return self._new(f"[{index}]", index)
+
+    def _new(self, step: str, name: str | int) -> Path:
+        parent = self if self is not ROOT else None
+        if self._below is _NOTHING or (isinstance(name, int) and name >= _KEPT_INDEXES):
+            return Path(step, parent)
+        kept = self._below[name] = Path(step, parent, kept=True)
+        return kept
 
     def key(self, key: str) -> Path:
         return Path(f"[{key}]", self)
@@ -55,8 +59,6 @@ class Path:
     def __str__(self) -> str:
         return self._step if self._parent is None else f"{self._parent}{self._step}"
 
-
-_KEPT_INDEXES = 8
 
 ROOT: Final = Path("", kept=True)
 METADATA: Final = Path("metadata", kept=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dray.driverkit.cdi import DeviceNode
-from dray.node import containers
+from dray.node import containers, shim
 from dray.node.containers import Attempt, Exit
 from dray.node.runtimes import sandbox
 from dray.node.runtimes.sandbox import Bind, ContainerSpec
@@ -123,9 +123,22 @@ def test_termination_reaches_the_containers_own_processes(tmp_path: Path) -> Non
     run(test)
 
 
+def test_termination_at_once_reaches_a_container_that_is_only_starting(tmp_path: Path) -> None:
+    async def test() -> None:
+        attempts = [await start(tmp_path, shell("exec sleep 60"), number) for number in range(5)]
+        for attempt in attempts:
+            attempt.terminate()
+        assert [(await attempt.wait()).code for attempt in attempts] == [143] * 5
+
+    run(test)
+
+
 def test_a_container_that_ignores_termination_can_be_killed(tmp_path: Path) -> None:
     async def test() -> None:
-        attempt = await start(tmp_path, shell("trap '' TERM; while :; do sleep 0.05; done"))
+        script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+        attempt = await start(tmp_path, shell(script))
+        while "ready" not in attempt.log.read_text("utf-8"):
+            await asyncio.sleep(0.01)
         attempt.terminate()
         await asyncio.sleep(0.1)
         assert attempt.exit() is None
@@ -160,7 +173,7 @@ def test_a_container_outlives_who_started_it_and_its_end_is_found(tmp_path: Path
 def test_a_container_whose_shim_was_killed_is_lost_and_gone(tmp_path: Path) -> None:
     async def test() -> None:
         attempt = await start(tmp_path, shell("sleep 60"))
-        process = json.loads((attempt.folder / containers.PROCESS).read_bytes())["pid"]
+        process = json.loads((attempt.folder / shim.PROCESS).read_bytes())["pid"]
         os.kill(process, signal.SIGKILL)
         ended = await attempt.wait()
         assert (ended.code, ended.reason) == (137, "ContainerStatusUnknown")

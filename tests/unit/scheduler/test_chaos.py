@@ -15,7 +15,7 @@ from dray.api.exchange import Request, Response
 from dray.apiserver.app import status_response
 from dray.client.inprocess import InProcessTransport
 from dray.client.verbs import Client, Object
-from dray.scheduler import claimwrites, scheduler
+from dray.scheduler import claimwrites, queue, scheduler
 from tests import loop
 from tests.unit.scheduler.world import (
     SCHEDULER,
@@ -157,8 +157,17 @@ async def bound_pods(here: World) -> set[str]:
 
 
 async def quiet(here: World) -> None:
-    """Wait until nobody writes any more, back-off included."""
-    await asyncio.sleep(1.2)
+    """Wait until nobody is ready or backing off, and nobody writes any more."""
+
+    async def is_quiet() -> bool:
+        figures = here.registry.render()
+        states = (queue.READY, queue.BACKING_OFF, queue.WORKED_ON)
+        return all(f'queue_pods{{state="{state}"}} 0' in figures for state in states)
+
+    await here.until(is_quiet)
+    await here.settle()
+    await here.until(is_quiet)
+    await asyncio.sleep(queue.MAX_REFUSAL_SECONDS)
     await here.settle()
 
 

@@ -29,7 +29,7 @@ from tests import loop
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
 SCHEDULER = User("system:kube-scheduler", frozenset({"system:authenticated"}))
-DEADLINE_SECONDS = 10.0
+DEADLINE_SECONDS = 15.0
 DRIVER = "gpu.example.com"
 
 Intercept = Callable[[Request, Callable[[], Awaitable[Response]]], Awaitable[Response]]

@@ -7,8 +7,8 @@ import functools
 import click
 
 from dray.api import features
-from dray.cli import connection
-from dray.cli.components import running, serverversion
+from dray.cli import connection, serverversion
+from dray.cli.components import running
 from dray.cli.connection import Target
 from dray.cli.failures import Command, WrongUsage
 from dray.controllers import manager

@@ -13,8 +13,8 @@ from dray.allocator.fleet import Fleet
 from dray.api import features
 from dray.api.claims import ResourceClaim
 from dray.api.features import Features
-from dray.cli import connection
-from dray.cli.components import running, serverversion
+from dray.cli import connection, serverversion
+from dray.cli.components import running
 from dray.cli.connection import Target
 from dray.cli.failures import Command, WrongUsage
 from dray.client.lease import LeaderElection

@@ -137,12 +137,11 @@ def _advice(path: str, steps: list[str], owners: list[str]) -> str:
     name = steps[-1]
     parent = path.removesuffix(name)
     beside = schema.fields(owners[-1])
-    for child, field in beside.items():
-        content = field.type.content
-        if content.form is Form.STRUCT and name in schema.fields(content.name):
-            return f"It belongs one level down: {parent}{child}.{name}"
     if len(owners) > 1 and name in schema.fields(owners[-2]):
         return f"It belongs one level up, beside {steps[-2]}."
+    for child, field in beside.items():
+        if field.type.form is Form.STRUCT and name in schema.fields(field.type.name):
+            return f"It belongs one level down: {parent}{child}.{name}"
     close = difflib.get_close_matches(name, beside, n=1)
     return f"Did you mean {close[0]}?" if close else f"There are: {', '.join(sorted(beside))}"
 

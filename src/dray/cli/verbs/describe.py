@@ -17,7 +17,7 @@ from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, WrongUsage
 from dray.cli.output import Object
 from dray.cli.references import Reference
-from dray.cli.verbs import events, listing
+from dray.cli.verbs import events, listing, podtext
 from dray.client.verbs import Selection
 
 ANNOTATION_LENGTH = 140
@@ -84,12 +84,15 @@ async def _events(session: Session, document: Object) -> list[Object]:
 def text(document: Object, happened: Sequence[Object] | None) -> str:
     """The description of one object."""
     metadata = document.get("metadata") or {}
+    is_pod = (document.get("apiVersion"), document.get("kind")) == ("v1", "Pod")
+    labels = [f"{key}={value}" for key, value in sorted((metadata.get("labels") or {}).items())]
     lines = [
         f"Name:\t{metadata.get('name', '')}",
         f"Namespace:\t{metadata.get('namespace', '')}",
-        *_labels("Labels", metadata.get("labels")),
+        *(podtext.above_labels(document) if is_pod else ()),
+        *podtext.multiline("Labels", labels),
         *_annotations(metadata.get("annotations")),
-        *_fields(_without_hidden(document), 0),
+        *(podtext.below_annotations(document) if is_pod else _fields(_shown(document), 0)),
     ]
     now = datetime.datetime.now(datetime.UTC)
     below: list[str] = []
@@ -106,17 +109,10 @@ def _set(lines: Iterable[str]) -> list[str]:
     return tables.aligned((line.split("\t") for line in single), min_width=0, padding=PADDING)
 
 
-def _without_hidden(document: Object) -> Object:
+def _shown(document: Object) -> Object:
     metadata = document.get("metadata") or {}
     shown = {name: value for name, value in metadata.items() if name not in _HIDDEN_METADATA}
     return {**document, "metadata": shown}
-
-
-def _labels(title: str, labels: Mapping[str, str] | None) -> Iterator[str]:
-    if not labels:
-        yield f"{title}:\t<none>"
-    for number, (key, value) in enumerate(sorted((labels or {}).items())):
-        yield f"{'' if number else f'{title}:'}\t{key}={value}"
 
 
 def _annotations(annotations: Mapping[str, str] | None) -> Iterator[str]:

@@ -11,11 +11,11 @@ import msgspec
 
 from dray.api import kinds, versions
 from dray.api.claims import ResourceClaim
-from dray.api.names import DeviceId, PoolId
+from dray.api.names import DeviceId
 from dray.api.slices import Device, DeviceAttribute, ResourceSlice
 from dray.api.taints import DeviceTaint
 from dray.apiserver import cells
-from dray.cli import output, tables
+from dray.cli import output, published, tables
 from dray.cli.connection import Session
 from dray.cli.failures import WrongUsage
 from dray.cli.verbs import listing
@@ -96,20 +96,10 @@ def devices(
     slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim]
 ) -> Iterator[PublishedDevice]:
     """Every device of every pool's newest generation, with those who hold it."""
-    known = list(slices)
-    newest: dict[PoolId, int] = {}
-    for each in known:
-        pool = _pool(each)
-        newest[pool] = max(newest.get(pool, 0), each.spec.pool.generation)
     holders = _holders(claims)
-    for each in sorted(known, key=lambda one: (_pool(one), one.metadata.name)):
-        if each.spec.pool.generation == newest[_pool(each)]:
-            for device in each.spec.devices:
-                yield _device(each, device, holders)
-
-
-def _pool(resource_slice: ResourceSlice) -> PoolId:
-    return PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+    for piece in published.current(slices):
+        for device in piece.spec.devices:
+            yield _device(piece, device, holders)
 
 
 def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:

@@ -9,8 +9,7 @@ import click
 
 import dray
 from dray.api.kinds import Kind
-from dray.cli import connection, failures, output, resources, tables
-from dray.cli.components import serverversion
+from dray.cli import connection, failures, output, resources, serverversion, tables
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, Failure
 from dray.cli.output import Format

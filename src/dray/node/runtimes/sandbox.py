@@ -75,6 +75,17 @@ def command(spec: ContainerSpec) -> list[str]:
     ]
 
 
+def exec_command(first_process: int, argv: tuple[str, ...]) -> list[str]:
+    """What runs another program in the sandbox of a running container, with no more rights."""
+    return [
+        "nsenter",
+        *("--target", str(first_process), "--preserve-credentials"),
+        *("--user", "--mount", "--pid", "--uts", "--ipc", "--root", "--wd", "--"),
+        *("setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"),
+        *argv,
+    ]
+
+
 def _system_files() -> Iterator[str]:
     yield from ("--ro-bind", "/usr", "/usr")
     for folder in _SYSTEM:

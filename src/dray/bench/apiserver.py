@@ -1,0 +1,268 @@
+"""`dray bench apiserver`: what one API server can take on two cores, and what it needs for that.
+
+The server and whoever loads it are processes of their own, together on two cores. Every write is
+durable before it is answered. On a machine that others use too, rates per second of CPU time are
+what to compare; how busy the others were is reported with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dray.api import kinds
+from dray.apiserver import standalone
+from dray.bench import apiserver_load, workload
+from dray.client import kubeconfig, rest
+from dray.client.verbs import Client
+
+CORES = 2
+CLIENTS = 8
+STARTS = 5
+LIST_ROUNDS = 5
+CHANGES = 5
+
+
+class Size(msgspec.Struct, frozen=True):
+    """How much there is of everything; the targets are for the default."""
+
+    pairs: int = 10_000
+    """Claims and pods, each, that are created over HTTPS; the claims are listed afterwards."""
+    watchers: int = 1_000
+    inside_pairs: int = 25_000
+    """Claims and pods, each, that are created without a socket, and then allocated."""
+
+
+FULL = Size()
+
+
+class Measurement(msgspec.Struct, frozen=True):
+    """One figure, what it should be, and what else was seen meanwhile."""
+
+    name: str
+    value: float
+    unit: str
+    target: float
+    at_least: bool = False
+    details: dict[str, float] = {}
+
+    @property
+    def is_met(self) -> bool:
+        return self.value >= self.target if self.at_least else self.value <= self.target
+
+
+class Report(msgspec.Struct, frozen=True):
+    cores: int
+    size: Size
+    measurements: tuple[Measurement, ...]
+
+    def figures(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        built: dict[str, Any] = msgspec.to_builtins(self)
+        for written, each in zip(built["measurements"], self.measurements, strict=True):
+            written["is_met"] = each.is_met
+        return built
+
+
+def run(size: Size = FULL) -> Report:
+    cores = _confine()
+    with tempfile.TemporaryDirectory(prefix="dray-bench-") as name:
+        directory = Path(name)
+        environment = _environment(directory)
+        measurements = (
+            _start(directory / "start", environment),
+            *_outside(directory / "outside", environment, size),
+            *_inside(directory / "inside", environment, size),
+        )
+    return Report(cores, size, measurements)
+
+
+def _confine() -> int:
+    """Use two cores, as do the processes that are started from here; how many there are."""
+    available = sorted(os.sched_getaffinity(0))[:CORES]
+    os.sched_setaffinity(0, available)
+    return len(available)
+
+
+def _environment(directory: Path) -> Mapping[str, str]:
+    """Bytecode is written on the first start, wherever Python may write it."""
+    kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": str(directory / "bytecode")}
+
+
+class Busy:
+    """How much CPU time the machine spent on others while a process was measured."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._started = time.perf_counter()
+        self._own, self._all = cpu_seconds(pid), _machine_seconds()
+
+    def cpu_seconds(self) -> float:
+        return cpu_seconds(self._pid) - self._own
+
+    def others(self, own: float) -> float:
+        """The share of the machine that was not ours, given the CPU time of all our processes."""
+        wall = (time.perf_counter() - self._started) * (os.cpu_count() or 1)
+        return max(0.0, _machine_seconds() - self._all - own) / wall
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _machine_seconds() -> float:
+    user, nice, system, _idle, _waiting, *rest_ = (
+        int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+    )
+    return (user + nice + system + sum(rest_)) / os.sysconf("SC_CLK_TCK")
+
+
+@contextlib.contextmanager
+def _process(
+    module: str, *arguments: str, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    line = process.stdout.readline().strip()
+    if not line:
+        raise RuntimeError(f"{process.args!r} ended with {process.wait()}")
+    return line
+
+
+def _start(directory: Path, environment: Mapping[str, str]) -> Measurement:
+    """From the start of the interpreter to the first answer that it is ready."""
+    taken = [_start_once(directory, environment) for _ in range(STARTS + 1)]
+    # The first start compiles the modules and makes keys, certificates and the store.
+    first, *others = taken
+    return Measurement(
+        "start to ready",
+        statistics.median(others),
+        "s",
+        0.7,
+        details={"fastest": min(others), "first_ever": first},
+    )
+
+
+def _start_once(directory: Path, environment: Mapping[str, str]) -> float:
+    started = time.perf_counter()
+    with _process("dray.apiserver.standalone", str(directory), environment=environment) as server:
+        _line(server)
+        return time.perf_counter() - started
+
+
+def _outside(directory: Path, environment: Mapping[str, str], size: Size) -> Iterator[Measurement]:
+    with _process("dray.apiserver.standalone", str(directory), environment=environment) as server:
+        url = _line(server)
+        path = directory / "bench.kubeconfig"
+        kubeconfig.write(path, standalone.connection(directory, url, workload.USER))
+        asyncio.run(_allow(directory))
+        with _process("dray.bench.apiserver_load", str(path), environment=environment) as load:
+            yield _creates(server, load, size)
+            yield _list(load)
+            yield _watch(load, size)
+
+
+async def _allow(directory: Path) -> None:
+    async with rest.RestTransport(kubeconfig.load(directory / "kubeconfig")) as transport:
+        admin = Client(transport)
+        for document in (workload.ROLE, workload.BINDING):
+            kind = kinds.served("rbac.authorization.k8s.io", document["kind"])
+            await admin.create(kind, document)
+
+
+def _ask(load: subprocess.Popen[str], task: apiserver_load.Task) -> dict[str, Any]:
+    assert load.stdin is not None
+    load.stdin.write(msgspec.json.encode(task).decode() + "\n")
+    load.stdin.flush()
+    answer: dict[str, Any] = msgspec.json.decode(_line(load))
+    return answer
+
+
+def _creates(server: subprocess.Popen[str], load: subprocess.Popen[str], size: Size) -> Measurement:
+    busy, load_before = Busy(server.pid), cpu_seconds(load.pid)
+    answer = _ask(load, apiserver_load.Creates(CLIENTS, size.pairs))
+    server_seconds = busy.cpu_seconds()
+    load_seconds = cpu_seconds(load.pid) - load_before
+    return Measurement(
+        "creates over HTTPS",
+        answer["creates"] / answer["seconds"],
+        "/s",
+        800,
+        at_least=True,
+        details={
+            "clients": CLIENTS,
+            "creates": answer["creates"],
+            "per_server_cpu_second": answer["creates"] / server_seconds,
+            "p50_milliseconds": answer["p50_milliseconds"],
+            "p99_milliseconds": answer["p99_milliseconds"],
+            "share_of_others": busy.others(server_seconds + load_seconds),
+        },
+    )
+
+
+def _list(load: subprocess.Popen[str]) -> Measurement:
+    answer = _ask(load, apiserver_load.List(LIST_ROUNDS))
+    return Measurement(
+        f"list of {answer.pop('items'):,} claims", answer.pop("seconds"), "s", 0.6, details=answer
+    )
+
+
+def _watch(load: subprocess.Popen[str], size: Size) -> Measurement:
+    answer = _ask(load, apiserver_load.Watch(size.watchers, CHANGES))
+    # Every change counts, and all watchers must have it.
+    slowest, median = answer["slowest_seconds"], answer["seconds"]
+    name = f"one change to {answer['watchers']:,} watchers"
+    return Measurement(name, slowest, "s", 0.5, details={"median": median, "changes": CHANGES})
+
+
+def _inside(directory: Path, environment: Mapping[str, str], size: Size) -> Iterator[Measurement]:
+    directory.mkdir()
+    with _process(
+        "dray.bench.apiserver_inside",
+        str(directory),
+        str(size.inside_pairs),
+        environment=environment,
+    ) as inside:
+        answer = msgspec.json.decode(_line(inside))
+    yield Measurement(
+        "creates without a socket",
+        answer["creates"] / answer["seconds"],
+        "/s",
+        2500,
+        at_least=True,
+        details={
+            "creates": answer["creates"],
+            "per_cpu_second": answer["creates"] / answer["cpu_seconds"],
+        },
+    )
+    pairs = answer["pairs"]
+    name = f"memory with {pairs:,} pods and {pairs:,} allocated claims"
+    yield Measurement(name, answer["megabytes"], "MB", 600)

@@ -1,0 +1,150 @@
+"""Recorded conversations with a real control plane: what was done, and what was there then."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Object = dict[str, Any]
+
+FOLDER = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
+
+_SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+_NODE = re.compile(r"^(node-\d|small-0)$")
+_DEVICE = re.compile(r"^gpu-\d$")
+_CHANGING = re.compile(r"^(uid|shareID|.*[tT]imestamp|.*Time|timeAdded|lastApplied.*)$")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_EXPLANATION = "dray.dev/explanation"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command and what it printed."""
+
+    words: list[str]
+    output: str
+
+    @property
+    def verb(self) -> str:
+        return self.words[1] if self.words[0] == "kubectl" else self.words[0]
+
+    @property
+    def subjects(self) -> list[str]:
+        return [word for word in self.words[2:] if not word.startswith("-")]
+
+    def option(self, *names: str) -> str:
+        for number, word in enumerate(self.words):
+            name, _, value = word.partition("=")
+            if name in names:
+                return value or self.words[number + 1]
+        return ""
+
+
+@dataclass(frozen=True)
+class Transcript:
+    name: str
+    steps: list[Step]
+    manifests: dict[str, list[Object]]
+
+
+def present(*prefixes: str) -> list[str]:
+    if not FOLDER.is_dir():
+        return []
+    return sorted(entry.name for entry in FOLDER.iterdir() if entry.name.startswith(prefixes))
+
+
+def read(name: str) -> Transcript:
+    folder = FOLDER / name
+    manifests = {
+        file.name: [each for each in yaml.safe_load_all(file.read_text("utf-8")) if each]
+        for file in folder.glob("*.yaml")
+    }
+    return Transcript(name, list(_steps((folder / "output.txt").read_text("utf-8"))), manifests)
+
+
+def _steps(text: str) -> Iterator[Step]:
+    for block in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        command, _, output = block.partition("\n")
+        words = shlex.split(command)
+        if words:
+            yield Step(words, output.strip())
+
+
+def items(output: str) -> list[Object]:
+    """The objects that `-o yaml` printed."""
+    document = yaml.safe_load(output)
+    return document["items"] if document.get("kind") == "List" else [document]
+
+
+def claim_view(claim: Object) -> Object:
+    """A claim less what differs from run to run."""
+    metadata = claim["metadata"]
+    annotations = dict(metadata.get("annotations") or {})
+    annotations.pop(_LAST_APPLIED, None)
+    annotations.pop(_EXPLANATION, None)
+    owners = metadata.get("ownerReferences") or ()
+    return {
+        "name": metadata.get("generateName") or metadata["name"],
+        "annotations": annotations,
+        "labels": metadata.get("labels") or {},
+        "finalizers": metadata.get("finalizers") or [],
+        "owners": [(each["kind"], _plain(each["name"])) for each in owners],
+        "isDeleted": "deletionTimestamp" in metadata,
+        "spec": _plain(claim["spec"]),
+        "status": _without_order(_plain(claim.get("status") or {})),
+    }
+
+
+def pod_view(pod: Object) -> Object:
+    """What scheduler and controllers made of a pod; kubelets differ."""
+    status = pod["status"]
+    return {
+        "name": pod["metadata"].get("generateName") or pod["metadata"]["name"],
+        "hasNode": bool(pod["spec"].get("nodeName")),
+        "claims": _plain(status.get("resourceClaimStatuses") or []),
+        "extended": _plain(status.get("extendedResourceClaimStatus") or {}),
+        "ofNode": _plain(status.get("nodeAllocatableResourceClaimStatuses") or []),
+    }
+
+
+def refusal_of(pod: Object) -> str:
+    """Kubernetes' own sentence about why a pod has no node."""
+    for condition in pod["status"].get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+            return str(condition.get("message", "")).partition(" preemption: ")[0]
+    return ""
+
+
+def anywhere(sentence: str) -> str:
+    """A sentence, whichever device of whichever node it is about."""
+    return re.sub(r"(node-\d|small-0)/gpu-\d", "(node)/(device)", sentence)
+
+
+def _without_order(status: Object) -> Object:
+    """Users are reserved in the order in which they come."""
+    users = status.get("reservedFor")
+    if users:
+        return {**status, "reservedFor": sorted(users, key=lambda user: str(user["name"]))}
+    return status
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: "(changing)" if _CHANGING.match(key) else _plain(each)
+            for key, each in value.items()
+        }
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, str):
+        value = _NODE.sub("(node)", value)
+        value = _DEVICE.sub("gpu-(number)", value)
+        return _SUFFIX.sub("-(suffix)", value)
+    return value

@@ -1,0 +1,94 @@
+"""The command line prints what kubectl 1.37 printed, from the transcripts in `$DRAY_GOLDEN`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from dray.cli import jsontext, manifests, yamltext
+from dray.cli.verbs import describe
+from tests.conformance import cases
+
+GOLDEN = Path(os.environ.get("DRAY_GOLDEN", cases.CASES.parent / "golden"))
+
+_COMMAND = re.compile(r"^\$ kubectl (.*)\n((?:(?!^\$ ).*\n?)*)", re.MULTILINE)
+_READING = ("get", "describe", "logs", "events", "explain", "version", "api-resources")
+
+
+class Step(NamedTuple):
+    command: str
+    output: str
+
+
+def _steps(directory: Path) -> list[Step]:
+    transcript = (directory / "output.txt").read_text("utf-8")
+    return [Step(match[1], match[2].rstrip("\n")) for match in _COMMAND.finditer(transcript)]
+
+
+def _directories() -> list[Any]:
+    found = sorted(path.parent for path in GOLDEN.glob("*/output.txt"))
+    if not found:
+        return [pytest.param(None, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))]
+    return [pytest.param(path, id=path.name) for path in found]
+
+
+@pytest.mark.parametrize("directory", _directories())
+def test_documents_are_written_as_kubectl_writes_them(directory: Path) -> None:
+    for step in _steps(directory):
+        if "-o yaml" in step.command and step.output.startswith("apiVersion:"):
+            document = yaml.load(step.output, manifests.Loader)
+            assert yamltext.write(document).rstrip("\n") == step.output
+        elif "-o json" in step.command and step.output.startswith("{\n"):
+            assert jsontext.write(json.loads(step.output), indent=4) == step.output
+
+
+@pytest.mark.parametrize("directory", _directories())
+def test_objects_are_described_as_kubectl_describes_them(directory: Path) -> None:
+    known: dict[tuple[str, str], dict[str, Any]] = {}
+    for step in _steps(directory):
+        verb = step.command.split()[0]
+        if verb not in _READING:
+            known.clear()
+        elif verb == "get" and "-o yaml" in step.command and step.output.startswith("apiVersion:"):
+            for document in manifests.documents("", step.output):
+                known[_described_as(document)] = document
+        elif verb == "describe":
+            for text in re.split(r"\n\n+(?=Name: )", step.output):
+                _compare(text, known, step.command)
+
+
+def _compare(text: str, known: dict[tuple[str, str], dict[str, Any]], command: str) -> None:
+    name = re.match(r"Name: +(\S+)", text)
+    kind = re.search(r"^Kind: +(\S+)", text, re.MULTILINE)
+    if name is None:
+        return
+    is_pod = " pod" in command
+    document = known.get((kind[1] if kind else "Pod", name[1])) if kind or is_pod else None
+    if document is not None and _is_same(document, text):
+        ours = describe.text(document, [])
+        assert list(_without_events(ours)) == list(_without_events(text))
+
+
+def _described_as(document: dict[str, Any]) -> tuple[str, str]:
+    return document["kind"], document["metadata"]["name"]
+
+
+def _is_same(document: dict[str, Any], text: str) -> bool:
+    """Whether nothing happened to the object between the two commands."""
+    version = re.search(r"^ *Resource Version: +(\S+)", text, re.MULTILINE)
+    return version is None or version[1] == document["metadata"]["resourceVersion"]
+
+
+def _without_events(text: str) -> Iterator[str]:
+    """Lines up to the events, whose column may have set the width of the one above."""
+    for line in text.split("\n"):
+        if line.startswith("Events:"):
+            return
+        yield re.sub(r" {2,}(?=\S)", "  ", line).rstrip()

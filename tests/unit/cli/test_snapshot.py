@@ -1,0 +1,143 @@
+"""A cluster taken away in a file, and devices with those who hold them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from dray.cli import snapshot
+from dray.drivers.simulated import fleet
+from tests.unit.cli.conftest import Cluster, run
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "secretive",
+        "namespace": "default",
+        "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "secret"},
+    },
+    "spec": {
+        "containers": [
+            {
+                "name": "c",
+                "image": "x",
+                "env": [{"name": "A", "value": "secret"}],
+                "args": ["secret"],
+            }
+        ],
+        "resourceClaims": [{"name": "gpu", "resourceClaimName": "held"}],
+    },
+}
+HELD = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaim",
+    "metadata": {"name": "held", "namespace": "default"},
+    "spec": {
+        "devices": {"requests": [{"name": "g", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}
+    },
+}
+
+
+def described(value: Any, api_version: str, kind: str) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(value)
+    return {"apiVersion": api_version, "kind": kind, **document}
+
+
+@pytest.fixture(scope="module")
+def filled(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """The quickstart fleet in a real server, with one claim that holds a device."""
+    made = fleet.load("quickstart")
+    documents = [
+        *(described(each, "v1", "Node") for each in made.nodes()),
+        *(described(each, "resource.k8s.io/v1", "DeviceClass") for each in made.classes()),
+        *(described(each, "resource.k8s.io/v1", "ResourceSlice") for each in made.slices()),
+        HELD,
+        POD,
+    ]
+    file = tmp_path_factory.mktemp("fleet") / "fleet.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}), "utf-8")
+    created = cluster.dray("create", "-f", str(file))
+    assert created.exit_code == 0, created.output
+    results = [{"request": "g", "driver": "gpu.nvidia.com", "pool": "gpu-0", "device": "gpu-0"}]
+    allocation = {
+        "devices": {"results": results},
+        "allocationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    reserved = [{"resource": "pods", "name": "secretive", "uid": "u"}]
+    status = {"status": {"allocation": allocation, "reservedFor": reserved}}
+    patched = cluster.dray(
+        *("patch", "resourceclaim", "held", "--type=merge", "--subresource=status"),
+        *("-p", json.dumps(status)),
+    )
+    assert patched.exit_code == 0, patched.output
+    return cluster
+
+
+def test_get_devices_says_who_holds_what_since_when(filled: Cluster) -> None:
+    document = json.loads(filled.dray("get", "devices", "-o", "json").stdout)
+    held = [each for each in document["items"] if each.get("holders")]
+    assert [(each["pool"], each["name"]) for each in held] == [("gpu-0", "gpu-0")]
+    (holder,) = held[0]["holders"]
+    assert holder["claim"] == "held"
+    assert holder["usedBy"] == ["pods/secretive"]
+    assert holder["since"] == "2026-01-01T00:00:00Z"
+    assert held[0]["attributes"]["productName"]
+    header, row = filled.dray("get", "devices", "gpu-0/gpu-0").stdout.splitlines()
+    assert header.split()[:3] == ["DEVICE", "DRIVER", "NODE"]
+    assert row.split()[:6] == [
+        *("gpu-0/gpu-0", "gpu.nvidia.com", "gpu-0", "allocated"),
+        *("default/held", "pods/secretive"),
+    ]
+    free = filled.dray("get", "devices", "gpu-0/gpu-1").stdout.splitlines()[1]
+    assert free.split()[3:6] == ["free", "<none>", "<none>"]
+
+
+def test_a_snapshot_has_no_secrets_and_serves_offline(filled: Cluster, tmp_path: Path) -> None:
+    taken = filled.dray("snapshot")
+    assert taken.exit_code == 0, taken.output
+    assert "secret" not in taken.stdout.replace("secretive", "")
+    file = tmp_path / "fleet.json"
+    file.write_text(taken.stdout, "utf-8")
+    online = filled.dray("explain", "claim/held")
+    offline = run("explain", "claim/held", "--against", str(file))
+    assert online.stdout == offline.stdout
+    assert "allocated" in offline.stdout
+    pod = run("explain", "pod/secretive", "--against", str(file))
+    assert pod.exit_code == 0, pod.output
+
+
+def test_names_are_replaced_everywhere_alike(filled: Cluster, tmp_path: Path) -> None:
+    text = filled.dray("snapshot", "--anonymise").stdout
+    for name in ("secretive", "held", '"gpu-0.', '"mig-0"'):
+        assert name not in text
+    file = tmp_path / "fleet.json"
+    file.write_text(text, "utf-8")
+    items = json.loads(text)["items"]
+    (claim,) = [each for each in items if each["kind"] == "ResourceClaim"]
+    explained = run(
+        "explain",
+        f"claim/{claim['metadata']['name']}",
+        "--against",
+        str(file),
+        "-n",
+        claim["metadata"]["namespace"],
+    )
+    assert explained.exit_code == 0, explained.output
+
+
+def test_unique_ids_are_replaced() -> None:
+    uid = "9cd2a0c6-3b6e-4e7e-8f0a-1c2d3e4f5a6b"
+    document = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n", "uid": uid},
+        "status": {"text": f"GPU-{uid}"},
+    }
+    (changed,) = snapshot.anonymised([document])
+    assert changed["metadata"] == {"name": "node-1", "uid": "id-1"}
+    assert changed["status"]["text"] == "GPU-id-1"

@@ -1,0 +1,185 @@
+"""How many devices are left after each gate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dray.allocator import requests, resolution, verdicts
+from dray.allocator.fleet import Fleet
+from dray.api.claims import ResourceClaim
+from dray.api.names import ClaimKey
+from dray.api.taints import DeviceTaint
+from dray.explain import survey
+from dray.explain.funnel import Funnel, Holder, NodeCount
+from dray.explain.gates import CannotEvaluate, Gate, Kind
+from dray.explain.survey import Survey
+from tests.builders import (
+    DRIVER,
+    claim,
+    device,
+    device_class,
+    fleet,
+    gpu,
+    gpu_slice,
+    hold,
+    mig_slices,
+    node,
+    request,
+    resource_slice,
+)
+
+PRODUCT = f'device.attributes["{DRIVER}"].productName'
+
+
+def surveyed(world: Fleet, *claims: ResourceClaim) -> Survey:
+    questions = [requests.parse(each.spec.devices) for each in claims]
+    resolved = resolution.resolve(questions, world.classes, world.selectors, world.features)
+    present = [name for name, entry in world.nodes.items() if entry.node is not None]
+    return survey.take(world, present, resolved)
+
+
+def measured(world: Fleet, *claims: ResourceClaim) -> Funnel:
+    (funnel,) = surveyed(world, *claims).funnels
+    return funnel
+
+
+def counts(funnel: Funnel, kinds: Sequence[Kind] = tuple(Kind)) -> list[tuple[str, int, int]]:
+    return [
+        (str(stage.gate.kind), stage.before, stage.after)
+        for stage in funnel.stages
+        if stage.lost and stage.gate.kind in kinds
+    ]
+
+
+def test_every_gate_counts_what_the_gates_before_have_left() -> None:
+    taint = DeviceTaint("sick", "", "NoSchedule")
+    nic = resource_slice(device("eth0"), driver="nic.example.com")
+    mixed = resource_slice(
+        gpu("gpu-0"),
+        gpu("gpu-1"),
+        gpu("gpu-2", taints=[taint]),
+        gpu("gpu-3", product="A100"),
+    )
+    world = fleet(nic, mixed)
+    hold(world, "other", "gpu-0")
+    funnel = measured(world, claim(request("gpu", f'{PRODUCT} == "H100"')))
+    assert funnel.published == 5
+    assert counts(funnel) == [
+        ("class", 5, 4),
+        ("selector", 4, 3),
+        ("taints", 3, 2),
+        ("taken", 2, 1),
+    ]
+    assert funnel.left == 1
+
+
+def test_gate_that_only_some_nodes_have_does_not_hide_devices_of_the_others() -> None:
+    world = fleet(*mig_slices("n1"), gpu_slice("n2", 2))
+    hold(world, "other", "gpu-0")
+    funnel = measured(world, claim(request()))
+    assert counts(funnel, [Kind.COUNTERS]) == [("counters", 8, 2)]
+
+
+def test_device_that_several_nodes_reach_counts_once() -> None:
+    shared = resource_slice(gpu("far-0"), gpu("far-1"), node=None, all_nodes=True)
+    world = fleet(shared, gpu_slice("n1", 1), nodes=[node(f"n{number}") for number in range(3)])
+    hold(world, "other", "far-0", pool="network")
+    funnel = measured(world, claim(request()))
+    assert funnel.published == 3
+    assert funnel.nodes == 3
+    (taken,) = [stage for stage in funnel.stages if stage.lost]
+    assert (taken.before, taken.after) == (3, 2)
+    assert taken.holders == (Holder(ClaimKey("default", "other"), 1),)
+
+
+def test_device_passes_if_it_is_for_one_of_the_nodes() -> None:
+    piece = resource_slice(
+        device("gpu-a", node="n1"), device("gpu-b", node="n2"), pool="rack", per_device=True
+    )
+    funnel = measured(fleet(piece, nodes=[node("n1"), node("n2")]), claim(request()))
+    assert (funnel.published, funnel.left) == (2, 2)
+
+
+def test_devices_on_which_a_selector_fails_are_counted_and_exemplified() -> None:
+    world = fleet(resource_slice(gpu("gpu-0"), gpu("gpu-1", attributes={"nvlink": True})))
+    funnel = measured(world, claim(request("gpu", f'device.attributes["{DRIVER}"].nvlink')))
+    stage = next(stage for stage in funnel.stages if stage.gate.kind is Kind.SELECTOR)
+    assert (stage.before, stage.after, stage.failing) == (2, 1, 1)
+    assert stage.example is not None
+    assert stage.example.device == "gpu-0"
+    assert isinstance(stage.objection, CannotEvaluate)
+    assert "no such key: nvlink" in stage.objection.detail
+
+
+def test_nearest_miss_is_the_device_that_the_fewest_gates_refuse() -> None:
+    taint = DeviceTaint("sick", "", "NoSchedule")
+    world = fleet(
+        resource_slice(
+            gpu("gpu-0", product="A100", taints=[taint]),
+            gpu("gpu-1", product="A100"),
+            gpu("gpu-2", taints=[taint]),
+        )
+    )
+    hold(world, "other", "gpu-1")
+    near = measured(world, claim(request("gpu", f'{PRODUCT} == "H100"'))).nearest
+    assert near is not None
+    assert near.device.device == "gpu-2"
+    assert [type(each) for each in near.lacks] == [verdicts.TaintNotTolerated]
+
+
+def test_device_of_another_class_is_further_away_than_one_that_is_taken() -> None:
+    nic = resource_slice(device("eth0"), driver="a-nic.example.com")
+    world = fleet(nic, gpu_slice("n1", 1))
+    hold(world, "other", "gpu-0")
+    near = measured(world, claim(request())).nearest
+    assert near is not None
+    assert near.device.device == "gpu-0"
+
+
+def test_node_is_blocked_at_the_gate_where_too_few_are_left() -> None:
+    world = fleet(gpu_slice("n1", 4), gpu_slice("n2", 1), nodes=[node("n3")])
+    hold(world, "other", "gpu-0", "gpu-1", "gpu-2")
+    funnel = measured(world, claim(request("gpu", count=2)))
+    blocked = {each.gate.kind: (each.nodes, each.example) for each in funnel.blocked}
+    assert blocked == {Kind.CLASS: (2, "n2"), Kind.TAKEN: (1, "n1")}
+    assert funnel.best == NodeCount("n1", 1)
+
+
+@pytest.mark.parametrize(("taken", "kind"), [(0, None), (1, Kind.TAKEN)])
+def test_all_is_blocked_where_one_of_the_matching_devices_is_lost(
+    taken: int, kind: Kind | None
+) -> None:
+    world = fleet(gpu_slice("n1", 3))
+    if taken:
+        hold(world, "other", "gpu-1")
+    funnel = measured(world, claim(request("gpu", mode="All")))
+    assert [each.gate for each in funnel.blocked] == ([Gate(kind)] if kind else [])
+    assert (funnel.needed, funnel.most_needed) == (0, 3)
+
+
+def test_options_of_unknown_class_have_no_funnel() -> None:
+    assert surveyed(fleet(gpu_slice()), claim(request("gpu", cls="unknown"))).funnels == ()
+
+
+def test_nodes_that_look_alike_are_represented_by_a_few() -> None:
+    world = fleet(*(gpu_slice(f"n{number}", 1 + number % 2) for number in range(300)))
+    found = surveyed(world, claim(request("gpu", count=3)))
+    assert len(found.representatives) == 2 * survey.EXAMPLES_KEPT
+    assert found.representatives[0].blocked == {(0, "gpu")}
+
+
+def test_first_request_that_cannot_be_served_is_the_obstacle() -> None:
+    classes = [device_class(), device_class("nic", 'device.driver == "nic"')]
+    world = fleet(gpu_slice("n1", 1), classes=classes)
+    found = surveyed(world, claim(request("gpu"), request("nic", cls="nic")))
+    ((obstacle, nodes),) = found.counts.items()
+    assert (obstacle.request, nodes) == ("nic", 1)
+    assert found.open_nodes == []
+
+
+def test_pool_with_missing_slices_is_unusable() -> None:
+    world = fleet(resource_slice(gpu("gpu-0"), slices=3))
+    (pool,) = surveyed(world, claim(request())).unusable
+    assert (pool.slices, pool.expected_slices, pool.invalid_reason) == (1, 3, "")

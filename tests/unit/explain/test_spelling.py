@@ -1,0 +1,37 @@
+"""Names that come close."""
+
+from __future__ import annotations
+
+from dray.explain import spelling
+from dray.explain.expressions import Subject
+
+NAME = Subject("attributes", "a.com", "productName")
+
+
+def test_other_case_comes_first() -> None:
+    known = ["productNames", "productName", "index"]
+    assert spelling.similar("productname", known) == ["productName", "productNames"]
+
+
+def test_words_without_likeness_are_left_out() -> None:
+    assert spelling.similar("productName", ["index", "uuid"]) == []
+
+
+def test_written_otherwise_ignores_case_dashes_and_blanks() -> None:
+    assert spelling.written_otherwise("nvidia-h100", ["NVIDIA H100", "NVIDIA H200"]) == [
+        "NVIDIA H100"
+    ]
+
+
+def test_own_domain_comes_before_others() -> None:
+    here, there = NAME._replace(name="productname"), NAME._replace(domain="b.com")
+    assert spelling.similar_subjects(NAME, [there, here]) == [here, there]
+
+
+def test_capacity_of_the_same_name_is_similar_to_an_attribute() -> None:
+    capacity = NAME._replace(field="capacity")
+    assert spelling.similar_subjects(NAME, [capacity]) == [capacity]
+
+
+def test_half_alike_names_of_other_domains_are_not_similar() -> None:
+    assert spelling.similar_subjects(NAME, [Subject("attributes", "b.com", "productNam")]) == []

@@ -1,0 +1,129 @@
+"""Reservations hold devices from the decision on, whatever the cache has seen."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.allocator.fleet import Fleet
+from dray.api.claims import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+)
+from dray.api.names import ClaimKey, DeviceId
+from dray.client.cache import ObjectKey, Undecodable
+from dray.scheduler.inflight import Inflight
+
+KEY = ClaimKey("default", "x")
+DEVICE = DeviceId("d", "pool", "gpu-0")
+
+
+def allocation(device: str = "gpu-0") -> AllocationResult:
+    result = DeviceRequestAllocationResult("r", "d", "pool", device)
+    return AllocationResult(DeviceAllocationResult((result,)))
+
+
+def claim(version: int, allocated: AllocationResult | None = None, uid: str = "u") -> ResourceClaim:
+    body = {
+        "metadata": {
+            "namespace": KEY.namespace,
+            "name": KEY.name,
+            "uid": uid,
+            "resourceVersion": str(version),
+        },
+        "status": {"allocation": allocated} if allocated else {},
+    }
+    return msgspec.convert(msgspec.to_builtins(body), ResourceClaim)
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.fleet = Fleet()
+        self.cached: ResourceClaim | None = claim(1)
+        self.inflight = Inflight(self.fleet, lambda _key: self.cached)
+
+    def see(self, seen: ResourceClaim | None) -> None:
+        self.cached = seen
+        self.inflight.observe(KEY, seen)
+
+    def holders(self) -> tuple[ClaimKey, ...]:
+        return self.fleet.holders_of(DEVICE)
+
+
+def test_a_reservation_outlives_events_that_do_not_show_it() -> None:
+    setting = Setting()
+    setting.inflight.reserve(KEY, allocation(), "pod")
+    setting.see(claim(2))
+    assert setting.holders() == (KEY,)
+
+
+def test_a_definite_no_frees_the_devices() -> None:
+    setting = Setting()
+    setting.inflight.reserve(KEY, allocation(), "pod")
+    setting.inflight.release(KEY, "pod")
+    assert setting.holders() == ()
+
+
+def test_a_shared_reservation_stays_for_the_other_pod() -> None:
+    setting = Setting()
+    setting.inflight.reserve(KEY, allocation(), "one")
+    setting.inflight.reserve(KEY, allocation(), "two")
+    setting.inflight.release(KEY, "one")
+    assert setting.holders() == (KEY,)
+
+
+def test_what_was_written_counts_before_the_cache_shows_it() -> None:
+    setting = Setting()
+    setting.inflight.reserve(KEY, allocation(), "pod")
+    setting.inflight.note_written(claim(3, allocation()))
+    assert setting.inflight.pending(KEY) is None
+    setting.see(claim(2))
+    assert setting.holders() == (KEY,)
+    newest = setting.inflight.newest(KEY)
+    assert newest is not None
+    assert newest.metadata.resource_version == "3"
+
+
+def test_a_later_deallocation_by_others_frees_the_devices() -> None:
+    setting = Setting()
+    setting.inflight.reserve(KEY, allocation(), "pod")
+    setting.inflight.note_written(claim(3, allocation()))
+    setting.see(claim(4))
+    assert setting.holders() == ()
+
+
+def test_an_old_write_does_not_hide_what_the_cache_knows() -> None:
+    setting = Setting()
+    setting.see(claim(5, allocation("gpu-1")))
+    setting.inflight.note_written(claim(3, allocation()))
+    assert setting.holders() == ()
+
+
+def test_a_claim_that_is_deleted_frees_its_devices() -> None:
+    setting = Setting()
+    setting.inflight.note_written(claim(3, allocation()))
+    setting.see(None)
+    assert setting.holders() == ()
+
+
+def unreadable(results: object) -> dict[ObjectKey, Undecodable]:
+    key = ObjectKey(*KEY)
+    raw = {"status": {"allocation": {"devices": {"results": results}}}}
+    return {key: Undecodable(key, raw, "a field has a wrong type")}
+
+
+def test_an_unreadable_claim_keeps_its_devices() -> None:
+    setting = Setting()
+    setting.see(None)
+    results = [{"driver": "d", "pool": "pool", "device": "gpu-0", "consumedCapacity": 5}]
+    assert setting.inflight.hold_unreadable(unreadable(results)) == []
+    assert setting.holders() == (KEY,)
+    assert setting.inflight.hold_unreadable({}) == []
+    assert setting.holders() == ()
+
+
+def test_an_unreadable_claim_that_hides_its_devices_is_named() -> None:
+    setting = Setting()
+    hidden = setting.inflight.hold_unreadable(unreadable([{"driver": 1}]))
+    assert hidden == ["default/x: a field has a wrong type"]
