@@ -25,6 +25,7 @@ from dray.cluster import ADMIN, Plan
 from dray.driverkit.plugin import Directories, Plugin
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.plugin import SimulatedPlugin
+from dray.node import containers
 from dray.node.agent import Agent, Folders
 from dray.node.registration import Registration
 from dray.node.runtimes import sandbox
@@ -101,6 +102,10 @@ def make_agent(client: Client, folder: Path) -> Agent:
     return Agent(client, NODE, "10.0.0.1", folders, now=now)
 
 
+def places_in(folder: Path) -> Directories:
+    return Directories(folder / "registry", folder / "plugins", folder / "cdi")
+
+
 @contextlib.asynccontextmanager
 async def site(folder: Path, fleet: str = "h100") -> AsyncIterator[Site]:
     loaded = fleets.load(fleet, nodes=1)
@@ -117,8 +122,7 @@ async def site(folder: Path, fleet: str = "h100") -> AsyncIterator[Site]:
             running.client(ADMIN), [machine.node()], lease=NODE, runtime="sandbox", now=now
         )
         driver = SimulatedPlugin(machine, CLASS, folder / "cards")
-        places = Directories(folder / "registry", folder / "plugins", folder / "cdi")
-        plugin = Plugin(driver, node_client, NODE, directories=places)
+        plugin = Plugin(driver, node_client, NODE, directories=places_in(folder))
         agent = make_agent(node_client, folder)
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each.run()) for each in (registration, plugin)]
@@ -415,6 +419,25 @@ def test_a_pod_cannot_read_what_is_not_its_own() -> None:
     with_node(story)
 
 
+def test_a_program_can_be_run_in_a_running_container() -> None:
+    async def story(here: Site) -> None:
+        script = "echo inside > /tmp/f; echo up; exec sleep 100"
+        env = [{"name": "WHO", "value": "me"}]
+        await here.world.create(pod("p", container(script, env=env)))
+        await here.output("p")
+        worker = here.agent.worker("default", "p")
+        assert worker is not None
+        asked = ("/bin/sh", "-c", "cat /tmp/f; echo $WHO; touch /usr/x || echo refused; exit 4")
+        argv, env_of_container = worker.exec_command("main", asked)
+        process = await asyncio.create_subprocess_exec(
+            *argv, env=env_of_container, stdout=asyncio.subprocess.PIPE
+        )
+        text, _ = await process.communicate()
+        assert (process.returncode, text.decode().split()) == (4, ["inside", "me", "refused"])
+
+    with_node(story)
+
+
 def test_a_failing_container_ends_its_pod_with_its_code() -> None:
     async def story(here: Site) -> None:
         await here.world.create(pod("p", container("exit 3"), restartPolicy="Never"))
@@ -548,6 +571,41 @@ def test_a_restarted_agent_finds_what_ended_meanwhile() -> None:
     with_node(story)
 
 
+def test_what_a_pod_left_that_vanished_meanwhile_is_cleaned_up() -> None:
+    async def story(here: Site) -> None:
+        await here.world.create(template("t"))
+        main = container("echo up; exec sleep 100", claims=["gpu"])
+        await here.world.create(pod("p", main, claims=[from_template("gpu")]))
+        found = await here.world.pod_phase("p", "Running")
+        await here.output("p")
+        folder = here.folder / "state" / "pods" / found["metadata"]["uid"]
+        attempt = containers.last_attempt(folder / "containers" / "main")
+        assert attempt is not None
+        process = attempt.first_process()
+        here.agent_task.cancel()
+        await asyncio.wait({here.agent_task})
+        await here.world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 0})
+        await here.gone("p")
+        assert os.path.exists(f"/proc/{process}")
+        await here.restart_agent()
+        await _nothing_left(here)
+        assert not os.path.exists(f"/proc/{process}")
+
+    with_node(story)
+
+
+def test_many_pods_at_once_all_run_and_all_go() -> None:
+    async def story(here: Site) -> None:
+        names = [f"p{number}" for number in range(40)]
+        for name in names:
+            await here.world.create(pod(name, container("echo up; exec sleep 100")))
+        for name in names:
+            await here.world.pod_phase(name, "Running")
+        await _nothing_left(here)
+
+    with_node(story)
+
+
 async def exists(path: Path) -> bool:
     return os.path.exists(path)
 
@@ -567,6 +625,11 @@ def test_a_missing_driver_is_named_in_an_event() -> None:
 
         note = await here.world.until(told, "the event")
         assert note.startswith(f"driver {CLASS} is not registered on this node; next try in")
+        later = Plugin(here.driver, here.client, NODE, directories=places_in(here.folder))
+        task = here.group.create_task(later.run())
+        await here.world.pod_phase("p", "Succeeded")
+        await _nothing_left(here)
+        task.cancel()
 
     with_node(story)
 

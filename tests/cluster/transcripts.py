@@ -16,7 +16,8 @@ Object = dict[str, Any]
 
 FOLDER = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 
-_SUFFIX = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}$")
+_SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
+_SUFFIX = re.compile(rf"-({_SAFE}{{8,10}}|{_SAFE}{{5}})(?=-|$)")
 _NODE = re.compile(r"^(node-\d|small-0)$")
 _DEVICE = re.compile(r"^gpu-\d$")
 _CHANGING = re.compile(r"^(uid|shareID|.*[tT]imestamp|.*Time|timeAdded|lastApplied.*)$")
@@ -91,7 +92,7 @@ def claim_view(claim: Object) -> Object:
     annotations.pop(_EXPLANATION, None)
     owners = metadata.get("ownerReferences") or ()
     return {
-        "name": metadata.get("generateName") or metadata["name"],
+        "name": _plain(metadata.get("generateName") or metadata["name"]),
         "annotations": annotations,
         "labels": metadata.get("labels") or {},
         "finalizers": metadata.get("finalizers") or [],
@@ -106,7 +107,7 @@ def pod_view(pod: Object) -> Object:
     """What scheduler and controllers made of a pod; kubelets differ."""
     status = pod["status"]
     return {
-        "name": pod["metadata"].get("generateName") or pod["metadata"]["name"],
+        "name": _plain(pod["metadata"].get("generateName") or pod["metadata"]["name"]),
         "hasNode": bool(pod["spec"].get("nodeName")),
         "claims": _plain(status.get("resourceClaimStatuses") or []),
         "extended": _plain(status.get("extendedResourceClaimStatus") or {}),

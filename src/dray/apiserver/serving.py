@@ -67,6 +67,7 @@ class Server:
         )
         runner = web.ServerRunner(low_level, shutdown_timeout=self._limits.shutdown_seconds)
         await runner.setup()
+        self._is_closing = False
         try:
             site = web.TCPSite(runner, host, port, ssl_context=_tls(pair, client_authority))
             await site.start()

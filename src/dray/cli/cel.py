@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import click
-import msgspec
 
 from dray.api import features as gates
 from dray.cli import celreport, connection, output, tables, world
@@ -35,7 +34,7 @@ def cel(target: Target, expression: str, against: str, cluster: bool, format: Fo
     if format.is_table:
         _show(report, where)
     else:
-        output.show_document(msgspec.to_builtins(report), format)
+        output.show_document(report, format)
     if report.error:
         raise SystemExit(1)
 

@@ -14,7 +14,7 @@ from dray.api import fieldhelp, kinds
 from dray.api.claims import ResourceClaim, ResourceClaimTemplate
 from dray.api.pods import Pod
 from dray.api.slices import ResourceSlice
-from dray.cli import connection, manifests, output, podclaims, world
+from dray.cli import connection, manifests, output, podclaims, progress, world
 from dray.cli.connection import Target
 from dray.cli.failures import Command, NotFound, WrongUsage
 from dray.cli.output import Format
@@ -64,8 +64,9 @@ def explain(
     asked = [*_named(what, around, _namespace(target, against)), *_in_files(own, around)]
     if not asked:
         raise NotFound(f"there is no pod, claim or template in {', '.join(files)}")
-    fleet = around.fleet()
-    explained = [(each, _explained(each, fleet)) for each in asked]
+    with progress.shown("Looking for devices"):
+        fleet = around.fleet()
+        explained = [(each, _explained(each, fleet)) for each in asked]
     _show(explained, format)
     if not all(_is_good(each, explanation) for each, explanation in explained):
         sys.exit(1)

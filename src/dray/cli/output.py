@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import click
+import msgspec
 
 from dray.api.kinds import Kind
 from dray.cli import jsonpath, jsontext, resources, yamltext
@@ -68,6 +69,8 @@ def show_document(document: Any, format: Format) -> None:
 
 
 def rendered(document: Any, format: Format) -> str:
+    """The text of a document; structs and tuples in it become what JSON has for them."""
+    document = msgspec.json.decode(msgspec.json.encode(document))
     if format.name == "yaml":
         return yamltext.write(document)
     if format.name == "jsonpath":

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from dray.api import errors, kinds
-from dray.cli import connection, jsontext, serverversion
+from dray.cli import connection, jsontext, progress, serverversion
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command
 from dray.cli.verbs import listing
@@ -38,7 +38,8 @@ def snapshot(target: Target, anonymise: bool) -> None:
     Every command with --against reads it: dray snapshot > fleet.json
     """
     everywhere = Target(target.kubeconfig, target.context, target.namespace, all_namespaces=True)
-    found, version, unread = connection.run(everywhere, _collect)
+    with progress.shown("Reading the cluster"):
+        found, version, unread = connection.run(everywhere, _collect)
     found = [without_private(each) for each in found]
     if anonymise:
         found = anonymised(found)

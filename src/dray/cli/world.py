@@ -25,7 +25,7 @@ from dray.api.pods import Pod
 from dray.api.slices import Device, ResourceSlice
 from dray.api.taints import DeviceTaintRule
 from dray.bench import scenarios
-from dray.cli import connection, manifests, published, serverversion
+from dray.cli import connection, manifests, progress, published, serverversion
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Failure, WrongUsage
 from dray.client.verbs import Selection
@@ -116,7 +116,8 @@ def load(against: str, target: Target) -> World:
         return from_fleet(against)
     if against:
         target = Target(target.kubeconfig, against, target.namespace, target.all_namespaces)
-    return connection.run(target, _from_cluster)
+    with progress.shown("Reading the cluster"):
+        return connection.run(target, _from_cluster)
 
 
 def from_fleet(name: str) -> World:

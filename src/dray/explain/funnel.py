@@ -19,7 +19,7 @@ from dray.api.names import ClaimKey, DeviceId
 from dray.explain.gates import Answer, Gate, Kind, Objection, Panel
 
 HOLDERS_KEPT = 20
-_HOLDERS_COUNTED = 2000
+_HOLDERS_COUNTED = 1 << 16
 _HOLDING = frozenset({Kind.TAKEN, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTERS})
 _WITHOUT_SAY = frozenset({Kind.FEATURES, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTERS})
 """Gates that are not mentioned where they keep nothing away."""
@@ -46,7 +46,7 @@ class Stage(msgspec.Struct):
     holders: tuple[Holder, ...] = ()
     """Who holds most of what was lost here."""
     holding: int = 0
-    """How many claims hold something of it; no more are counted than a few thousand."""
+    """How many claims hold something of it."""
 
     @property
     def lost(self) -> int:

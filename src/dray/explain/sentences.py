@@ -36,8 +36,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     for found in explanation.faults:
         yield from _fault(explanation, found)
     if explanation.outcome in (Outcome.REFUSED, Outcome.UNDECIDED):
-        for funnel in explanation.funnels:
-            yield from _funnel(explanation, funnel)
+        yield from _funnels(explanation)
     yield from _reasons(explanation)
     if explanation.allocated:
         names = phrases.listed([phrases.claim(key) for key in explanation.allocated])
@@ -102,6 +101,21 @@ def _replacements(explanation: Explanation) -> set[str]:
     """Selectors that are written out as changes."""
     rewritten = (ReplaceSelector, ReplaceClassSelector)
     return {each.replacement for each in explanation.changes if isinstance(each, rewritten)}
+
+
+def _funnels(explanation: Explanation) -> Iterator[str]:
+    """Requests in trouble one by one, those that every node could serve in one line."""
+    fine = [funnel for funnel in explanation.funnels if not funnel.blocked]
+    if len(explanation.funnels) == 1:
+        fine = []
+    for funnel in explanation.funnels:
+        if funnel not in fine:
+            yield from _funnel(explanation, funnel)
+    if fine:
+        names = [_request(explanation, each.claim, each.request) for each in fine]
+        noun = "request" if len(names) == 1 else "requests"
+        listed = phrases.limited(names, len(names), "request")
+        yield f"{noun} {listed}: each could be served by itself"
 
 
 def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:

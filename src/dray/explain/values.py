@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ def read(device: Candidate, subject: Subject) -> TypedValue | None:
     return None if capacity is None else TypedValue(QUANTITY, capacity.value)
 
 
+@functools.lru_cache(maxsize=4096)
 def _typed(attribute: DeviceAttribute) -> TypedValue:
     value = attributes.set_value(attribute)
     if attributes.scalar_value(attribute) is attributes.INCOMPARABLE:

@@ -89,9 +89,13 @@ class Agent:
 
     def log_of(self, namespace: str, name: str, container: str, previous: bool) -> Path | None:
         """The file with the output of a container of one of the node's pods."""
-        pod = self._pods.get(name, namespace)
-        worker = self._workers.get(pod.metadata.uid) if pod else None
+        worker = self.worker(namespace, name)
         return worker.log_of(container, previous=previous) if worker else None
+
+    def worker(self, namespace: str, name: str) -> PodWorker | None:
+        """Who runs a pod of this node."""
+        pod = self._pods.get(name, namespace)
+        return self._workers.get(pod.metadata.uid) if pod else None
 
     def _holders(self) -> Iterable[Holder]:
         return [(worker.pod, worker.held) for worker in self._workers.values()]

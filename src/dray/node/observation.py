@@ -113,6 +113,7 @@ def _container(pod: Pod, container: Container, seen: Observed, runtime: str) -> 
     identity = f"{runtime}://{pod.metadata.uid}/{container.name}/{number}"
     made["containerID"] = identity if seen.attempt else ""
     made["restartCount"] = number
+    made["imageID"] = f"{runtime}://host"
     if seen.is_running:
         made["ready"], made["started"] = _is_ready(seen), seen.is_started
     if seen.previous is not None:

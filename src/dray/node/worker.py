@@ -48,6 +48,7 @@ from dray.node.volumes import Volumes
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Env = dict[str, str]
 
 POD = kinds.served("", "Pod")
 RETRY_SECONDS: Final = 0.2
@@ -55,6 +56,7 @@ MAX_RETRY_SECONDS: Final = 60.0
 BACKOFF_SECONDS: Final = 10.0
 MAX_BACKOFF_SECONDS: Final = 300.0
 DEFAULT_GRACE_SECONDS: Final = 30
+IMAGE_IGNORED: Final = "The sandbox has no images: containers run the programs of the node"
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,16 @@ class PodWorker:
             return last.log if last else None
         return last.folder.with_name(str(last.number - 1)) / last.log.name
 
+    def exec_command(self, container: str, argv: tuple[str, ...]) -> tuple[list[str], Env]:
+        """What runs a program in a running container, and with what environment.
+
+        Raises LookupError where the container does not run.
+        """
+        attempt = containers.last_attempt(self._folder / "containers" / container)
+        if attempt is None:
+            raise LookupError(f"container {container} does not run")
+        return sandbox.exec_command(attempt.first_process(), argv), attempt.environment()
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             reporting = group.create_task(self._keep_reporting())
@@ -140,6 +152,7 @@ class PodWorker:
 
     async def _live(self) -> None:
         """Everything up to the end of the last container."""
+        self._tell(events.NORMAL, "ImageIgnored", IMAGE_IGNORED)
         self._held = await self._retry(self._prepare, "FailedPrepareDynamicResources")
         self._volumes = await self._retry(self._make_volumes, "FailedMount")
         async with asyncio.TaskGroup() as group:

@@ -28,12 +28,14 @@ class Chooser:
         self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
         self._epoch = -1
         self._turn_began = 0.0
+        self.latest: Ranking | None = None
+        """What was found out about nodes for the last pod."""
 
     async def choose(
         self, demand: Demand, avoided: frozenset[str] = frozenset()
     ) -> Choice | Refusal:
         """The best node, or why there is none. `avoided` are kept for more important pods."""
-        ranking = self.ranking(demand)
+        ranking = self.latest = self._ranking(demand)
         for _ in ranking.catch_up():
             await self.breathe()
         try:
@@ -59,7 +61,13 @@ class Chooser:
                 yield Choice(demand.pod, state.name, answer)
             await self.breathe()
 
-    def ranking(self, demand: Demand) -> Ranking:
+    def question(self, demand: Demand) -> Hashable:
+        """Equal for pods that are refused for one and the same reason."""
+        if self._neighbours(demand) is not None:
+            return demand.pod.metadata.uid
+        return demand.question()
+
+    def _ranking(self, demand: Demand) -> Ranking:
         named, neighbours = self._named(demand), self._neighbours(demand)
         if named is not None or demand.fixed or neighbours is not None:
             return self._new_ranking(demand, named, neighbours)

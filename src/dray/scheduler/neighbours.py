@@ -90,10 +90,10 @@ class Neighbours:
         checks = [
             check
             for check in (
-                self._existing(pod),
+                self._spread(pod, wanted),
                 self._affinity(pod),
                 self._anti_affinity(pod),
-                self._spread(pod, wanted),
+                self._existing(pod),
             )
             if check is not None
         ]
@@ -201,7 +201,7 @@ class Neighbours:
         key, selector = constraint.topology_key, _compiled(constraint.label_selector)
         counts: Counter[str] = Counter({state.labels[key]: 0 for state in eligible})
         for placed in self._placed(self._pods):
-            value = placed.node.labels.get(key)
+            value = placed.node.labels.get(key, "")
             if value in counts and _counts_for(placed.pod, pod, selector):
                 counts[value] += 1
         least = min(counts.values(), default=0)

@@ -155,37 +155,37 @@ class Preemption:
     async def plan(self, demand: Demand, ranking: Ranking) -> Plan | None:
         """The best way to make room, if there is one."""
         plans: list[Plan] = []
-        for state in itertools.islice(self._candidates(demand, ranking), CANDIDATES_LIMIT):
-            victims = await self._victims_on(state, demand)
+        candidates = self._candidates(demand.pod, ranking)
+        for state, possible in itertools.islice(candidates, CANDIDATES_LIMIT):
+            victims = await self._victims_on(state, demand, possible)
             if victims:
                 plans.append(Plan(state.name, victims))
             await self._breathe()
         return min(plans, key=Plan.cost, default=None)
 
-    def _candidates(self, demand: Demand, ranking: Ranking) -> Iterator[NodeState]:
-        """The nodes on which fewer pods could help."""
+    def _candidates(self, pod: Pod, ranking: Ranking) -> Iterator[tuple[NodeState, Sequence[Pod]]]:
+        """The nodes on which fewer pods could help, and which pods those are."""
+        elsewhere = list(self._holders_of_shared_devices(pod))
         for state, reasons in list(ranking.refused()):
-            helps = all(reason.is_resolvable or reason.sort is Sort.DEVICES for reason in reasons)
-            if helps and self._possible_victims(state, demand.pod):
-                yield state
+            if all(reason.is_resolvable or reason.sort is Sort.DEVICES for reason in reasons):
+                on_node = self._state.pods.find(ON_NODE, state.name)
+                lesser = [each for each in on_node if priority_of(each) < priority_of(pod)]
+                lesser += [each for each in elsewhere if each.spec.node_name != state.name]
+                possible = self._most_important_first(lesser)
+                if possible:
+                    yield state, possible
 
-    def _possible_victims(self, state: NodeState, pod: Pod) -> list[Pod]:
-        """Less important pods whose leaving could help on a node, the most important first."""
-        on_node = [
-            other
-            for other in self._state.pods.find(ON_NODE, state.name)
-            if priority_of(other) < priority_of(pod)
-        ]
-        found = [*on_node, *self._holders_of_shared_devices(state, pod)]
-        found.sort(key=lambda other: (priority_of(other), _reversed_start(other)))
-        allowed = list(_within_budgets(found, self._state.budgets or ()))
+    def _most_important_first(self, pods: list[Pod]) -> list[Pod]:
+        """The pods that may all go without overdrawing a disruption budget."""
+        pods.sort(key=lambda each: (priority_of(each), _reversed_start(each)))
+        allowed = list(_within_budgets(pods, self._state.budgets or ()))
         allowed.reverse()
         return allowed
 
-    def _holders_of_shared_devices(self, state: NodeState, pod: Pod) -> Iterator[Pod]:
-        """Pods elsewhere that hold devices which could be used on this node as well."""
+    def _holders_of_shared_devices(self, pod: Pod) -> Iterator[Pod]:
+        """Less important pods that hold devices which could be used on other nodes as well."""
         for other in self._state.pods:
-            if priority_of(other) >= priority_of(pod) or other.spec.node_name in ("", state.name):
+            if priority_of(other) >= priority_of(pod) or not other.spec.node_name:
                 continue
             for key in podclaims.used_claims(other):
                 claim = self._state.claim(key)
@@ -194,8 +194,9 @@ class Preemption:
                     yield other
                     break
 
-    async def _victims_on(self, state: NodeState, demand: Demand) -> Sequence[Pod]:
-        possible = self._possible_victims(state, demand.pod)
+    async def _victims_on(
+        self, state: NodeState, demand: Demand, possible: Sequence[Pod]
+    ) -> Sequence[Pod]:
         what_if = _WhatIf(self._state)
         try:
             what_if.set(possible)

@@ -215,11 +215,6 @@ class Queue:
         entry.where = BACKING_OFF
         self._later(entry.key, seconds, lambda: self._make_ready(entry))
 
-    def again(self, entry: Entry) -> None:
-        """Try the pod once more, at once."""
-        if self._entries.get(entry.key) is entry:
-            self._make_ready(entry)
-
     def done(self, entry: Entry) -> None:
         """The pod has found a place; what is left to do is to write it down."""
         if self._is_scout(entry):

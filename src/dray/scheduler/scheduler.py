@@ -180,9 +180,9 @@ class Scheduler:
             return
         preempting = await self._preempt(entry, demand)
         self._free_what_is_in_the_way(demand.pod, answer)
-        cost = time.perf_counter() - started
-        self._metrics.refused(demand.question(), answer, len(demand.open))
-        self._refuse(entry, demand.question(), answer, preempting, cost)
+        cost, question = time.perf_counter() - started, self._chooser.question(demand)
+        self._metrics.refused(question, answer, len(demand.open))
+        self._refuse(entry, question, answer, preempting, cost)
 
     async def _place_gang(self, entry: Entry, gang: Gang) -> None:
         taken = [self._queue.take(_key(pod)) for pod in gang.waiting if _key(pod) != entry.key]
@@ -258,13 +258,14 @@ class Scheduler:
 
     async def _preempt(self, entry: Entry, demand: Demand) -> str:
         """Make room for the pod if that is possible; what to say about it."""
-        if self._preemption is None:
+        ranking = self._chooser.latest
+        if self._preemption is None or ranking is None:
             return ""
         reason = self._preemption.ineligible(entry.key, demand.pod)
         if reason:
             return reason
         self._preemption.nominations.remove(entry.key)
-        plan = await self._preemption.plan(demand, self._chooser.ranking(demand))
+        plan = await self._preemption.plan(demand, ranking)
         if plan is None:
             return ""
         priority = preemption.priority_of(demand.pod)

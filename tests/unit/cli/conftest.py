@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from dray.cli.main import main
+from dray.drivers.simulated import fleet
 
 START_SECONDS = 60.0
 DRAY = Path(sys.executable).parent / "dray"
@@ -48,6 +51,26 @@ def stop(process: subprocess.Popen[str]) -> int:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=START_SECONDS)
     return process.returncode
+
+
+def fleet_documents(name: str) -> list[dict[str, Any]]:
+    """The nodes, classes and slices of a simulated fleet."""
+    made = fleet.load(name)
+    group = "resource.k8s.io/v1"
+    return [
+        *(_described(each, "v1", "Node") for each in made.nodes()),
+        *(_described(each, group, "DeviceClass") for each in made.classes()),
+        *(_described(each, group, "ResourceSlice") for each in made.slices()),
+    ]
+
+
+def _described(value: Any, api_version: str, kind: str) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(value)
+    return {"apiVersion": api_version, "kind": kind, **document}
+
+
+def as_list(documents: list[dict[str, Any]]) -> str:
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
 
 
 @pytest.fixture(scope="session")

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from dray.cli.components import apiserver, stores
+from dray.api.exchange import Request, Response
+from dray.cli.components import apiserver, scheduler, stores
 from dray.cli.failures import WrongUsage
+from dray.client.verbs import Client
 from tests import etcd
-from tests.unit.cli.conftest import DRAY, Cluster, run, start, stop
+from tests.unit.cli.conftest import (
+    DRAY,
+    Cluster,
+    as_list,
+    fleet_documents,
+    run,
+    start,
+    stop,
+)
 
 CONFIG_MAP = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"kept"},"data":{"a":"1"}}'
 
@@ -130,3 +142,66 @@ def test_a_component_leads_and_lets_go_when_told_to_end(cluster: Cluster, compon
         *("get", lease, "-n", "kube-system", "-o", "jsonpath={.spec.holderIdentity}")
     )
     assert after.output == ""
+
+
+TEMPLATE = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "ResourceClaimTemplate",
+    "metadata": {"name": "one-gpu"},
+    "spec": {
+        "spec": {
+            "devices": {
+                "requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]
+            }
+        }
+    },
+}
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "user"},
+    "spec": {
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [{"name": "c", "image": "x", "resources": {"claims": [{"name": "gpu"}]}}],
+        "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}],
+    },
+}
+
+
+def test_separate_processes_give_a_pod_its_device(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path / "kubeconfig")
+    with contextlib.ExitStack() as running:
+        running.callback(stop, start(tmp_path, "--store", "memory"))
+        documents = [*fleet_documents("quickstart"), TEMPLATE, POD]
+        created = cluster.dray("create", "-f", "-", input=as_list(documents))
+        assert created.exit_code == 0, created.output
+        for component in (["scheduler"], ["controllers", "--only", "claims"]):
+            command = [str(DRAY), *component, "--kubeconfig", str(cluster.kubeconfig)]
+            running.callback(stop, subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
+        scheduled = cluster.dray(
+            *("wait", "pod/user", "--for=condition=PodScheduled", "--timeout=60s")
+        )
+        assert scheduled.exit_code == 0, scheduled.output
+        held = cluster.dray("get", "devices", "-o", "jsonpath={.items[*].holders[*].usedBy[0]}")
+        assert held.output == "pods/user"
+        explained = cluster.dray("explain", "pod/user")
+        assert explained.exit_code == 0
+        assert ": allocated: gpu=gpu.nvidia.com/" in explained.output
+
+
+class Elsewhere:
+    """A cluster that is not dray's."""
+
+    async def send(self, request: Request) -> Response:
+        assert request.path == "/version"
+        version = {"major": "1", "minor": "34+", "gitCommit": "abc", "gitVersion": "v1.34.1-eks"}
+        return Response(200, {}, json.dumps(version).encode())
+
+
+def test_the_scheduler_keeps_to_its_own_nodes_in_a_cluster_that_has_one_already() -> None:
+    client = Client(Elsewhere())
+    with pytest.raises(WrongUsage, match="a scheduler of its own") as refusal:
+        asyncio.run(scheduler.allowed_features(client, "", ""))
+    assert "--node-selector" in refusal.value.advice
+    features = asyncio.run(scheduler.allowed_features(client, "pool=dray", ""))
+    assert features.version == "1.34"

@@ -250,6 +250,16 @@ def test_lint_against_a_fleet_finds_selectors_that_match_nothing(tmp_path: Path)
     assert run("lint", file, "--against", "quickstart", "--strict").exit_code == 1
 
 
+def test_lint_for_other_tools(tmp_path: Path) -> None:
+    file = write(tmp_path / "a.yaml", OLD_CLAIM)
+    github = run("lint", file, "-o", "github")
+    assert github.stdout.startswith(f"::warning file={file},line=2,title=outdated-version::")
+    document = json.loads(run("lint", file, "-o", "sarif").stdout)
+    (result,) = document["runs"][0]["results"]
+    assert (result["ruleId"], result["level"]) == ("outdated-version", "warning")
+    assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 2}
+
+
 def test_lint_of_what_is_not_yaml(tmp_path: Path) -> None:
     file = write(tmp_path / "a.yaml", "a: 1\nb: [1,\n")
     assert found_by(lint(file)) == [(3, "not-yaml")]

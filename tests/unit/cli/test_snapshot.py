@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 
 from dray.cli import snapshot
-from dray.drivers.simulated import fleet
-from tests.unit.cli.conftest import Cluster, run
+from tests.unit.cli.conftest import Cluster, as_list, fleet_documents, run
 
 POD = {
     "apiVersion": "v1",
@@ -43,25 +40,11 @@ HELD = {
 }
 
 
-def described(value: Any, api_version: str, kind: str) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(value)
-    return {"apiVersion": api_version, "kind": kind, **document}
-
-
 @pytest.fixture(scope="module")
-def filled(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+def filled(cluster: Cluster) -> Cluster:
     """The quickstart fleet in a real server, with one claim that holds a device."""
-    made = fleet.load("quickstart")
-    documents = [
-        *(described(each, "v1", "Node") for each in made.nodes()),
-        *(described(each, "resource.k8s.io/v1", "DeviceClass") for each in made.classes()),
-        *(described(each, "resource.k8s.io/v1", "ResourceSlice") for each in made.slices()),
-        HELD,
-        POD,
-    ]
-    file = tmp_path_factory.mktemp("fleet") / "fleet.json"
-    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}), "utf-8")
-    created = cluster.dray("create", "-f", str(file))
+    documents = [*fleet_documents("quickstart"), HELD, POD]
+    created = cluster.dray("create", "-f", "-", input=as_list(documents))
     assert created.exit_code == 0, created.output
     results = [{"request": "g", "driver": "gpu.nvidia.com", "pool": "gpu-0", "device": "gpu-0"}]
     allocation = {
@@ -95,6 +78,27 @@ def test_get_devices_says_who_holds_what_since_when(filled: Cluster) -> None:
     ]
     free = filled.dray("get", "devices", "gpu-0/gpu-1").stdout.splitlines()[1]
     assert free.split()[3:6] == ["free", "<none>", "<none>"]
+
+
+def test_get_devices_counts_taints_of_rules(filled: Cluster) -> None:
+    rule = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": "broken"},
+        "spec": {
+            "deviceSelector": {"pool": "gpu-1", "device": "gpu-0"},
+            "taint": {"key": "example.com/broken", "effect": "NoSchedule"},
+        },
+    }
+    created = filled.dray("create", "-f", "-", input=json.dumps(rule))
+    assert created.exit_code == 0, created.output
+    try:
+        row = filled.dray("get", "devices", "gpu-1/gpu-0").stdout.splitlines()[1]
+        assert row.split()[3] == "tainted"
+        other = filled.dray("get", "devices", "gpu-1/gpu-1").stdout.splitlines()[1]
+        assert other.split()[3] == "free"
+    finally:
+        filled.dray("delete", "devicetaintrule", "broken")
 
 
 def test_a_snapshot_has_no_secrets_and_serves_offline(filled: Cluster, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -30,6 +31,7 @@ from tests.builders import (
     resource_slice,
 )
 
+SECONDS_FOR_LARGE_FLEET = 2
 PRODUCT = f'device.attributes["{DRIVER}"].productName'
 
 
@@ -143,7 +145,7 @@ def test_node_is_blocked_at_the_gate_where_too_few_are_left() -> None:
     hold(world, "other", "gpu-0", "gpu-1", "gpu-2")
     funnel = measured(world, claim(request("gpu", count=2)))
     blocked = {each.gate.kind: (each.nodes, each.example) for each in funnel.blocked}
-    assert blocked == {Kind.CLASS: (2, "n2"), Kind.TAKEN: (1, "n1")}
+    assert blocked == {Kind.CLASS: (2, "n3"), Kind.TAKEN: (1, "n1")}
     assert funnel.best == NodeCount("n1", 1)
 
 
@@ -183,3 +185,14 @@ def test_pool_with_missing_slices_is_unusable() -> None:
     world = fleet(resource_slice(gpu("gpu-0"), slices=3))
     (pool,) = surveyed(world, claim(request())).unusable
     assert (pool.slices, pool.expected_slices, pool.invalid_reason) == (1, 3, "")
+
+
+@pytest.mark.slow
+def test_large_fleet_is_surveyed_quickly() -> None:
+    world = fleet(*(gpu_slice(f"n{number}", 8) for number in range(5000)))
+    asked = claim(request("gpu", f'{PRODUCT} == "A100"', count=2), match=f"{DRIVER}/productName")
+    surveyed(world, asked)
+    began = time.process_time()
+    (funnel,) = surveyed(world, asked).funnels
+    assert time.process_time() - began < SECONDS_FOR_LARGE_FLEET
+    assert (funnel.published, funnel.left) == (40_000, 0)

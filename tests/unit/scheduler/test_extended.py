@@ -14,8 +14,10 @@ from dray.scheduler import extended
 from dray.scheduler.extended import Classes
 from tests.unit.scheduler.world import (
     World,
+    claim,
     device_class,
     devices_of,
+    exactly,
     gpu_slice,
     in_world,
     node,
@@ -209,3 +211,24 @@ async def test_without_a_class_the_node_lacks_the_resource(world: World) -> None
     await world.refused("ext", f"1 Insufficient {RESOURCE}")
     await world.create(device_class("ext.example.com", extendedResourceName=RESOURCE))
     await world.bound("ext")
+
+
+@in_world()
+async def test_a_claim_that_an_earlier_attempt_has_left_is_replaced(world: World) -> None:
+    await fleet(world)
+    body = pod("ext", requests={RESOURCE: "1"}, schedulingGates=[{"name": "example.com/wait"}])
+    uid = (await world.create(body))["metadata"]["uid"]
+    left = claim("left", exactly(deviceClassName="ext.example.com"))
+    left["metadata"] |= {
+        "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "Pod", "name": "ext", "uid": uid, "controller": True}
+        ],
+    }
+    await world.create(left)
+    await world.settle()
+    await world.patch("pods", "ext", {"spec": {"schedulingGates": []}})
+    await world.bound("ext")
+    (made,) = await world.all("resourceclaims", "default")
+    assert made["metadata"]["name"] != "left"

@@ -44,7 +44,7 @@ def scheduler(
 
     async def work() -> None:
         async with running.client_of(target, scheduler_name) as client:
-            gates = await _allowed_features(client, node_selector, feature_gates)
+            gates = await allowed_features(client, node_selector, feature_gates)
             schedule = functools.partial(
                 scheduling.run,
                 client,
@@ -75,7 +75,7 @@ def _explainer(fleet: Fleet) -> Callable[[Sequence[ResourceClaim]], str]:
     return why
 
 
-async def _allowed_features(client: Client, node_selector: str, gates: str) -> Features:
+async def allowed_features(client: Client, node_selector: str, gates: str) -> Features:
     """The gates of the cluster; refuses nodes that another scheduler serves as well."""
     version = await serverversion.ask(client)
     if not version.is_dray and not node_selector:

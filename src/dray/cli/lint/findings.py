@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import click
 
+import dray
 from dray.cli import jsontext
 
 
@@ -32,6 +33,9 @@ def show(findings: Iterable[Finding], form: str) -> None:
     if form == "json":
         click.echo(jsontext.write([each._asdict() for each in shown], indent=2))
         return
+    if form == "sarif":
+        click.echo(jsontext.write(_sarif(shown), indent=2))
+        return
     for finding in shown:
         click.echo(_FORMS[form](finding))
 
@@ -53,5 +57,30 @@ def _github(finding: Finding) -> str:
     )
 
 
+def _sarif(findings: Sequence[Finding]) -> dict[str, Any]:
+    """The exchange format of code scanners, version 2.1.0."""
+    rules = [{"id": rule} for rule in sorted({each.rule for each in findings})]
+    driver = {"name": "dray lint", "version": dray.__version__, "rules": rules}
+    run = {"tool": {"driver": driver}, "results": list(map(_sarif_result, findings))}
+    return {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [run],
+    }
+
+
+def _sarif_result(finding: Finding) -> dict[str, Any]:
+    place = {
+        "artifactLocation": {"uri": finding.file},
+        "region": {"startLine": finding.line},
+    }
+    return {
+        "ruleId": finding.rule,
+        "level": finding.severity.value,
+        "message": {"text": " ".join(filter(None, (finding.message, finding.advice)))},
+        "locations": [{"physicalLocation": place}],
+    }
+
+
 _FORMS = {"text": _text, "github": _github}
-FORMS = ("text", "json", "github")
+FORMS = ("text", "json", "github", "sarif")

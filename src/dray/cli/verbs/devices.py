@@ -9,15 +9,16 @@ from typing import Any
 import click
 import msgspec
 
-from dray.api import kinds, versions
+from dray.allocator import taints
+from dray.api import errors, kinds, versions
 from dray.api.claims import ResourceClaim
 from dray.api.names import DeviceId
 from dray.api.slices import Device, DeviceAttribute, ResourceSlice
-from dray.api.taints import DeviceTaint
+from dray.api.taints import DeviceTaint, DeviceTaintRule
 from dray.apiserver import cells
 from dray.cli import output, published, tables
 from dray.cli.connection import Session
-from dray.cli.failures import WrongUsage
+from dray.cli.failures import NotFound, WrongUsage
 from dray.cli.verbs import listing
 from dray.cli.verbs.listing import Wanted
 from dray.client.verbs import Selection
@@ -69,8 +70,7 @@ async def show(session: Session, wanted: Wanted) -> None:
         rows = [_row(each, now, wide=wanted.format.is_wide) for each in found]
         tables.show([_header(wide=wanted.format.is_wide), *rows], has_header=True)
     else:
-        items = [msgspec.to_builtins(each) for each in found]
-        output.show_document({"kind": "DeviceList", "items": items}, wanted.format)
+        output.show_document({"kind": "DeviceList", "items": found}, wanted.format)
 
 
 def _is_meant(device: PublishedDevice, names: Sequence[str]) -> bool:
@@ -82,7 +82,12 @@ def _is_meant(device: PublishedDevice, names: Sequence[str]) -> bool:
 async def _published(session: Session) -> list[PublishedDevice]:
     slices = await _read(session, "ResourceSlice", ResourceSlice)
     claims = await _read(session, "ResourceClaim", ResourceClaim)
-    return list(devices(slices, claims))
+    try:
+        rules = await _read(session, "DeviceTaintRule", DeviceTaintRule)
+    except (NotFound, errors.Forbidden):
+        # Not every cluster has rules, and not everybody may read them.
+        rules = []
+    return list(devices(slices, claims, rules))
 
 
 async def _read(session: Session, kind: str, type_: type[Any]) -> list[Any]:
@@ -93,13 +98,17 @@ async def _read(session: Session, kind: str, type_: type[Any]) -> list[Any]:
 
 
 def devices(
-    slices: Iterable[ResourceSlice], claims: Iterable[ResourceClaim]
+    slices: Iterable[ResourceSlice],
+    claims: Iterable[ResourceClaim],
+    rules: Sequence[DeviceTaintRule] = (),
 ) -> Iterator[PublishedDevice]:
     """Every device of every pool's newest generation, with those who hold it."""
     holders = _holders(claims)
     for piece in published.current(slices):
+        concerned = taints.rules_for_pool(piece.spec.driver, piece.spec.pool.name, rules)
         for device in piece.spec.devices:
-            yield _device(piece, device, holders)
+            tainted = taints.with_rules(device.taints, device.name, concerned)
+            yield _device(piece, msgspec.structs.replace(device, taints=tainted), holders)
 
 
 def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:
@@ -165,13 +174,13 @@ def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list
         _pairs(device.capacity),
     ]
     if wide:
-        taints = (f"{each.key}:{each.effect}" for each in device.taints)
-        row += [",".join(taints) or "<none>", _pairs(device.attributes)]
+        tainted = (f"{each.key}:{each.effect}" for each in device.taints)
+        row += [",".join(tainted) or "<none>", _pairs(device.attributes)]
     return row
 
 
 def _state(device: PublishedDevice) -> str:
-    if any(taint.effect in ("NoSchedule", "NoExecute") for taint in device.taints):
+    if any(map(taints.prevents_allocation, device.taints)):
         state = "tainted"
     elif all(each.admin_access for each in device.holders):
         state = "free"

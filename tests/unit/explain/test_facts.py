@@ -1,0 +1,88 @@
+"""What devices publish of the things that gates name."""
+
+from __future__ import annotations
+
+from dray.allocator import requests, resolution
+from dray.allocator.fleet import Fleet
+from dray.api.claims import ResourceClaim
+from dray.explain import facts, survey
+from dray.explain.facts import ClauseCount, Count, GateFacts, Similar
+from tests.builders import DRIVER, claim, fleet, gpu, gpu_slice, node, request, resource_slice
+
+ATTRIBUTES = f'device.attributes["{DRIVER}"]'
+CAPACITY = f'device.capacity["{DRIVER}"]'
+
+
+def observed(world: Fleet, asked: ResourceClaim) -> tuple[GateFacts, ...]:
+    question = requests.parse(asked.spec.devices)
+    resolved = resolution.resolve([question], world.classes, world.selectors, world.features)
+    found = survey.take(world, list(world.nodes), resolved)
+    observations = facts.observe(world, found.sound, resolved, found.funnels)
+    return tuple(each.facts for each in observations)
+
+
+def two_models() -> Fleet:
+    return fleet(gpu_slice("n1", 4), gpu_slice("n2", 2, product="A100", memory="40Gi"))
+
+
+def test_misspelt_attribute_exists_nowhere_and_another_one_comes_close() -> None:
+    (found,) = observed(two_models(), claim(request("gpu", f'{ATTRIBUTES}.productname == "H100"')))
+    (subject,) = found.subjects
+    assert (subject.devices, subject.total) == (0, 6)
+    assert subject.similar == (Similar("attributes", DRIVER, "productName", 6),)
+    assert subject.domains == ()
+
+
+def test_unknown_domain_is_told_with_those_that_are_published() -> None:
+    selector = 'has(device.attributes["rack.example.com"].row)'
+    (found,) = observed(two_models(), claim(request("gpu", selector)))
+    assert found.subjects[0].domains == (Count(DRIVER, 6),)
+
+
+def test_attribute_that_is_a_capacity() -> None:
+    (found,) = observed(two_models(), claim(request("gpu", f'{ATTRIBUTES}.memory == "80Gi"')))
+    assert found.subjects[0].similar == (Similar("capacity", DRIVER, "memory", 6),)
+
+
+def test_values_are_counted_the_most_common_first() -> None:
+    (found,) = observed(two_models(), claim(request("gpu", f'{ATTRIBUTES}.productName == "B200"')))
+    assert found.subjects[0].values == (Count("H100", 4), Count("A100", 2))
+
+
+def test_least_and_most_of_a_quantity() -> None:
+    selector = f'{CAPACITY}.memory.compareTo(quantity("96Gi")) >= 0'
+    (found,) = observed(two_models(), claim(request("gpu", selector)))
+    assert (found.subjects[0].least, found.subjects[0].most) == ("40Gi", "80Gi")
+    assert found.subjects[0].types == (Count("quantity", 6),)
+
+
+def test_clauses_count_what_is_left_and_look_at_what_comes_to_them() -> None:
+    first = f'{ATTRIBUTES}.productName == "A100"'
+    second = f'{CAPACITY}.memory.compareTo(quantity("80Gi")) >= 0'
+    (found,) = observed(two_models(), claim(request("gpu", f"{first} && {second}")))
+    assert found.clauses == (ClauseCount(first, 2), ClauseCount(second, 0))
+    memory = next(each for each in found.subjects if each.name == "memory")
+    assert (memory.total, memory.most) == (2, "40Gi")
+
+
+def test_capacity_compared_with_a_text_is_a_mistake_even_if_it_does_not_compile() -> None:
+    (found,) = observed(two_models(), claim(request("gpu", f'{CAPACITY}.memory >= "40Gi"')))
+    (mistake,) = found.mistakes
+    assert (mistake.has, mistake.given) == ("quantity", "string")
+    assert mistake.correction == f'{CAPACITY}.memory.compareTo(quantity("40Gi")) >= 0'
+
+
+def test_device_that_several_nodes_reach_counts_once() -> None:
+    shared = resource_slice(gpu("far-0"), node=None, all_nodes=True)
+    world = fleet(shared, nodes=[node("n1"), node("n2")])
+    (found,) = observed(world, claim(request("gpu", "false")))
+    assert found.devices == 1
+
+
+def test_attributes_of_constraints_and_names_of_capacities_are_looked_up() -> None:
+    world = fleet(gpu_slice("n1", 2, shareable=True, attributes={"numaNode": 1}))
+    asked = request("gpu", count=2, capacity={"memroy": "1Gi"})
+    (capacity,) = observed(world, claim(asked))
+    assert capacity.subjects[0].similar == (Similar("capacity", "", "memory", 2),)
+    (constraint,) = observed(world, claim(request("gpu", count=2), match=f"{DRIVER}/numanode"))
+    assert constraint.subjects[0].similar == (Similar("attributes", DRIVER, "numaNode", 2),)

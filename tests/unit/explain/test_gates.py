@@ -1,0 +1,127 @@
+"""What each gate has against a device."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dray.allocator import requests, resolution, verdicts
+from dray.allocator.fleet import Fleet
+from dray.api.claims import ResourceClaim
+from dray.api.features import DEFAULT
+from dray.api.names import ClaimKey
+from dray.api.slices import Device
+from dray.api.taints import DeviceTaint
+from dray.explain.gates import CannotEvaluate, Kind, Objection, Panel
+from tests.builders import (
+    DRIVER,
+    claim,
+    device,
+    fleet,
+    gpu,
+    gpu_slice,
+    hold,
+    mig_slices,
+    node,
+    request,
+    resource_slice,
+)
+
+
+def objections(world: Fleet, asked: ResourceClaim, number: int = 0) -> dict[Kind, Objection]:
+    """What the gates of the first node say about one of its devices."""
+    question = requests.parse(asked.spec.devices)
+    resolved = resolution.resolve([question], world.classes, world.selectors, world.features)
+    entry = next(entry for entry in world.nodes.values() if entry.node is not None)
+    panel = Panel(world.inventory(entry), resolved, world.selectors)
+    candidate = panel.inventory.devices[number]
+    (plan,) = panel.steps[0].plans
+    found = {}
+    for answer in panel.answers(plan):
+        if not answer.passing & candidate.bit:
+            objection = panel.objection(plan, answer.gate, candidate)
+            assert objection is not None
+            found[answer.gate.kind] = objection
+    return found
+
+
+def test_gates_that_have_nothing_against_a_device_are_silent() -> None:
+    assert objections(fleet(gpu_slice()), claim(request())) == {}
+
+
+def test_gates_are_asked_independently() -> None:
+    taint = DeviceTaint("sick", "", "NoSchedule")
+    world = fleet(resource_slice(gpu("gpu-0", taints=[taint])))
+    hold(world, "other", "gpu-0")
+    found = objections(world, claim(request("gpu", "false")))
+    assert set(found) == {Kind.SELECTOR, Kind.TAINTS, Kind.TAKEN}
+    assert found[Kind.TAKEN] == verdicts.DeviceTaken(
+        found[Kind.TAKEN].device,  # type: ignore[union-attr]
+        (ClaimKey("default", "other"),),
+    )
+
+
+def test_selector_that_does_not_compile_fails_on_every_device() -> None:
+    found = objections(fleet(gpu_slice()), claim(request("gpu", "nonsense")))
+    assert isinstance(found[Kind.SELECTOR], CannotEvaluate)
+
+
+def test_device_for_another_node() -> None:
+    piece = resource_slice(
+        device("gpu-a", node="n1"), device("gpu-b", node="n2"), pool="rack", per_device=True
+    )
+    world = fleet(piece, nodes=[node("n1"), node("n2")])
+    assert set(objections(world, claim(request()), 1)) == {Kind.NODE}
+
+
+@pytest.mark.parametrize(
+    ("gate", "needing"),
+    [
+        ("device_binding_conditions", device("gpu-0", binding_conditions=["attached"])),
+        ("partitionable_devices", device("gpu-0", consumes={"set": {"memory": "1Gi"}})),
+    ],
+)
+def test_device_that_needs_a_gate(gate: str, needing: Device) -> None:
+    features = msgspec.structs.replace(DEFAULT, **{gate: False})
+    world = fleet(resource_slice(needing), features=features)
+    assert set(objections(world, claim(request()))) == {Kind.FEATURES}
+
+
+def test_capacity_that_cannot_be_computed_is_an_objection_of_capacity_alone() -> None:
+    world = fleet(gpu_slice("n1", 1, shareable=True))
+    hold(world, "other", "gpu-0")
+    found = objections(world, claim(request("gpu", capacity={"memory": "-1"})))
+    assert set(found) == {Kind.TAKEN, Kind.CAPACITY}
+    assert isinstance(found[Kind.CAPACITY], CannotEvaluate)
+
+
+def test_capacity_left_by_shares() -> None:
+    world = fleet(gpu_slice("n1", 1, shareable=True))
+    for name in ("b", "a"):
+        hold(world, name, "gpu-0", share={"memory": "40Gi"})
+    short = objections(world, claim(request("gpu", capacity={"memory": "1Gi"})))[Kind.CAPACITY]
+    assert isinstance(short, verdicts.CapacityShort)
+    assert (short.available, short.total) == ("0", "80Gi")
+    assert short.holders == (ClaimKey("default", "a"), ClaimKey("default", "b"))
+
+
+def test_counters_that_others_have_drawn_from() -> None:
+    world = fleet(*mig_slices())
+    hold(world, "other", "gpu-0-half-0")
+    short = objections(world, claim(request()))[Kind.COUNTERS]
+    assert isinstance(short, verdicts.CounterShort)
+    assert (short.needed, short.available) == ("40Gi", "20Gi")
+    assert short.holders == (ClaimKey("default", "other"),)
+
+
+def test_attribute_that_a_constraint_compares_is_absent() -> None:
+    found = objections(fleet(gpu_slice()), claim(request(), match=f"{DRIVER}/numa"))
+    assert isinstance(found[Kind.CONSTRAINTS], verdicts.AttributeAbsent)
+
+
+def test_derived_attribute_that_fails_is_an_objection_and_raises_nothing() -> None:
+    features = msgspec.structs.replace(DEFAULT, derived_attributes=True)
+    asked = request("gpu", derived={f"{DRIVER}/side": f'device.attributes["{DRIVER}"].nothing'})
+    world = fleet(gpu_slice(), features=features)
+    found = objections(world, claim(asked, match=f"{DRIVER}/side"))
+    assert isinstance(found[Kind.CONSTRAINTS], CannotEvaluate)

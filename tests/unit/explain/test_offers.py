@@ -1,0 +1,77 @@
+"""What nodes could give."""
+
+from __future__ import annotations
+
+import pytest
+
+from dray.allocator import requests, resolution
+from dray.allocator.fleet import Fleet
+from dray.allocator.inventory import Inventory
+from dray.allocator.resolution import ResolvedOption
+from dray.api.claims import DeviceRequest
+from dray.api.names import ClaimKey
+from dray.api.slices import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
+from dray.api.taints import DeviceTaint, DeviceToleration
+from dray.explain import offers
+from tests.builders import claim, fleet, gpu_slice, hold, mig_slices, request, valid_values
+
+
+def on_node(world: Fleet, asked: DeviceRequest) -> tuple[Inventory, ResolvedOption]:
+    question = requests.parse(claim(asked).spec.devices)
+    (resolved,) = resolution.resolve([question], world.classes, world.selectors, world.features)
+    return world.inventory(world.nodes["n1"]), resolved.requests[0].options[0]
+
+
+def in_range(value: str, least: str, most: str, step: str | None) -> DeviceCapacity:
+    allowed = CapacityRequestPolicyRange(least, most, step)
+    return DeviceCapacity(value, CapacityRequestPolicy(least, (), allowed))
+
+
+@pytest.mark.parametrize(
+    ("memory", "asked", "expected"),
+    [
+        pytest.param(DeviceCapacity("40Gi"), "35Gi", "30Gi", id="what-is-left"),
+        pytest.param(valid_values("40Gi", "5Gi", "20Gi", "35Gi"), "35Gi", "20Gi", id="valid-value"),
+        pytest.param(in_range("40Gi", "2Gi", "36Gi", "8Gi"), "34Gi", "26Gi", id="step"),
+        pytest.param(in_range("40Gi", "1Gi", "16Gi", None), "20Gi", "16Gi", id="maximum"),
+    ],
+)
+def test_largest_amount_that_the_policy_hands_out(
+    memory: DeviceCapacity, asked: str, expected: str
+) -> None:
+    world = fleet(gpu_slice("n1", 1, memory=memory, shareable=True))
+    hold(world, "other", "gpu-0", share={"memory": "10Gi"})
+    inventory, option = on_node(world, request("gpu", capacity={"memory": asked}))
+    (found,) = offers.capacities(inventory, option)
+    assert found.amounts == {"memory": expected}
+    assert 0 < found.share < 1
+
+
+def test_nothing_is_offered_where_nothing_is_left() -> None:
+    world = fleet(gpu_slice("n1", 1, shareable=True))
+    hold(world, "other", "gpu-0", share={"memory": "80Gi"})
+    assert list(offers.capacities(*on_node(world, request(capacity={"memory": "1Gi"})))) == []
+
+
+def test_misspelt_capacity_is_offered_by_its_name() -> None:
+    world = fleet(gpu_slice("n1", 1, shareable=True))
+    (found,) = offers.capacities(*on_node(world, request(capacity={"memroy": "1Gi"})))
+    assert found.amounts == {"memory": "1Gi"}
+
+
+def test_taints_that_are_tolerated_are_not_in_the_way() -> None:
+    one = DeviceTaint("a", "", "NoSchedule")
+    two = DeviceTaint("b", "", "NoSchedule")
+    world = fleet(gpu_slice("n1", 1, taints=[one, two, DeviceTaint("c", "", "None")]))
+    tolerant = request(tolerations=[DeviceToleration("a", "Exists")])
+    assert list(offers.untolerated(*on_node(world, tolerant))) == [two]
+    assert set(offers.untolerated(*on_node(world, request()))) == {None, one, two}
+
+
+def test_holders_of_other_devices_on_the_same_counters_are_found() -> None:
+    world = fleet(*mig_slices())
+    hold(world, "other", "gpu-0-half-0")
+    size = 'device.attributes["gpu.example.com"].size == "whole"'
+    assert offers.holders(*on_node(world, request("gpu", size))) == {
+        ClaimKey("default", "other"): 1
+    }

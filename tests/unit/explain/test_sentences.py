@@ -1,0 +1,41 @@
+"""Words: short, with numbers that can be read, and a JSON form beside them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from dray.explain import explain, sentences
+from dray.explain.explain import Explanation
+from tests.builders import claim, fleet, gpu_slice, hold, node, request
+
+
+def refused() -> Explanation:
+    world = fleet(gpu_slice("n1", 2), nodes=[node(f"cpu{number}") for number in range(1200)])
+    hold(world, "other", "gpu-0")
+    return explain.explain(world, [claim(request("gpu", count=2))], new_share_id=str)
+
+
+def test_numbers_have_thousands_separators() -> None:
+    assert "does not fit on any of 1,201 nodes" in sentences.text(refused())
+
+
+def test_summary_is_one_line_with_causes_and_the_smallest_change() -> None:
+    assert sentences.summary(refused()) == (
+        "1 node: fewer than 2 devices are free (held by default/other); "
+        "1,200 nodes: no devices that can be used. "
+        "Would fit: wait until default/other ends."
+    )
+
+
+def test_json_has_data_and_words_and_ids_as_text() -> None:
+    built: dict[str, Any] = json.loads(json.dumps(sentences.as_json(refused())))
+    assert built["outcome"] == "refused"
+    assert built["claims"] == ["default/train"]
+    change = built["changes"][0]
+    assert (change["change"], change["holder"]) == ("WaitForClaim", "default/other")
+    assert change["text"] == "wait until default/other ends"
+    taken = next(each for each in built["funnels"][0]["stages"] if each["gate"]["kind"] == "taken")
+    assert taken["holders"] == [{"claim": "default/other", "devices": 1}]
+    assert taken["example"] == "gpu.example.com/n1/gpu-0"
+    assert built["reasons"][0]["text"] == "fewer than 2 devices are free"
