@@ -121,16 +121,16 @@ def test_wait_for_a_condition(served: Served, client: Any) -> None:
 
 
 def test_selectors_pages_and_collections(client: Any) -> None:
+    client.create(Namespace(metadata=ObjectMeta(name="pages")))
     for number in range(5):
-        client.create(claim(f"page-{number}", app="page"))
-    found = client.list(ResourceClaim, labels={"app": "page"}, chunk_size=2)
+        client.create(claim(f"page-{number}", app="page"), namespace="pages")
+    found = client.list(ResourceClaim, namespace="pages", labels={"app": "page"}, chunk_size=2)
     assert [each.metadata.name for each in found] == [f"page-{number}" for number in range(5)]
-    one = client.list(ResourceClaim, fields={"metadata.name": "page-3"})
+    one = client.list(ResourceClaim, namespace="pages", fields={"metadata.name": "page-3"})
     assert [each.metadata.name for each in one] == ["page-3"]
-    client.delete(ResourceClaim, "page-0", cascade=CascadeType.FOREGROUND)
-    client.deletecollection(ResourceClaim, labels={"app": "page"})
-    left = client.list(ResourceClaim, labels={"app": "page"})
-    assert [each.metadata.name for each in left if not each.metadata.finalizers] == []
+    client.delete(ResourceClaim, "page-0", namespace="pages", cascade=CascadeType.BACKGROUND)
+    client.deletecollection(ResourceClaim, namespace="pages")
+    assert list(client.list(ResourceClaim, namespace="pages")) == []
 
 
 def test_exec_is_refused_cleanly(client: Any) -> None:

@@ -168,9 +168,7 @@ def test_a_watch_tells_what_happens(core: client.CoreV1Api) -> None:
     assert seen == [("ADDED", "watched"), ("ADDED", "watched-2"), ("DELETED", "watched")]
 
 
-def test_a_watch_that_is_cut_resumes_without_a_gap(
-    served: Served, core: client.CoreV1Api
-) -> None:
+def test_a_watch_that_is_cut_resumes_without_a_gap(served: Served, core: client.CoreV1Api) -> None:
     """The client remembers the revision; what happened while it was away is told afterwards."""
     start(core, "resumed-0", "resume")
     watcher = watch.Watch()

@@ -514,6 +514,39 @@ def test_a_liveness_probe_restarts_a_container_that_hangs() -> None:
     with_node(story)
 
 
+def test_hooks_run_after_the_start_and_before_the_end() -> None:
+    async def story(here: Site) -> None:
+        mounts = [{"name": "data", "mountPath": "/data"}]
+        say = ["/bin/sh", "-c", "echo $0 >> /data/said"]
+        hooks = {
+            "postStart": {"exec": {"command": [*say, "hello"]}},
+            "preStop": {"exec": {"command": [*say, "goodbye"]}},
+        }
+        script = "trap 'cat /data/said; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+        main = container(script, volumeMounts=mounts, lifecycle=hooks)
+        held = {"finalizers": ["example.com/held"]}
+        body = pod("p", main, volumes=[{"name": "data", "emptyDir": {}}])
+        body["metadata"] |= held
+        await here.world.create(body)
+
+        async def is_ready() -> bool:
+            return ready(await here.world.get(POD, "p")) == "True"
+
+        await here.world.until(is_ready, "the pod being ready")
+        uid = (await here.world.get(POD, "p"))["metadata"]["uid"]
+        said = here.folder / "state" / "pods" / uid / "volumes" / "data" / "said"
+        assert said.read_text("utf-8") == "hello\n"
+        await here.world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 10})
+        await here.world.until(lambda: contains(said, "goodbye"), "the hook before the end")
+        await here.world.client.patch(POD, "p", {"metadata": {"finalizers": None}}, "default")
+
+    with_node(story)
+
+
+async def contains(path: Path, text: str) -> bool:
+    return text in path.read_text("utf-8")
+
+
 def test_a_container_without_a_command_is_never_running() -> None:
     async def story(here: Site) -> None:
         await here.world.create(pod("p", {"name": "main", "image": "nginx"}))

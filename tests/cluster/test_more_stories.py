@@ -1,4 +1,4 @@
-"""More of what people do with dray and must see: partitions, versions, faults, neighbours, waiting."""
+"""More of what people do with dray and must see: partitions, versions, faults, neighbours."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_story_9_a_gpu_is_not_given_while_a_partition_of_it_is_used(tmp_path: Pa
 def test_story_10_a_partition_by_size_is_stored_as_plain_dra(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         sizes = {"count": 1, "resources": {"memory": "20Gi", "compute": 2}}
-        asked = {"name": "gpu", "deviceClassName": CLASS, "partitionRequest": sizes}
+        asked = request(partitionRequest=sizes)
         stored = await world.create(claim("sized", claim_spec(asked)))
         (kept,) = stored["spec"]["devices"]["requests"]
         assert "partitionRequest" not in kept
@@ -126,7 +126,7 @@ def test_story_10_a_partition_by_size_is_stored_as_plain_dra(tmp_path: Path) -> 
 def test_story_10_without_partitions_a_size_is_refused(tmp_path: Path) -> None:
     async def story(world: World) -> None:
         sizes = {"count": 1, "resources": {"memory": "20Gi", "compute": 2}}
-        asked = {"name": "gpu", "deviceClassName": CLASS, "partitionRequest": sizes}
+        asked = request(partitionRequest=sizes)
         with pytest.raises(errors.Invalid, match="partitionRequest"):
             await world.create(claim("sized", claim_spec(asked)))
 
@@ -201,7 +201,8 @@ def test_story_16_a_gpu_fails_and_its_pod_goes_elsewhere(tmp_path: Path) -> None
 
 def test_story_16_a_pod_that_tolerates_the_fault_stays(tmp_path: Path) -> None:
     async def story(world: World) -> None:
-        tolerations = [{"key": "dray.dev/unhealthy", "operator": "Exists"}]
+        fault = {"key": "dray.dev/unhealthy", "operator": "Exists"}
+        tolerations = [{**fault, "effect": "NoExecute"}]
         await world.create(claim("tough", claim_spec(request(tolerations=tolerations))))
         await world.create(claim("weak", claim_spec(request())))
         for name in ("tough", "weak"):
@@ -230,10 +231,14 @@ def test_story_17_a_mild_taint_leaves_running_pods_alone(effect: str, tmp_path: 
         await world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 0})
         await _gone(world, "p")
         await world.create(pod("next", claim="all"))
+
+        async def refused() -> bool:
+            return "cannot allocate all claims" in await world.unschedulable("next")
+
         if effect == "None":
             await world.pod_phase("next", "Running")
         else:
-            assert "cannot allocate all claims" in await world.unschedulable("next")
+            await world.until(refused, "the tainted device keeping the pod away")
 
     with_cluster(story, tmp_path, nodes=1)
 

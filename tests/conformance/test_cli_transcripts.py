@@ -12,7 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
+from dray.api import features
 from dray.cli import jsontext, manifests, yamltext
+from dray.cli.lint import objects, relations, sources
+from dray.cli.lint.findings import Severity
 from dray.cli.verbs import describe
 from tests.conformance import cases
 
@@ -92,3 +95,26 @@ def _without_events(text: str) -> Iterator[str]:
         if line.startswith("Events:"):
             return
         yield re.sub(r" {2,}(?=\S)", "  ", line).rstrip()
+
+
+def _refused_directories() -> list[Any]:
+    found = sorted(path.parent for path in GOLDEN.glob("*/status.json"))
+    if not found:
+        return [pytest.param(None, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))]
+    return [pytest.param(path, id=path.name) for path in found]
+
+
+@pytest.mark.parametrize("directory", _refused_directories())
+def test_lint_finds_what_the_server_refused_and_nothing_else(directory: Path) -> None:
+    recorded = json.loads((directory / "status.json").read_text("utf-8"))
+    answers = recorded if isinstance(recorded, list) else [recorded]
+    file = directory / "manifest.yaml"
+    documents = list(sources.documents(str(file), file.read_text("utf-8")))
+    found = [each for document in documents for each in objects.check(document, features.DEFAULT)]
+    found += relations.check(documents, None)
+    if any(answer["code"] >= 400 for answer in answers):
+        assert found
+    else:
+        # kubectl drops the first of two fields of one name before the server sees them.
+        errors = [each for each in found if each.severity is Severity.ERROR]
+        assert {each.rule for each in errors} <= {"repeated-field"}

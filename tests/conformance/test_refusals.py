@@ -173,9 +173,7 @@ def changes_of_request(
     for index, _ in enumerate(body.selectors):
         yield changes.DropSelector(claim=claim, request=request, index=index, expression="")
     for name in fleet.classes:
-        yield changes.OtherClass(
-            claim=claim, request=request, device_class=name, asked="", is_correction=False
-        )
+        yield changes.OtherClass(claim=claim, request=request, device_class=name, asked="")
 
 
 def test_most_refusals_can_be_mended_by_one_change(capsys: pytest.CaptureFixture[str]) -> None:

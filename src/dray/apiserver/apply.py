@@ -230,6 +230,7 @@ def _refuse_conflicts(
 
 
 def _last_applied(live: Object, place: Place) -> FieldSet:
+    """What the client applied and nobody has changed since."""
     annotations = live.get("metadata", {}).get("annotations") or {}
     try:
         configuration = msgspec.json.decode(annotations.get(LAST_APPLIED, "{}"))
@@ -237,7 +238,10 @@ def _last_applied(live: Object, place: Place) -> FieldSet:
         return {}
     if not isinstance(configuration, dict):
         return {}
-    return fieldsets.of(managedfields.stripped(canonical.prune_nulls(configuration)), place)
+    applied = managedfields.stripped(canonical.prune_nulls(configuration))
+    found = fieldsets.compare(applied, managedfields.stripped(live), place)
+    owned = fieldsets.difference(fieldsets.of(applied, place), found.changed)
+    return fieldsets.difference(owned, found.removed)
 
 
 def _take_over(managers: Managers, conflicts: dict[Manager, FieldSet]) -> None:

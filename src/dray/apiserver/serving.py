@@ -17,6 +17,7 @@ from aiohttp import web
 from dray.api import errors, exchange
 from dray.api.exchange import Request, Response, User
 from dray.apiserver import app as application
+from dray.apiserver import impersonation
 from dray.apiserver.authentication import Authenticator
 from dray.apiserver.certificates import KeyPair
 
@@ -89,7 +90,7 @@ class Server:
 
     async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
         try:
-            user = self._authenticate(incoming)
+            user = self._acting(self._authenticate(incoming), incoming)
             request = await self._read(incoming)
         except errors.StatusError as error:
             return _plain(application.status_response(error), False)
@@ -104,6 +105,14 @@ class Server:
         return self._authenticator.authenticate(
             incoming.headers.get("Authorization", ""), certificate
         )
+
+    def _acting(self, user: User, incoming: web.BaseRequest) -> User:
+        headers = [
+            (name.lower(), value)
+            for name, value in incoming.headers.items()
+            if name.lower().startswith(impersonation.PREFIX)
+        ]
+        return impersonation.acting_as(user, headers, self._app.authorize) if headers else user
 
     async def _read(self, incoming: web.BaseRequest) -> Request:
         body = await self._body(incoming) if incoming.can_read_body else b""

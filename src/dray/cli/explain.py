@@ -89,11 +89,11 @@ def _worlds(files: tuple[str, ...], against: str, target: Target) -> tuple[World
 
     Files that bring their own slices need nothing else: dumps and snapshots.
     """
-    own = world.from_files(files) if files else World("")
-    if files:
-        documents = [each.document for each in manifests.read(files, recursive=True)]
-        for document in podclaims.pods_in(documents):
-            own.add(world.decode(document, ", ".join(files)))
+    texts = list(manifests.texts(files, recursive=True))
+    own = world.from_texts(texts)
+    for source, text in texts:
+        for document in podclaims.pods_in(manifests.documents(source, text)):
+            own.add(world.decode(document, source))
     if own.of(ResourceSlice) and not against:
         return own, own
     return world.load(against, target).merged(own), own

@@ -29,6 +29,17 @@ class LateGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self._late and not args[0].startswith("-"):
+            import difflib
+
+            close = difflib.get_close_matches(args[0], self._late, n=1)
+            advice = f"Did you mean {close[0]}?" if close else "See them all with --help."
+            ctx.fail(f"There is no command {args[0]}. {advice}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self._late.items()])

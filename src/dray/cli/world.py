@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -131,9 +131,13 @@ def from_fleet(name: str) -> World:
 
 def from_files(files: Iterable[str]) -> World:
     """What dumps, snapshots, manifests, scenarios and fleet files say."""
-    listed = list(files)
-    world = World(", ".join(listed))
-    for source, text in manifests.texts(listed, recursive=True):
+    return from_texts(list(manifests.texts(files, recursive=True)))
+
+
+def from_texts(texts: Sequence[tuple[str, str]]) -> World:
+    """The same for texts that are read already, each with the name of its file."""
+    world = World(", ".join(source for source, _ in texts))
+    for source, text in texts:
         world = world.merged(_from_list(source, text) or _from_text(source, text))
     return world
 

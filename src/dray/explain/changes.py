@@ -173,8 +173,6 @@ class LessCapacity(RequestChange, frozen=True, kw_only=True):
 class OtherClass(RequestChange, frozen=True, kw_only=True):
     device_class: str
     asked: str
-    is_correction: bool
-    """The class that was asked for does not exist, and this one is written much like it."""
 
     def _fields(self, body: Body) -> dict[str, object]:
         return {"device_class_name": self.device_class}

@@ -23,7 +23,7 @@ from dray.explain import expressions, spelling, values
 from dray.explain.expressions import ATTRIBUTES, CAPACITY, Comparison, Subject
 from dray.explain.funnel import Funnel, Tally
 from dray.explain.gates import Gate, Kind, Panel
-from dray.explain.values import QUANTITY, VERSION, TypedValue
+from dray.explain.values import QUANTITY, TypedValue
 
 VALUES_SHOWN = 3
 _VALUES_COUNTED = 1024
@@ -282,12 +282,11 @@ class _Observer:
                     wanted,
                     given,
                     expressions.written(each.constant),
-                    expressions.converted(text, each, _FUNCTION_OF.get(wanted, wanted)) or "",
+                    expressions.converted(text, each, values.FUNCTION_OF.get(wanted, wanted)) or "",
                 )
 
 
-_FUNCTION_OF = {QUANTITY: expressions.QUANTITY, VERSION: expressions.SEMVER}
-_TYPE_OF = {function: kind for kind, function in _FUNCTION_OF.items()}
+_TYPE_OF = {function: kind for kind, function in values.FUNCTION_OF.items()}
 
 
 def type_of(compared: Comparison) -> str:

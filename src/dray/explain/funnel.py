@@ -222,16 +222,17 @@ class Measurement:
         if lost:
             failing = lost & answer.failing
             if stage.example is None or (failing and not stage.failing):
-                self._exemplify(stage, panel, plan, failing or lost)
+                _exemplify(stage, panel, plan, failing or lost)
             stage.failing += (arriving & failing).bit_count()
             if answer.gate.kind in _HOLDING:
                 _count_holders(progress, inventory, lost & arriving)
         return left & answer.passing
 
-    def _exemplify(self, stage: Stage, panel: Panel, plan: Plan, lost: int) -> None:
-        device = next(panel.inventory.members(lost))
-        stage.example = device.id
-        stage.objection = panel.objection(plan, stage.gate, device)
+
+def _exemplify(stage: Stage, panel: Panel, plan: Plan, lost: int) -> None:
+    device = next(panel.inventory.members(lost))
+    stage.example = device.id
+    stage.objection = panel.objection(plan, stage.gate, device)
 
 
 def _count_holders(progress: _Progress, inventory: Inventory, lost: int) -> None:

@@ -116,7 +116,7 @@ def correct_names(question: Question) -> Iterator[Proposal]:
         asked = option.option.device_class
         if asked not in classes:
             for close in spelling.similar(asked, classes)[:_CLASSES_TRIED]:
-                yield Proposal(_other_class(option, close, is_correction=True), affecting(option))
+                yield Proposal(_other_class(option, close), affecting(option))
     for observed in question.observations:
         if observed.facts.gate.kind is Kind.CONSTRAINTS:
             yield from _corrected_constraints(question, observed)
@@ -230,16 +230,15 @@ def _other_classes(question: Question, *, has_selectors: bool) -> Iterator[Propo
             each for each in question.fleet.classes if each != option.option.device_class
         )
         for name in others[:_CLASSES_TRIED]:
-            yield Proposal(_other_class(option, name, is_correction=False), affecting(option))
+            yield Proposal(_other_class(option, name), affecting(option))
 
 
-def _other_class(option: ResolvedOption, name: str, *, is_correction: bool) -> OtherClass:
+def _other_class(option: ResolvedOption, name: str) -> OtherClass:
     return OtherClass(
         claim=option.claim,
         request=str(option.option.name),
         device_class=name,
         asked=option.option.device_class,
-        is_correction=is_correction,
     )
 
 

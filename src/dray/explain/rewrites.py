@@ -13,12 +13,11 @@ from dray.explain import expressions, spelling, values
 from dray.explain.changes import Rewriting
 from dray.explain.expressions import CAPACITY, Comparison, Subject
 from dray.explain.facts import Observation, SubjectFact, type_of
-from dray.explain.values import QUANTITY, VERSION, TypedValue
+from dray.explain.values import QUANTITY, TypedValue
 
 _SUGGESTIONS = 4
 _UPWARD = (">=", ">")
 _DOWNWARD = ("<=", "<")
-_FUNCTION_OF = {QUANTITY: expressions.QUANTITY, VERSION: expressions.SEMVER}
 
 
 class Rewrite(NamedTuple):
@@ -100,7 +99,7 @@ def _retyped(text: str, observed: Observation) -> str:
         types = {QUANTITY} if subject.field == CAPACITY else {each.type for each in found}
         if len(types) == 1:
             (kind,) = types
-            text = _all_converted(text, subject, _FUNCTION_OF.get(kind, kind))
+            text = _all_converted(text, subject, values.FUNCTION_OF.get(kind, kind))
     return text
 
 

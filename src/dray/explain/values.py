@@ -10,9 +10,13 @@ from dray.allocator import attributes
 from dray.allocator.candidates import Candidate
 from dray.api import quantity, semver
 from dray.api.slices import DeviceAttribute
+from dray.explain import expressions
 from dray.explain.expressions import ATTRIBUTES, Subject
 
 QUANTITY, VERSION, LIST = "quantity", "version", "list"
+
+FUNCTION_OF = {QUANTITY: expressions.QUANTITY, VERSION: expressions.SEMVER}
+"""What makes a value of a type out of a text in CEL."""
 
 
 class TypedValue(NamedTuple):

@@ -125,8 +125,14 @@ class NameOnlyAgent:
             return None
         if left > 0:
             return left
-        await self._report(pod, statuses.ended(pod, none.exit_code(pod), self._now()))
-        return None
+        code, now = none.exit_code(pod), self._now()
+        if not none.restarts(pod):
+            await self._report(pod, statuses.ended(pod, code, now))
+            return None
+        wait = none.backoff_seconds(pod) + none.run_seconds(pod)
+        self._ends_at[pod.metadata.uid] = _clock() + wait
+        await self._report(pod, statuses.restarted(pod, code, now))
+        return wait
 
     async def _stop(self, pod: Pod) -> float | None:
         left = self._seconds_to_stop(pod)

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 
-import aiohttp
-
-from dray.api.containers import Container, HTTPGetAction, Probe
+from dray.api.containers import Probe
+from dray.node.actions import Actions
 from dray.node.observation import Observed
-from dray.node.sources import ConfigError
-
-Execute = Callable[[tuple[str, ...]], Awaitable[int]]
-"""Runs a command inside the container; its exit code."""
-
-
-_FAILURES = (TimeoutError, OSError, LookupError, ConfigError, aiohttp.ClientError)
 
 
 class Prober:
@@ -27,23 +18,19 @@ class Prober:
 
     def __init__(
         self,
-        container: Container,
+        actions: Actions,
         seen: Observed,
-        address: str,
-        execute: Execute,
         changed: Callable[[], None],
         dead: Callable[[str], None],
     ) -> None:
-        self._container = container
+        self._actions = actions
         self._seen = seen
-        self._address = address
-        self._execute = execute
         self._changed = changed
         self._dead = dead
 
     async def run(self) -> None:
         """Until cancelled, which happens when the container ends."""
-        container = self._container
+        container = self._actions.container
         if container.startup_probe is not None and not await self._starts(container.startup_probe):
             return
         self._seen.is_started = True
@@ -77,46 +64,13 @@ class Prober:
         await asyncio.sleep(probe.initial_delay_seconds)
         in_a_row, last = 0, None
         while True:
-            result = await self._check(probe)
+            result = await self._actions.succeeds(probe, probe.timeout_seconds or 1)
             in_a_row = in_a_row + 1 if result == last else 1
             last = result
             threshold = probe.success_threshold or 1 if result else probe.failure_threshold or 3
             if in_a_row >= threshold:
                 yield result
             await asyncio.sleep(probe.period_seconds or 10)
-
-    async def _check(self, probe: Probe) -> bool:
-        with contextlib.suppress(*_FAILURES):
-            async with asyncio.timeout(probe.timeout_seconds or 1):
-                if probe.exec is not None:
-                    return await self._execute(probe.exec.command) == 0
-                if probe.http_get is not None:
-                    return await self._get(probe.http_get)
-                if probe.tcp_socket is not None:
-                    host = probe.tcp_socket.host or self._address
-                    port = self._port(probe.tcp_socket.port)
-                    _, writer = await asyncio.open_connection(host, port)
-                    writer.close()
-                    return True
-        return False
-
-    async def _get(self, action: HTTPGetAction) -> bool:
-        host, port = action.host or self._address, self._port(action.port)
-        url = f"{(action.scheme or 'http').lower()}://{host}:{port}{action.path or '/'}"
-        headers = {header.name: header.value for header in action.http_headers}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(url, headers=headers, ssl=False, allow_redirects=False) as answer,
-        ):
-            return 200 <= answer.status < 400
-
-    def _port(self, port: int | str) -> int:
-        if isinstance(port, int):
-            return port
-        for each in self._container.ports:
-            if each.name == port:
-                return each.container_port
-        raise ConfigError(f"container {self._container.name} has no port {port!r}")
 
     def _set_ready(self, ready: bool) -> None:
         if self._seen.is_ready != ready:

@@ -8,6 +8,7 @@ Python's own library, because it is started once for each container.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -22,7 +23,7 @@ STARTED = b"started\n"
 INFO_DESCRIPTOR = "{info-fd}"
 NOT_STARTED_CODE = 128
 MAX_LINE_BYTES = 16 * 1024
-AGAIN_SECONDS = 0.05
+LOOK_SECONDS = 0.002
 
 
 def main(folder: str) -> int:
@@ -64,10 +65,14 @@ def _run(command: Any, log: IO[bytes]) -> tuple[int, str]:
         return NOT_STARTED_CODE, f"{argv[0]}: {error.strerror}"
     os.close(write_end)
     inside = _first_process(read_end)
-    for number in (signal.SIGTERM, signal.SIGALRM):
-        signal.signal(number, lambda *_: _terminate(process.pid, inside))
+    signal.signal(signal.SIGTERM, lambda *_: _terminate(process.pid, inside))
     signal.signal(signal.SIGUSR1, lambda *_: _kill(inside or process.pid, signal.SIGKILL))
-    os.write(1, STARTED)
+    while inside and not _children(inside) and process.poll() is None:
+        # The sandbox is there before the container's own first process is.
+        time.sleep(LOOK_SECONDS)
+    with contextlib.suppress(BrokenPipeError):
+        # Nobody listens any more where the agent died meanwhile; the container goes on.
+        os.write(1, STARTED)
     _copy_output(process, log)
     code = process.wait()
     return (128 - code, "") if code < 0 else (code, "")
@@ -90,16 +95,16 @@ def _terminate(outer: int, inside: int) -> None:
     if not inside:
         _kill(outer, signal.SIGTERM)
         return
-    try:
-        with open(f"/proc/{inside}/task/{inside}/children", encoding="ascii") as file:
-            children = [int(each) for each in file.read().split()]
-    except OSError:
-        return
-    for child in children:
+    for child in _children(inside):
         _kill(child, signal.SIGTERM)
-    if not children:
-        # The sandbox is there before its first process is: ask again in a moment.
-        signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+
+
+def _children(process: int) -> list[int]:
+    try:
+        with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as file:
+            return [int(each) for each in file.read().split()]
+    except OSError:
+        return []
 
 
 def _kill(process: int, number: signal.Signals) -> None:

@@ -50,6 +50,21 @@ def running(pod: Pod, host_ip: str, now: datetime.datetime) -> Object:
     )
 
 
+def restarted(pod: Pod, exit_code: int, now: datetime.datetime) -> Object:
+    """Every container has ended with the same code and runs again."""
+    time = gotime.write(now)
+    before = {each.name: each for each in pod.status.container_statuses}
+    entries = []
+    for container in pod.spec.containers:
+        entry = container_status(pod, container, {"running": {"startedAt": time}})
+        last = before.get(container.name)
+        running_since = last.state.running.started_at if last and last.state.running else None
+        entry["restartCount"] = (last.restart_count if last else 0) + 1
+        entry["lastState"] = _terminated(exit_code, running_since or time, time)
+        entries.append(entry)
+    return patch(pod, {"containerStatuses": entries})
+
+
 def ended(pod: Pod, exit_code: int, now: datetime.datetime) -> Object:
     """Every container has ended with the same code."""
     time = gotime.write(now)

@@ -34,6 +34,7 @@ from dray.node import (
     statuses,
     volumes,
 )
+from dray.node.actions import Actions
 from dray.node.containers import Attempt, Exit
 from dray.node.drivers import Device, DriverError
 from dray.node.health import Health
@@ -56,6 +57,7 @@ MAX_RETRY_SECONDS: Final = 60.0
 BACKOFF_SECONDS: Final = 10.0
 MAX_BACKOFF_SECONDS: Final = 300.0
 DEFAULT_GRACE_SECONDS: Final = 30
+HOOK_SECONDS: Final = 300.0
 IMAGE_IGNORED: Final = "The sandbox has no images: containers run the programs of the node"
 
 
@@ -202,20 +204,28 @@ class PodWorker:
         seen = self._seen[container.name]
         seen.attempt, seen.exit = attempt, attempt.exit()
         self._news.set()
-        prober = Prober(
-            container,
-            seen,
-            self._machine.address,
-            functools.partial(execute, attempt),
-            self._news.set,
-            functools.partial(self._give_up, container, attempt),
-        )
+        actions = self._actions(container, attempt)
+        give_up = functools.partial(self._give_up, container, attempt)
         async with asyncio.TaskGroup() as group:
-            probing = group.create_task(prober.run())
+            probing = group.create_task(self._probe(actions, seen, give_up))
             seen.exit = await attempt.wait()
             probing.cancel()
         self._news.set()
         return seen.exit
+
+    async def _probe(
+        self, actions: Actions, seen: Observed, give_up: Callable[[str], None]
+    ) -> None:
+        lifecycle = actions.container.lifecycle
+        hook = lifecycle.post_start if lifecycle else None
+        if hook is not None and not await actions.succeeds(hook, HOOK_SECONDS):
+            give_up("PostStart hook failed")
+            return
+        await Prober(actions, seen, self._news.set, give_up).run()
+
+    def _actions(self, container: Container, attempt: Attempt) -> Actions:
+        run = functools.partial(execute, attempt)
+        return Actions(container, self._machine.address, run)
 
     def _give_up(self, container: Container, attempt: Attempt, reason: str) -> None:
         note = f"{reason}: container {container.name} will be restarted"
@@ -296,7 +306,8 @@ class PodWorker:
             yield Bind(str(path), f"/etc/{file}")
 
     async def _stop_containers(self) -> None:
-        running = [each for each in self._seen.values() if each.is_running]
+        everyone = (*self.pod.spec.init_containers, *self.pod.spec.containers)
+        running = [each for each in everyone if self._seen[each.name].is_running]
         if not running:
             return
         grace = self.pod.metadata.deletion_grace_period_seconds
@@ -305,16 +316,26 @@ class PodWorker:
         self._tell(events.NORMAL, "Killing", f"Stopping {len(running)} container(s)")
         await asyncio.gather(*(self._stop(each, grace) for each in running))
 
-    async def _stop(self, seen: Observed, grace_seconds: float) -> None:
+    async def _stop(self, container: Container, grace_seconds: float) -> None:
+        seen = self._seen[container.name]
         assert seen.attempt is not None
-        seen.attempt.terminate()
         try:
             async with asyncio.timeout(grace_seconds):
+                await self._pre_stop(container, seen.attempt, grace_seconds)
+                seen.attempt.terminate()
                 seen.exit = await seen.attempt.wait()
         except TimeoutError:
             seen.attempt.kill()
             seen.exit = await seen.attempt.wait()
         self._news.set()
+
+    async def _pre_stop(self, container: Container, attempt: Attempt, grace_seconds: float) -> None:
+        hook = container.lifecycle.pre_stop if container.lifecycle else None
+        if hook is None:
+            return
+        if not await self._actions(container, attempt).succeeds(hook, grace_seconds):
+            note = f"PreStop hook of container {container.name} failed"
+            self._tell(events.WARNING, "FailedPreStopHook", note)
 
     async def _give_back(self) -> None:
         async def unprepare() -> None:

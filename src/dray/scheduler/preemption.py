@@ -154,14 +154,18 @@ class Preemption:
 
     async def plan(self, demand: Demand, ranking: Ranking) -> Plan | None:
         """The best way to make room, if there is one."""
-        plans: list[Plan] = []
+        best: Plan | None = None
+        lowest = min(map(priority_of, self._state.pods), default=0)
         candidates = self._candidates(demand.pod, ranking)
         for state, possible in itertools.islice(candidates, CANDIDATES_LIMIT):
             victims = await self._victims_on(state, demand, possible)
-            if victims:
-                plans.append(Plan(state.name, victims))
+            plan = Plan(state.name, victims)
+            if victims and (best is None or plan.cost() < best.cost()):
+                best = plan
+                if len(victims) == 1 and priority_of(victims[0]) == lowest:
+                    break
             await self._breathe()
-        return min(plans, key=Plan.cost, default=None)
+        return best
 
     def _candidates(self, pod: Pod, ranking: Ranking) -> Iterator[tuple[NodeState, Sequence[Pod]]]:
         """The nodes on which fewer pods could help, and which pods those are."""

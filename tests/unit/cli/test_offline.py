@@ -250,6 +250,31 @@ def test_lint_against_a_fleet_finds_selectors_that_match_nothing(tmp_path: Path)
     assert run("lint", file, "--against", "quickstart", "--strict").exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [("", ["admin-access"]), ("labels: {resource.kubernetes.io/admin-access: 'true'}", [])],
+)
+def test_lint_knows_where_admin_access_is_granted(
+    tmp_path: Path, labels: str, expected: list[str]
+) -> None:
+    file = write(
+        tmp_path / "a.yaml",
+        f"""
+        apiVersion: v1
+        kind: Namespace
+        metadata: {{name: admin, {labels}}}
+        ---
+        apiVersion: resource.k8s.io/v1
+        kind: ResourceClaim
+        metadata: {{name: all, namespace: admin}}
+        spec:
+          devices:
+            requests: [{{name: g, exactly: {{deviceClassName: c, adminAccess: true}}}}]
+        """,
+    )
+    assert [rule for _, rule in found_by(lint(file))] == expected
+
+
 def test_lint_for_other_tools(tmp_path: Path) -> None:
     file = write(tmp_path / "a.yaml", OLD_CLAIM)
     github = run("lint", file, "-o", "github")
@@ -258,6 +283,26 @@ def test_lint_for_other_tools(tmp_path: Path) -> None:
     (result,) = document["runs"][0]["results"]
     assert (result["ruleId"], result["level"]) == ("outdated-version", "warning")
     assert result["locations"][0]["physicalLocation"]["region"] == {"startLine": 2}
+
+
+def test_lint_warns_of_what_only_dray_understands(tmp_path: Path) -> None:
+    file = write(
+        tmp_path / "a.yaml",
+        """
+        apiVersion: resource.k8s.io/v1
+        kind: ResourceClaim
+        metadata: {name: part}
+        spec:
+          devices:
+            requests:
+            - name: gpu
+              exactly:
+                deviceClassName: gpu.nvidia.com
+                partitionRequest: {count: 1, resources: {memory: 20Gi, compute: 2}}
+        """,
+    )
+    assert found_by(lint(file)) == [(10, "partition-request")]
+    assert run("lint", file).exit_code == 0
 
 
 def test_lint_of_what_is_not_yaml(tmp_path: Path) -> None:
@@ -310,6 +355,13 @@ def test_explain_a_workload_that_fits_and_one_that_does_not(tmp_path: Path) -> N
     )
     assert document["outcome"] == "refused"
     assert document["about"] == "pod/web"
+
+
+def test_explain_reads_standard_input() -> None:
+    text = dedent(WAITING).replace("SIZE", "40Gi")
+    result = run("explain", "-f", "-", "--against", "quickstart", input=text)
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("default/web-gpu: fits on node ")
 
 
 def test_explain_names_what_a_pod_waits_for(tmp_path: Path) -> None:

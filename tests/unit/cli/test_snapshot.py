@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dray.apiserver import standalone
 from dray.cli import snapshot
+from dray.client import kubeconfig
 from tests.unit.cli.conftest import Cluster, as_list, fleet_documents, run
 
 POD = {
@@ -145,3 +148,36 @@ def test_unique_ids_are_replaced() -> None:
     (changed,) = snapshot.anonymised([document])
     assert changed["metadata"] == {"name": "node-1", "uid": "id-1"}
     assert changed["status"]["text"] == "GPU-id-1"
+
+
+def test_with_too_few_rights_it_says_what_it_could_not_read(
+    filled: Cluster, tmp_path: Path
+) -> None:
+    subject = {"kind": "User", "name": "alice", "apiGroup": "rbac.authorization.k8s.io"}
+    role = {"kind": "ClusterRole", "name": "dra-reader", "apiGroup": "rbac.authorization.k8s.io"}
+    rules = [
+        {"apiGroups": ["resource.k8s.io"], "resources": ["*"], "verbs": ["get", "list"]},
+    ]
+    documents: list[dict[str, Any]] = [
+        {"kind": "ClusterRole", "metadata": {"name": "dra-reader"}, "rules": rules},
+        {
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "dra-reader"},
+            "subjects": [subject],
+            "roleRef": role,
+        },
+    ]
+    documents = [{"apiVersion": "rbac.authorization.k8s.io/v1", **each} for each in documents]
+    assert filled.dray("apply", "-f", "-", input=as_list(documents)).exit_code == 0
+    admin = kubeconfig.load(filled.kubeconfig)
+    alice = standalone.connection(filled.kubeconfig.parent, admin.server, "alice")
+    kubeconfig.write(tmp_path / "alice", alice)
+    restricted = Cluster(tmp_path / "alice")
+    explained = restricted.dray("explain", "claim/held")
+    assert explained.exit_code == 0, explained.output
+    assert "Could not read everything" in explained.stderr
+    assert "nodes is forbidden" in explained.stderr
+    assert restricted.dray("get", "devices", "-o", "name").exit_code == 0
+    refused = restricted.dray("get", "pods")
+    assert refused.exit_code == 1
+    assert "not allowed: " in refused.stderr

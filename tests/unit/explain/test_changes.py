@@ -78,9 +78,7 @@ def test_capacity_is_replaced_or_left_out() -> None:
 
 def test_only_the_named_alternative_is_changed() -> None:
     asked = claim(alternatives("gpu", option("one"), option("two")))
-    change = changes.OtherClass(
-        claim=0, request="gpu/two", device_class="x", asked="gpu", is_correction=False
-    )
+    change = changes.OtherClass(claim=0, request="gpu/two", device_class="x", asked="gpu")
     (changed,) = change.applied_to([asked])
     found = changed.spec.devices.requests[0].first_available
     assert [each.device_class_name for each in found] == ["gpu", "x"]

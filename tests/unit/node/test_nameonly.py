@@ -99,6 +99,21 @@ async def test_run_seconds_and_exit_code_are_as_annotated(here: Machines) -> Non
 
 
 @with_fleet("l4")
+async def test_a_failing_container_is_restarted_where_the_policy_says_so(here: Machines) -> None:
+    wanted = {"dray.dev/run-seconds": "0.05", "dray.dev/exit-code": "1"}
+    await here.pod("job", "l4-0", restartPolicy="OnFailure", annotations=wanted)
+
+    async def restarted() -> Object | None:
+        status = (await here.world.get("pods", "job"))["status"]
+        entries = status.get("containerStatuses", [])
+        return entries[0] if entries and entries[0]["restartCount"] else None
+
+    entry = await here.world.until(restarted)
+    assert entry["lastState"]["terminated"]["exitCode"] == 1
+    assert (await here.world.get("pods", "job"))["status"]["phase"] == "Running"
+
+
+@with_fleet("l4")
 async def test_a_deleted_pod_is_confirmed_gone(here: Machines) -> None:
     await here.pod("web", "l4-0")
     await here.phase("web", "Running")

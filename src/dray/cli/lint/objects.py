@@ -15,6 +15,7 @@ from dray.api.decoding import FieldProblem
 from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.api.schema import Form
+from dray.apiserver import partitionrequest
 from dray.cli import celreport
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.sources import Document
@@ -45,11 +46,20 @@ def check(document: Document, features: Features) -> Iterator[Finding]:
     schema_type = kind.in_version(version).schema_type
     problems = decoding.check(schema_type, document.value)
     for problem in problems:
-        advice = field_advice(schema_type, problem)
-        message = _said(document, problem)
-        yield _finding(document, problem.path, f"{problem.kind}-field", message, advice)
+        yield _field_finding(document, schema_type, problem)
     if all(problem.kind in ("unknown", "repeated") for problem in problems):
         yield from _invalid(document, kind, version, features)
+
+
+def _field_finding(document: Document, schema_type: str, problem: FieldProblem) -> Finding:
+    if problem.kind == "unknown" and problem.path.endswith(f".{partitionrequest.FIELD}"):
+        message = f"{problem.path}: only dray's API server understands this field"
+        advice = "Elsewhere, ask for a class of partitions, or for one with firstAvailable."
+        rule = "partition-request"
+        return _finding(document, problem.path, rule, message, advice, Severity.WARNING)
+    advice = field_advice(schema_type, problem)
+    message = _said(problem)
+    return _finding(document, problem.path, f"{problem.kind}-field", message, advice)
 
 
 def kind_of(document: Document) -> Kind | None:
@@ -57,7 +67,7 @@ def kind_of(document: Document) -> Kind | None:
     return kinds.by_kind(group, document.kind)
 
 
-def _said(document: Document, problem: FieldProblem) -> str:
+def _said(problem: FieldProblem) -> str:
     return (
         problem.message
         if problem.path in problem.message

@@ -25,6 +25,7 @@ _POD_SPECS = {
 _SOURCES = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
 
 MAX_DEVICES = 32
+ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 
 Names = Mapping[str, set[tuple[str, str]]]
 
@@ -37,6 +38,7 @@ def check(documents: Iterable[Document], world: World | None) -> Iterator[Findin
             yield from _pod(document, names, world)
         if document.kind in _SOURCES:
             yield from _counts(document)
+            yield from _admin_access(document, known)
             yield from _requests(document, known, world)
 
 
@@ -109,6 +111,23 @@ def _counts(document: Document) -> Iterator[Finding]:
         line = document.line_of(f"{path}.count")
         advice = "It could be created, but never allocated."
         yield Finding(document.file, line, Severity.WARNING, "too-many-devices", message, advice)
+
+
+def _admin_access(document: Document, documents: Iterable[Document]) -> Iterator[Finding]:
+    """Admin access is granted in namespaces that say so."""
+    labels: dict[str, Any] = {}
+    for each in documents:
+        if each.kind == "Namespace" and each.name == document.namespace:
+            labels = each.metadata.get("labels") or {}
+    if labels.get(ADMIN_ACCESS_LABEL) == "true":
+        return
+    root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
+    for path, request in _device_requests(_at(document.value, root), root):
+        if request.get("adminAccess"):
+            message = f"{path}.adminAccess: is refused unless the namespace allows it"
+            advice = f"Label it: {document.namespace} {ADMIN_ACCESS_LABEL}=true"
+            line = document.line_of(f"{path}.adminAccess")
+            yield Finding(document.file, line, Severity.WARNING, "admin-access", message, advice)
 
 
 def _requests(

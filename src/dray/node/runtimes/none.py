@@ -1,8 +1,9 @@
 """Containers in name only: nothing is started, and what would happen is written on the pod.
 
 A pod that restarts its containers runs until it is deleted. Any other ends by itself: at once, or
-after the seconds in `dray.dev/run-seconds`, with the code in `dray.dev/exit-code`. A pod that is
-deleted takes the seconds in `dray.dev/stop-seconds` to stop, but no longer than its grace period.
+after the seconds in `dray.dev/run-seconds`, with the code in `dray.dev/exit-code`. Where the policy
+says so, containers that have ended run again after a back-off. A pod that is deleted takes the
+seconds in `dray.dev/stop-seconds` to stop, but no longer than its grace period.
 All that is known of a pod is in the pod, so a restarted agent goes on where the last one stopped.
 """
 
@@ -18,6 +19,7 @@ NAME: Final = "none"
 RUN_SECONDS, STOP_SECONDS = "dray.dev/run-seconds", "dray.dev/stop-seconds"
 EXIT_CODE: Final = "dray.dev/exit-code"
 FOREVER: Final = float("inf")
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 10.0, 300.0
 
 
 def seconds_left(pod: Pod, now: datetime.datetime) -> float:
@@ -34,6 +36,20 @@ def run_seconds(pod: Pod) -> float:
     if asked is not None:
         return asked
     return FOREVER if pod.spec.restart_policy in ("", "Always") else 0.0
+
+
+def restarts(pod: Pod) -> bool:
+    """Whether containers that have ended are started again."""
+    policy = pod.spec.restart_policy or "Always"
+    return policy == "Always" or (policy == "OnFailure" and exit_code(pod) != 0)
+
+
+def backoff_seconds(pod: Pod) -> float:
+    """Before the next start: none before the first, then 10 s, 20 s … as a kubelet waits."""
+    count = max((each.restart_count for each in pod.status.container_statuses), default=0)
+    return (
+        min(FIRST_BACKOFF_SECONDS * 2.0 ** min(count - 1, 8), MAX_BACKOFF_SECONDS) if count else 0
+    )
 
 
 def stop_seconds(pod: Pod) -> float:

@@ -1,0 +1,99 @@
+"""Who a request acts as: somebody else, where the headers say so and the user may.
+
+As apiserver, endpoints/filters/impersonation. Every part of the other identity is authorized on its
+own: the user or service account, each group, the uid, each extra value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from dray.api import errors
+from dray.api.exchange import User
+from dray.api.names import GroupResource
+from dray.apiserver.app import Authorize
+from dray.apiserver.authentication import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
+from dray.apiserver.rbac import Attributes
+
+PREFIX = "impersonate-"
+_USER, _GROUP, _UID = "impersonate-user", "impersonate-group", "impersonate-uid"
+_EXTRA = "impersonate-extra-"
+_IDENTITIES = "authentication.k8s.io"
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+
+
+class _Wanted(NamedTuple):
+    """The identity that the headers describe."""
+
+    name: str
+    groups: tuple[str, ...]
+    uid: str
+    extra: tuple[tuple[str, str], ...]
+
+
+def acting_as(user: User, headers: Iterable[tuple[str, str]], authorize: Authorize) -> User:
+    """The user, or whom he impersonates; 403 where he may not. Header names are in lower case."""
+    wanted = _read(list(headers))
+    if wanted is None:
+        return user
+    for attributes in _attributes(wanted):
+        refusal = authorize(user, attributes)
+        if refusal is not None:
+            resource = GroupResource(attributes.group, attributes.resource)
+            raise errors.forbidden(resource, attributes.name, refusal)
+    extra: dict[str, tuple[str, ...]] = {}
+    for key, value in wanted.extra:
+        extra[key] = (*extra.get(key, ()), value)
+    return User(wanted.name, frozenset(_groups(wanted)), wanted.uid, tuple(extra.items()))
+
+
+def _read(headers: list[tuple[str, str]]) -> _Wanted | None:
+    first = dict(reversed(headers))
+    wanted = _Wanted(
+        first.get(_USER, ""),
+        tuple(value for name, value in headers if name == _GROUP),
+        first.get(_UID, ""),
+        tuple(
+            (unquote(name.removeprefix(_EXTRA)), value)
+            for name, value in headers
+            if name.startswith(_EXTRA)
+        ),
+    )
+    if not wanted.name and (wanted.groups or wanted.uid or wanted.extra):
+        raise errors.bad_request("requested an identity without impersonating a user")
+    return wanted if wanted.name else None
+
+
+def _attributes(wanted: _Wanted) -> Iterator[Attributes]:
+    """What the user must be allowed to do, one by one."""
+    account = _service_account(wanted.name)
+    if account is not None:
+        namespace, name = account
+        yield Attributes("impersonate", "", "serviceaccounts", namespace=namespace, name=name)
+    else:
+        yield Attributes("impersonate", "", "users", name=wanted.name)
+    for group in wanted.groups:
+        yield Attributes("impersonate", "", "groups", name=group)
+    for key, value in wanted.extra:
+        yield Attributes("impersonate", _IDENTITIES, "userextras", key, name=value)
+    if wanted.uid:
+        yield Attributes("impersonate", _IDENTITIES, "uids", name=wanted.uid)
+
+
+def _service_account(user: str) -> tuple[str, str] | None:
+    namespace, colon, name = user.removeprefix(_SERVICE_ACCOUNT).partition(":")
+    is_account = user.startswith(_SERVICE_ACCOUNT) and colon and namespace and name
+    return (namespace, name) if is_account and ":" not in name else None
+
+
+def _groups(wanted: _Wanted) -> set[str]:
+    """The groups that were named, or those that a service account has, and whether it is known."""
+    groups = set(wanted.groups)
+    account = _service_account(wanted.name)
+    if account is not None and not groups:
+        groups = {"system:serviceaccounts", f"system:serviceaccounts:{account[0]}"}
+    if wanted.name == ANONYMOUS.name:
+        return groups | {UNAUTHENTICATED}
+    return groups if UNAUTHENTICATED in groups else groups | {AUTHENTICATED}
