@@ -60,6 +60,29 @@ def has_storage_fields(api_version: str, kind: str) -> bool:
     return (api_version, kind) not in _FROM_STORAGE
 
 
+_DEPRECATED = {
+    _RESOURCE_V1BETA1: ("v1.35", "v1.38"),
+    "resource.k8s.io/v1beta2": ("v1.36", "v1.39"),
+    "resource.k8s.io/v1alpha3": ("v1.36", "v1.39"),
+}
+# They came later to their versions than the others did.
+_NOT_DEPRECATED = frozenset(
+    (
+        ("resource.k8s.io/v1beta2", "DeviceTaintRule"),
+        ("resource.k8s.io/v1alpha3", "ResourcePoolStatusRequest"),
+    )
+)
+
+
+def deprecation(api_version: str, kind: str) -> str:
+    """What a client is told who still uses a version that will go; empty if it stays."""
+    releases = _DEPRECATED.get(api_version)
+    if releases is None or (api_version, kind) in _NOT_DEPRECATED:
+        return ""
+    deprecated, removed = releases
+    return f"{api_version} {kind} is deprecated in {deprecated}+, unavailable in {removed}+"
+
+
 def _unchanged(wire: Object) -> Object:
     return wire
 

@@ -12,9 +12,11 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
 import dray
 from dray import telemetry
-from dray.api import errors, exchange, kinds, openapi
+from dray.api import errors, exchange, kinds, openapi, versions
 from dray.api.exchange import Request, Response, User
 from dray.api.kinds import Kind
 from dray.api.names import GroupResource
@@ -103,7 +105,7 @@ class App:
             log.exception("%s %s failed", request.method, request.path)
             response = status_response(errors.internal_error("an unexpected error; see the log"))
         self._measure(info, response, time.perf_counter() - started)
-        return response
+        return response if info.version in ("", "v1") else self._warned(info, response)
 
     async def _authorized(self, request: Request, info: RequestInfo, user: User) -> Response:
         refusal = self.authorize(user, authorization.attributes_of(request, info))
@@ -214,6 +216,17 @@ class App:
                 gauge.set(plural, to=gauge.value(plural) - 1)
 
         return Response(response.status, response.headers, stream=counted())
+
+    def _warned(self, info: RequestInfo, response: Response) -> Response:
+        """The response, with a warning where its version will not stay."""
+        kind = kinds.by_resource(info.group, info.version, info.resource)
+        if kind is None or not self.discovery.serves(info.group, info.version):
+            return response
+        text = versions.deprecation(kinds.api_version(info.group, info.version), kind.kind)
+        if not text:
+            return response
+        told = ", ".join(filter(None, (f'299 - "{text}"', response.headers.get("warning"))))
+        return msgspec.structs.replace(response, headers={**response.headers, "warning": told})
 
     def _measure(self, info: RequestInfo, response: Response, seconds: float) -> None:
         self.metrics.requests.add(info.verb, info.group, info.resource, str(response.status))

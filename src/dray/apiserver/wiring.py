@@ -23,6 +23,7 @@ from dray.apiserver.namespaces import NamespaceLifecycle
 from dray.apiserver.noderestriction import NodeRestriction
 from dray.apiserver.nodetaints import TaintNewNodes
 from dray.apiserver.partitionadmission import PartitionRequests
+from dray.apiserver.podaccess import PodAccess
 from dray.apiserver.podadmission import DefaultTolerations, PodServiceAccount
 from dray.apiserver.priorities import Priorities
 from dray.apiserver.published import PublishedSlices
@@ -102,6 +103,11 @@ def _changes(behind: Answerers) -> Iterator[tuple[Route, Subresource]]:
     yield ("POST", "pods", "eviction"), evictions.create
     yield ("POST", "serviceaccounts", "token"), tokens.create
     yield ("PUT", "namespaces", "finalize"), Finalization(behind.store).update
+    access = PodAccess(behind.store)
+    yield ("GET", "pods", "log"), access.log
+    for subresource in ("exec", "attach"):
+        yield ("GET", "pods", subresource), access.connect
+        yield ("POST", "pods", subresource), access.connect
     for plural in SCALED:
         yield ("GET", plural, "scale"), scales.get
         yield ("PUT", plural, "scale"), scales.update

@@ -125,14 +125,15 @@ class Publisher:
         wanted = _lay_out(offer)
         marks = {name: await self._mark_of(each) for name, each in existing.items()}
         generation = _generation(existing.values(), marks, wanted)
-        with contextlib.suppress(errors.AlreadyExists):
-            for name, one in wanted.items():
-                made = _with_generation(one, generation)
-                current = existing.get(name)
-                if current is None:
-                    await self._create(made)
-                elif marks[name] != _mark(one.spec) or current.spec.pool != made.spec.pool:
-                    await self._replace(made)
+        # A slice that exists though the cache does not show it yet is an error here: the pool is
+        # looked at again, because those written before it may have got a newer generation.
+        for name, one in wanted.items():
+            made = _with_generation(one, generation)
+            current = existing.get(name)
+            if current is None:
+                await self._create(made)
+            elif marks[name] != _mark(one.spec) or current.spec.pool != made.spec.pool:
+                await self._replace(made)
         for name in existing.keys() - wanted.keys():
             await self._delete(name)
 

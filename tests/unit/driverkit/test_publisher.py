@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from dray.api import features
 from dray.api.names import PoolId
 from dray.api.slices import Device
@@ -149,5 +151,21 @@ def test_slices_of_other_drivers_are_left_alone() -> None:
         await published.here.create(foreign)
         names = [each["metadata"]["name"] for each in await published.offer(*devices(1))]
         assert names == ["foreign", "n1-gpu.example.com"]
+
+    run(test)
+
+
+def test_a_pool_becomes_whole_though_the_cache_showed_a_part_of_it() -> None:
+    async def test(published: Published) -> None:
+        await published.offer(*devices(300))
+        cache = published.publisher._slices
+        current = cache.find
+        stale = [current("pool", POOL)[:1]]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cache, "find", lambda *asked: stale.pop() if stale else current(*asked))
+            found = await published.settle()
+        assert stale == []
+        assert len(found) == 3
+        assert len({pool_of(each) for each in found}) == 1
 
     run(test)
