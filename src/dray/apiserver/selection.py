@@ -129,19 +129,25 @@ def parse(request: Request, kind: Kind, version: str) -> Selection:
         fields = selectors.parse_fields(field_text)
     except selectors.SelectorError as error:
         raise errors.bad_request(str(error)) from error
-    unknown = _unknown_field(kind, fields)
+    unknown = _unknown_field(kind, version, fields)
     if unknown:
         raise errors.bad_request(unknown)
     return Selection(labels, _in_storage_names(kind, version, fields))
 
 
-def _unknown_field(kind: Kind, fields: FieldSelector) -> str:
+def _unknown_field(kind: Kind, version: str, fields: FieldSelector) -> str:
+    """What is said of a field that cannot be selected by; each kind has its own words."""
     extra = FIELDS.get((kind.group, kind.plural))
     for term in fields.terms:
         if term.field in ("metadata.name", "metadata.namespace") or term.field in (extra or ()):
             continue
+        if (kind.group, kind.kind) == ("batch", "Job"):
+            return f'field label "{term.field}" not supported for batchv1.Job'
         if extra is not None:
-            return f"field label not supported: {term.field}"
+            whose = ""
+            if kind.kind == "ResourceSlice":
+                whose = f" for {kind.group}/{version}, Kind={kind.kind}"
+            return f"field label not supported{whose}: {term.field}"
         known = '"metadata.name", "metadata.namespace"'
         return f'"{term.field}" is not a known field selector: only {known}'
     return ""

@@ -15,7 +15,6 @@ import msgspec
 from dray.api import gotext
 from dray.validation import badvalues, equality
 
-
 _KEPT_INDEXES = 8
 _NOTHING: dict[str | int, Path] = {}
 
