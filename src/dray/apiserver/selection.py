@@ -142,7 +142,7 @@ def _unknown_field(kind: Kind, version: str, fields: FieldSelector) -> str:
         if term.field in ("metadata.name", "metadata.namespace") or term.field in (extra or ()):
             continue
         if (kind.group, kind.kind) == ("batch", "Job"):
-            return f'field label "{term.field}" not supported for batchv1.Job'
+            return f'field label "{term.field}" not supported for Job'
         if extra is not None:
             whose = ""
             if kind.kind == "ResourceSlice":
