@@ -325,6 +325,13 @@ def not_acceptable(media_types: Iterable[str]) -> NotAcceptable:
     return NotAcceptable(f"only the following media types are accepted: {listed}")
 
 
+def no_representation(media_types: Iterable[str]) -> NotAcceptable:
+    """Nothing the client accepts is ever answered here, whatever the object."""
+    listed = ", ".join(media_types)
+    message = f"406: Not Acceptable\n\nAvailable representations: {listed}"
+    return NotAcceptable(message, Details())
+
+
 def already_exists(resource: GroupResource, name: str) -> AlreadyExists:
     return AlreadyExists(f"{resource} {gotext.quote(name)} already exists", _about(resource, name))
 

@@ -46,7 +46,8 @@ def inside(target: Object | None, *names: str) -> Object | None:
 
 def items(target: Object | None, name: str) -> list[Object]:
     """The objects in the list at that field."""
-    return (target.get(name) or []) if target else []
+    listed = (target.get(name) or []) if target else []
+    return [each for each in listed if isinstance(each, dict)]
 
 
 def round_resources(target: Object | None, *names: str) -> None:

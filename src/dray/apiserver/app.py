@@ -23,6 +23,7 @@ from dray.api.names import GroupResource
 from dray.apiserver import authorization, codec, discovery, reads, requests, watches
 from dray.apiserver.deletion import Deleter
 from dray.apiserver.discovery import Discovery
+from dray.apiserver.negotiation import Shape
 from dray.apiserver.rbac import Attributes
 from dray.apiserver.reads import Call
 from dray.apiserver.requests import RequestInfo
@@ -126,6 +127,7 @@ class App:
         return kind
 
     async def _about_objects(self, call: Call) -> Response:
+        _check_acceptable(call)
         info, method = call.info, call.request.method
         other = self.subresources.get((method, call.kind.plural, info.subresource))
         if other is not None:
@@ -232,6 +234,12 @@ class App:
         self.metrics.requests.add(info.verb, info.group, info.resource, str(response.status))
         if response.stream is None:
             self.metrics.seconds.observe(seconds, info.verb, info.resource)
+
+
+def _check_acceptable(call: Call) -> None:
+    """406 before anything is done, and not after; `includeObject` belongs to it."""
+    if call.form.shape is Shape.TABLE:
+        reads.included(call.request)
 
 
 def _check_verb(call: Call) -> None:

@@ -8,13 +8,8 @@ from typing import NamedTuple
 
 from dray.api import errors, exchange
 
-OFFERED = (
-    exchange.JSON,
-    exchange.YAML,
-    exchange.PROTOBUF,
-    f"{exchange.JSON};stream=watch",
-    f"{exchange.PROTOBUF};stream=watch",
-)
+OFFERED = (exchange.JSON, exchange.YAML, exchange.PROTOBUF)
+STREAMED = (f"{exchange.JSON};stream=watch", f"{exchange.PROTOBUF};stream=watch")
 
 
 class Shape(Enum):
@@ -38,18 +33,25 @@ class Form(NamedTuple):
 
 PLAIN = Form(Shape.OBJECT)
 _JSON_LIKE = frozenset({exchange.JSON, "*/*", "application/*"})
+_UNDERSTOOD = _JSON_LIKE | {exchange.YAML, exchange.PROTOBUF}
 
 
 @functools.lru_cache(maxsize=256)
-def negotiate(accept: str) -> Form:
-    """The first clause that dray can answer, as apiserver's negotiation does; 406 if none."""
+def negotiate(accept: str, *, streams: bool = False) -> Form:
+    """The first clause that dray can answer, as apiserver's negotiation does; 406 if none.
+
+    `streams` is whether the answer may be a stream, which changes what the refusal offers.
+    """
     if not accept:
         return PLAIN
-    for clause in accept.split(","):
+    clauses = accept.split(",")
+    for clause in clauses:
         form = _read_clause(clause)
         if form is not None:
             return form
-    raise errors.not_acceptable(OFFERED)
+    if any(clause.split(";", 1)[0].strip() in _UNDERSTOOD for clause in clauses):
+        raise errors.not_acceptable(OFFERED)
+    raise errors.no_representation((*OFFERED, *(STREAMED if streams else ())))
 
 
 def _read_clause(clause: str) -> Form | None:

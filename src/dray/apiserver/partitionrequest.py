@@ -89,7 +89,8 @@ def claim_spec(document: Object) -> Object:
 def _requests(spec: Object) -> list[Object]:
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, dict) else None
-    return [each for each in requests if isinstance(each, dict)] if requests else []
+    listed = requests if isinstance(requests, list) else []
+    return [each for each in listed if isinstance(each, dict)]
 
 
 def expand(

@@ -73,7 +73,7 @@ def parse(
 def _json(call: Call) -> Any:
     try:
         return msgspec.json.decode(call.request.body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise errors.bad_request(f"error decoding patch: {error}") from error
 
 

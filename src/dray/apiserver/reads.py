@@ -50,7 +50,8 @@ class Call(msgspec.Struct, frozen=True):
 
     @property
     def form(self) -> Form:
-        return negotiation.negotiate(self.request.headers.get("accept", ""))
+        accept = self.request.headers.get("accept", "")
+        return negotiation.negotiate(accept, streams=self.info.verb in ("list", "watch"))
 
     @property
     def key(self) -> str:

@@ -108,7 +108,7 @@ class Writer:
             metadata.pop(key, None)
         metadata["uid"] = self.new_uid()
         metadata["creationTimestamp"] = gotime.write(call.now)
-        name = metadata.get("name", "")
+        name = metadata.get("name") or ""
         document = self.canonical(call, document)
         if not owns_fields:
             # What rules add below is theirs, not the client's.

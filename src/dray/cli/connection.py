@@ -73,7 +73,7 @@ async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answ
     from dray.client.rest import RestTransport
 
     connection = target.connect()
-    async with RestTransport(connection) as transport:
+    async with RestTransport(connection, on_warning=_warn) as transport:
         client = Client(transport, field_manager=FIELD_MANAGER)
         namespace = "" if target.all_namespaces else target.namespace or connection.namespace
         try:
@@ -86,3 +86,9 @@ async def _end_streams() -> None:
     """Let streams that nobody reads any more close, while their connections can still do so."""
     for _ in range(STEPS_TO_CLOSE):
         await asyncio.sleep(0)
+
+
+def _warn(text: str) -> None:
+    """What a server has to say about a request that it answered, as kubectl says it."""
+    click.secho("Warning:", fg="yellow", nl=False, err=True)
+    click.echo(f" {text}", err=True)

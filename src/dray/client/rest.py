@@ -6,9 +6,10 @@ import asyncio
 import datetime
 import json
 import os
+import re
 import ssl
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,21 @@ from dray.client.kubeconfig import Connection, ExecPlugin, KubeconfigError
 
 TOKEN_FILE_SECONDS = 60.0
 USER_AGENT = "dray"
+_WARNING = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
 class RestTransport:
     """One connection pool to one API server. Close it, or use it as a context manager."""
 
-    def __init__(self, connection: Connection, *, connections: int = 64) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        connections: int = 64,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> None:
         self._connection = connection
+        self._on_warning = on_warning
         self._credentials = Credentials(connection)
         self._limit = connections
         self._session: aiohttp.ClientSession | None = None
@@ -61,6 +70,10 @@ class RestTransport:
                 f"cannot reach {self._connection.server}: {error}"
             ) from error
         received = {name.lower(): value for name, value in answer.headers.items()}
+        if self._on_warning is not None:
+            for value in answer.headers.getall("Warning", ()):
+                for text in _WARNING.findall(value):
+                    self._on_warning(text.replace('\\"', '"').replace("\\\\", "\\"))
         if _is_endless(request) and answer.status == 200:
             return Response(answer.status, received, stream=_chunks(answer))
         async with answer:

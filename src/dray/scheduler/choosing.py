@@ -62,10 +62,10 @@ class Chooser:
             await self.breathe()
 
     def question(self, demand: Demand) -> Hashable:
-        """Equal for pods that are refused for one and the same reason."""
+        """Equal for pods of which one finds a place as soon as the other does."""
         if self._neighbours(demand) is not None:
             return demand.pod.metadata.uid
-        return demand.question()
+        return demand.question(), demand.shared_claims()
 
     def _ranking(self, demand: Demand) -> Ranking:
         named, neighbours = self._named(demand), self._neighbours(demand)
@@ -167,7 +167,13 @@ class Chooser:
             not_named = nodefit.NOT_NAMED if demand.wanted.names else devices.NOT_AVAILABLE
             reasons += Counter({not_named: elsewhere})
         states = list(self._state.nodes) if demand.fixed else []
-        return refusals.no_fit(reasons, demand.claims, self._devices.in_the_way(demand, states))
+        return refusals.no_fit(
+            reasons,
+            len(self._state.nodes),
+            demand.claims,
+            self._devices.in_the_way(demand, states),
+            demand.shared_claims(),
+        )
 
 
 def _best(

@@ -118,6 +118,14 @@ class Demand(NamedTuple):
             return self.pod.metadata.uid
         return self.wanted, requests.signature(self.claims), self.extended
 
+    def shared_claims(self) -> tuple[ClaimKey, ...]:
+        """The claims without devices that were not made for this pod alone."""
+        uid = self.pod.metadata.uid
+        owned = ((used.claim, podclaims.controller_of(used.claim.metadata)) for used in self.open)
+        return tuple(
+            podclaims.key_of(claim) for claim, owner in owned if owner is None or owner.uid != uid
+        )
+
     def named_nodes(self) -> frozenset[str] | None:
         """The only nodes on which the allocated claims can be used, where they are named."""
         found: frozenset[str] | None = None

@@ -32,6 +32,8 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
     reasons: dict[Reason, int] = {}
     """How many nodes cannot be used for which reason."""
+    nodes: int | None = None
+    """How many nodes there were."""
     before_nodes: str = ""
     """Why no node was even looked at."""
     error: str = ""
@@ -72,15 +74,21 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 def no_fit(
     reasons: Counter[Reason],
-    claims: Sequence[ResourceClaim],
+    nodes: int,
+    claims: Sequence[ResourceClaim] = (),
     in_the_way: Collection[ClaimKey] = (),
+    shared: Collection[ClaimKey] = (),
 ) -> Refusal:
-    """No node fits. Without any node, one has to come."""
+    """No node fits. Without any node, one has to come.
+
+    `shared` are claims that another pod may get allocated, which helps this one as well.
+    """
     helpful = {cause for reason in reasons for cause in _HELPS[reason.sort]} or {queue.NODES}
-    helpful |= {queue.claim_changes(ObjectKey(*key)) for key in in_the_way}
+    helpful |= {queue.claim_changes(ObjectKey(*key)) for key in (*in_the_way, *shared)}
     needs_devices = any(reason.sort is Sort.DEVICES for reason in reasons)
     return Refusal(
         reasons=dict(reasons),
+        nodes=nodes,
         causes=frozenset(helpful),
         claims=claims if needs_devices else (),
         in_the_way=frozenset(in_the_way),

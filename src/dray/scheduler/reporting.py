@@ -35,6 +35,7 @@ PASSING_SECONDS = 1.0
 """How long something that is likely to pass may last before it is told."""
 BURST_SECONDS = 10.0
 """How long a claim may take to be made while there is a template for it."""
+RETRY_SECONDS = 0.5
 ANNOTATION_SECONDS = 30.0
 EXPLANATION_SECONDS = 5.0
 """How long an explanation serves for all claims that ask the same."""
@@ -124,9 +125,20 @@ class Reporter:
             self._reports.setdefault(key, report._replace(due=due, is_postponed=True))
             return
         reason = await self._reason(pod, refusal, has_template)
-        message = refusals.sentence(refusal, len(self._state.nodes), report.preemption)
+        nodes = len(self._state.nodes) if refusal.nodes is None else refusal.nodes
+        message = refusals.sentence(refusal, nodes, report.preemption)
         message = f"{message} {reason}" if reason else message
-        if not await self._write_condition(pod, refusal.condition_reason, message):
+        try:
+            if not await self._write_condition(pod, refusal.condition_reason, message):
+                return
+        except errors.NotFound:
+            return
+        except errors.StatusError as error:
+            # The pod has changed meanwhile, or the server is away; who still waits is told later.
+            log.info("condition of pod %s: %s", key, error)
+            again = report._replace(due=time.monotonic() + RETRY_SECONDS)
+            self._reports.setdefault(key, again)
+            self._arrival.set()
             return
         self._recorder.record(
             events.reference(resources.POD, pod.metadata),
@@ -185,20 +197,16 @@ class Reporter:
         }
         if known is None or known.status != "False":
             condition["lastTransitionTime"] = gotime.write(self._now())
-        patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
-        try:
-            await self._client.patch(
-                resources.POD,
-                pod.metadata.name,
-                patch,
-                pod.metadata.namespace,
-                subresource="status",
-                patch_type=exchange.STRATEGIC_MERGE_PATCH,
-            )
-        except (errors.NotFound, errors.Conflict):
-            return False
-        except errors.StatusError as error:
-            log.warning("condition of pod %s: %s", pod.metadata.name, error)
+        # A pod that was bound meanwhile must not be told that it has no node.
+        version = pod.metadata.resource_version
+        await self._client.patch(
+            resources.POD,
+            pod.metadata.name,
+            {"metadata": {"resourceVersion": version}, "status": {"conditions": [condition]}},
+            pod.metadata.namespace,
+            subresource="status",
+            patch_type=exchange.STRATEGIC_MERGE_PATCH,
+        )
         return True
 
 

@@ -211,3 +211,17 @@ async def test_being_bound_is_told_in_an_event(world: World) -> None:
         )
 
     await world.until(told)
+
+
+@in_world()
+async def test_a_pod_follows_when_another_gets_the_claim_that_both_wait_for(world: World) -> None:
+    await fleet(world, gpus=1)
+    await world.create(claim("held"), pod("holder", "held"))
+    await world.bound("holder")
+    await world.create(claim("shared"))
+    for name in ("one", "two", "three"):
+        await world.create(pod(name, "shared"))
+        await world.refused(name, "cannot allocate all claims")
+    await world.remove_pod("holder")
+    for name in ("one", "two", "three"):
+        assert await world.bound(name) == "node-0"

@@ -44,7 +44,7 @@ async def failures(world: World, name: str) -> list[dict[str, object]]:
 
 def test_reasons_are_counted_and_sorted_as_text() -> None:
     reasons = Counter({CANNOT_ALLOCATE: 10, nodefit.HAD_TAINTS: 2, nodefit.TOO_MANY_PODS: 1})
-    assert refusals.sentence(refusals.no_fit(reasons, ()), 13) == (
+    assert refusals.sentence(refusals.no_fit(reasons, 13), 13) == (
         "0/13 nodes are available: 1 Too many pods, 10 cannot allocate all claims, "
         "2 node(s) had untolerated taint(s). preemption: 0/13 nodes are available: "
         "1 No preemption victims found for incoming pod, "
@@ -53,7 +53,7 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
 
 
 def test_a_cluster_without_nodes_says_so() -> None:
-    assert refusals.sentence(refusals.no_fit(Counter(), ()), 0) == (
+    assert refusals.sentence(refusals.no_fit(Counter(), 0), 0) == (
         "no nodes available to schedule pods"
     )
 
