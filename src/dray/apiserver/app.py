@@ -20,7 +20,15 @@ from dray.api import errors, exchange, kinds, openapi, versions
 from dray.api.exchange import Request, Response, User
 from dray.api.kinds import Kind
 from dray.api.names import GroupResource
-from dray.apiserver import authorization, codec, discovery, reads, requests, watches
+from dray.apiserver import (
+    authorization,
+    codec,
+    discovery,
+    reads,
+    requests,
+    warningheaders,
+    watches,
+)
 from dray.apiserver.deletion import Deleter
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.negotiation import Shape
@@ -227,8 +235,9 @@ class App:
         text = versions.deprecation(kinds.api_version(info.group, info.version), kind.kind)
         if not text:
             return response
-        told = ", ".join(filter(None, (f'299 - "{text}"', response.headers.get("warning"))))
-        return msgspec.structs.replace(response, headers={**response.headers, "warning": told})
+        told = (warningheaders.headers([text])["warning"], response.headers.get("warning", ""))
+        headers = {**response.headers, "warning": warningheaders.joined(told)}
+        return msgspec.structs.replace(response, headers=headers)
 
     def _measure(self, info: RequestInfo, response: Response, seconds: float) -> None:
         self.metrics.requests.add(info.verb, info.group, info.resource, str(response.status))

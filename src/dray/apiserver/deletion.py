@@ -251,13 +251,16 @@ def _call_for(call: Call, rest: str) -> Call:
     return replace(call, info=replace(call.info, name=name, namespace=namespace))
 
 
+_OPTIONS = GroupVersionKind("meta.k8s.io", "v1", "DeleteOptions")
+
+
 def parse_options(request: Request) -> DeleteOptions:
     """DeleteOptions from the body, and from the query where the body has none."""
     document: Object = {}
     if request.body:
-        document = bodies.parse(
-            request.body, request.headers.get("content-type", ""), "DeleteOptions"
-        )
+        content_type = request.headers.get("content-type", "")
+        document = bodies.parse(request.body, content_type, "DeleteOptions")
+        document = bodies.checked(document, _OPTIONS, write_options.IGNORE).document
     preconditions = document.get("preconditions") or {}
     grace = document.get("gracePeriodSeconds", _query_int(request, "gracePeriodSeconds"))
     orphan = document.get("orphanDependents", _query_bool(request, "orphanDependents"))

@@ -63,7 +63,9 @@ def lift(document: Object) -> None:
                 asked[request["name"]] = place.pop(FIELD)
     if asked:
         metadata = document.setdefault("metadata", {})
-        annotations = metadata.get("annotations") or {}
+        annotations = metadata.get("annotations") or {} if isinstance(metadata, dict) else None
+        if not isinstance(annotations, dict):
+            return
         text = json.dumps(asked, separators=(",", ":"), sort_keys=True)
         metadata["annotations"] = {**annotations, ANNOTATION: text}
 

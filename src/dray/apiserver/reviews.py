@@ -117,7 +117,8 @@ class Reviews:
 def _read(call: Call) -> Object:
     chosen = options.parse(call.request, "CreateOptions")
     document = subresources.body_of(call, call.gvk, chosen).document
-    document["metadata"] = document.get("metadata") or {}
+    for part in ("metadata", "spec"):
+        document[part] = document.get(part) or {}
     document.pop("status", None)
     return document
 

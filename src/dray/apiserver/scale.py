@@ -62,7 +62,7 @@ class Scales:
             return _with_scale(document, change(_scale_of(document)))
 
         document = await self.writer.update_document(call, scaled, chosen, warnings)
-        return _respond(call, document, writes.warning_header(warnings))
+        return _respond(call, document, warningheaders.headers(warnings))
 
 
 def _as_scale(call: Call) -> Call:

@@ -63,6 +63,7 @@ class Server:
             request_factory=self._incoming,
             handler_cancellation=True,
             access_log=None,
+            auto_decompress=False,
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_LINE_BYTES,
         )

@@ -141,7 +141,7 @@ def _namespace_create(document: Object) -> None:
 def _namespace_update(new: Object, old: Object, _now: datetime.datetime) -> None:
     _set(new, "spec", old.get("spec"))
     labels = new["metadata"].setdefault("labels", {})
-    labels["kubernetes.io/metadata.name"] = new["metadata"]["name"]
+    labels["kubernetes.io/metadata.name"] = old["metadata"]["name"]
 
 
 def _taint_rule_update(new: Object, old: Object, now: datetime.datetime) -> None:
@@ -174,15 +174,16 @@ def _device_key(result: Object) -> tuple[str, ...]:
 
 def _job_create(document: Object) -> None:
     """A job finds its pods by its own uid, unless the user chose a selector."""
-    spec = document["spec"]
+    spec = document.setdefault("spec", {})
     if spec.get("manualSelector"):
         return
     metadata = document["metadata"]
+    name = metadata.get("name") or ""
     labels = {
         "batch.kubernetes.io/controller-uid": metadata["uid"],
-        "batch.kubernetes.io/job-name": metadata["name"],
+        "batch.kubernetes.io/job-name": name,
         "controller-uid": metadata["uid"],
-        "job-name": metadata["name"],
+        "job-name": name,
     }
     template = spec.setdefault("template", {}).setdefault("metadata", {})
     template["labels"] = {**(template.get("labels") or {}), **labels}

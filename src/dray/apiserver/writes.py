@@ -29,6 +29,7 @@ from dray.apiserver import (
     reads,
     storage,
     strategies,
+    warningheaders,
 )
 from dray.apiserver.admission import Action, Also, Chain
 from dray.apiserver.options import WriteOptions
@@ -75,8 +76,9 @@ class Writer:
         _check_namespace(call, document)
         metadata = document["metadata"]
         if metadata.get("resourceVersion"):
-            raise errors.internal_error(
-                "resourceVersion should not be set on objects to be created"
+            # Not a proper answer in Kubernetes either.
+            raise errors.InternalError(
+                "resourceVersion should not be set on objects to be created", reason=""
             )
         generate = not metadata.get("name") and metadata.get("generateName", "")
         for attempt in range(NAME_ATTEMPTS):
@@ -349,7 +351,7 @@ class Writer:
 def answered(call: Call, document: Object, warnings: list[str], status: int = 200) -> Response:
     """A stored object as the client sees it, with what there is to warn of."""
     shown = versions.from_storage(document, call.gvk.api_version)
-    return reads.respond(call, shown, status, warning_header(warnings))
+    return reads.respond(call, shown, status, warningheaders.headers(warnings))
 
 
 def content_type(call: Call) -> str:
@@ -364,13 +366,6 @@ def patch_type(call: Call) -> str:
     if media_type == exchange.APPLY_PATCH:
         options.require_manager(call.request)
     return media_type
-
-
-def warning_header(warnings: list[str]) -> dict[str, str]:
-    if not warnings:
-        return {}
-    quoted = (text.replace("\\", "\\\\").replace('"', '\\"') for text in dict.fromkeys(warnings))
-    return {"warning": ", ".join(f'299 - "{text}"' for text in quoted)}
 
 
 def _check_namespace(call: Call, document: Object) -> None:

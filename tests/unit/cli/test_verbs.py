@@ -109,7 +109,7 @@ def config_map(name: str, **data: str) -> dict:
 def test_apply_says_what_it_did(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     file = write(tmp_path / "claim.yaml", CLAIM.replace("NAME", "one"), config_map("cm", a="1"))
     first = cluster.dray("apply", "-n", namespace, "-f", file)
-    assert first.output == ("resourceclaim.resource.k8s.io/one created\nconfigmap/cm created\n"), (
+    assert first.stdout == ("resourceclaim.resource.k8s.io/one created\nconfigmap/cm created\n"), (
         first.stderr
     )
     again = cluster.dray("apply", "-n", namespace, "-f", file)

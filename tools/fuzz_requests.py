@@ -1,0 +1,422 @@
+"""Random requests to an API server: mostly sensible, bent in one place or another.
+
+Objects come from seeds that are changed at random places, or straight from the schema. A few names
+are used again and again, so that requests meet what others left behind.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import yaml
+
+from dray.api import exchange, kinds, schema
+from dray.api.kinds import Kind
+from dray.api.schema import Form, Type
+
+Object = dict[str, Any]
+
+
+class Planned(NamedTuple):
+    """One request; what is in the path and the query is already encoded."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes
+
+
+NAMES = ("a", "b", "c-1", "gpu.example.com", "default", "kube-system", "node-1", "system:x")
+NAMESPACES = ("default", "kube-system", "nowhere", "a")
+STRINGS = (
+    "", "a", "A_B", "gpu.example.com", "x" * 300, "☃", "\x00", "a\nb", "../..", "-", "a/b", "a/b/c",
+    "true", "null", "1", "-1", "1e9", "1Gi", "100m", "9" * 40, "0.000000000001", "1Ei",
+    "2026-01-01T00:00:00Z", "2026-13-45T99:99:99Z", "0001-01-01T00:00:00Z", "ExactCount", "All",
+    "Exists", "In", "NoExecute", "Always", "Never", "ClusterIP", "%41", "{}", "[]", '"', "\\",
+    'device.driver == "x"', "device.attributes['a'].b > 1", "[" * 200, "a" * 11_000, "𝟙", "\ud7ff",
+)  # fmt: skip
+NUMBERS = (
+    0,
+    1,
+    -1,
+    2,
+    7,
+    255,
+    2**31 - 1,
+    2**31,
+    -(2**31) - 1,
+    2**63 - 1,
+    2**63,
+    10**30,
+    0.5,
+    1e300,
+)
+ACCEPTS = (
+    "", "application/json", "application/yaml", "*/*", "text/csv", exchange.PROTOBUF,
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", ";;;,,,=", "a" * 3000,
+)  # fmt: skip
+PATCHES = (
+    exchange.JSON_PATCH, exchange.MERGE_PATCH, exchange.STRATEGIC_MERGE_PATCH, exchange.APPLY_PATCH,
+)  # fmt: skip
+QUERIES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("limit", ("1", "0", "-1", "x", "99999999999999999999")),
+    ("continue", ("garbage", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0")),
+    ("resourceVersion", ("0", "1", "40", "999999999", "abc", "-1", "9" * 30)),
+    ("resourceVersionMatch", ("Exact", "NotOlderThan", "Nope")),
+    ("labelSelector", ("a=b", "a in (b,c)", "!a", "a in (", "=", ",,,", "a" * 400, "c notin (d)")),
+    ("fieldSelector", ("metadata.name=a", "spec.nodeName!=b", "x.y=z", "=", "metadata.name", "\\")),
+    ("dryRun", ("All", "Maybe")),
+    ("fieldManager", ("me", "x" * 200, "\x01")),
+    ("fieldValidation", ("Strict", "Warn", "Ignore", "Sure")),
+    ("force", ("true", "1", "no")),
+    ("pretty", ("true",)),
+    ("includeObject", ("None", "Object", "Metadata", "x")),
+    ("gracePeriodSeconds", ("0", "-1", "x", "30")),
+    ("propagationPolicy", ("Orphan", "Background", "Foreground", "x")),
+    ("orphanDependents", ("true", "x")),
+    ("container", ("c", "x")),
+    ("tailLines", ("1", "-1", "x")),
+    ("command", ("ls",)),
+)  # fmt: skip
+OTHER_PATHS = (
+    "/", "/api", "/apis", "/api/v1", "/apis/resource.k8s.io", "/apis/resource.k8s.io/v1", "//",
+    "/version", "/healthz", "/livez?verbose", "/readyz", "/metrics", "/openapi/v3", "/openapi/v2",
+    "/openapi/v3/apis/resource.k8s.io/v1", "/openapi/v3/api/v1", "/openapi/v3/../..", "/%2e%2e/",
+    "/api/v1/namespaces/%00/pods", "/api/v1/namespaces//pods", "/api/v1/pods/a/b/c/d/e", "/%ff%fe",
+    "/api/v1/watch/pods", "/apis/resource.k8s.io/v9/resourceclaims", "/" + "a" * 5000,
+)  # fmt: skip
+
+_CONTAINER = {"name": "c", "image": "example.com/x:1", "resources": {"claims": [{"name": "gpu"}]}}
+_POD_SPEC = {
+    "containers": [_CONTAINER],
+    "resourceClaims": [{"name": "gpu", "resourceClaimName": "a"}],
+}
+_SELECTOR = {"cel": {"expression": 'device.driver == "gpu.example.com"'}}
+_REQUEST = {
+    "name": "gpu",
+    "exactly": {"deviceClassName": "gpu.example.com", "selectors": [_SELECTOR]},
+}
+_CLAIM_SPEC = {"devices": {"requests": [_REQUEST]}}
+_TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": _POD_SPEC}
+_WORKLOAD = {"selector": {"matchLabels": {"a": "b"}}, "template": _TEMPLATE}
+_DEVICE = {
+    "name": "gpu-0",
+    "attributes": {"model": {"string": "x"}, "index": {"int": 0}},
+    "capacity": {"memory": {"value": "16Gi"}},
+}
+_RESULT = {"request": "gpu", "driver": "gpu.example.com", "pool": "p", "device": "gpu-0"}
+SEEDS: dict[str, Object] = {
+    "Pod": {"spec": _POD_SPEC, "status": {"phase": "Running", "conditions": []}},
+    "ResourceClaim": {
+        "spec": _CLAIM_SPEC,
+        "status": {
+            "allocation": {"devices": {"results": [_RESULT]}},
+            "reservedFor": [{"resource": "pods", "name": "a", "uid": "1"}],
+            "devices": [{"driver": "gpu.example.com", "pool": "p", "device": "gpu-0"}],
+        },
+    },
+    "ResourceClaimTemplate": {"spec": {"metadata": {"labels": {"a": "b"}}, "spec": _CLAIM_SPEC}},
+    "ResourceSlice": {
+        "spec": {
+            "driver": "gpu.example.com",
+            "nodeName": "node-1",
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+            "devices": [_DEVICE],
+        }
+    },
+    "DeviceClass": {"spec": {"selectors": [_SELECTOR], "config": []}},
+    "DeviceTaintRule": {
+        "spec": {"taint": {"key": "a", "effect": "NoExecute"}, "deviceSelector": {"driver": "d"}}
+    },
+    "ResourcePoolStatusRequest": {"spec": {"driver": "gpu.example.com"}},
+    "Deployment": {"spec": {"replicas": 2, **_WORKLOAD}},
+    "ReplicaSet": {"spec": {"replicas": 2, **_WORKLOAD}},
+    "StatefulSet": {"spec": {"serviceName": "s", **_WORKLOAD}},
+    "DaemonSet": {"spec": _WORKLOAD},
+    "Job": {"spec": {"template": {"spec": {**_POD_SPEC, "restartPolicy": "Never"}}}},
+    "ConfigMap": {"data": {"a": "b"}, "binaryData": {"c": "YQ=="}},
+    "Secret": {"data": {"a": "YQ=="}, "type": "Opaque"},
+    "Node": {"spec": {"taints": []}, "status": {"capacity": {"cpu": "4"}}},
+    "ResourceQuota": {"spec": {"hard": {"pods": "1000000"}}},
+    "Role": {"rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]},
+    "RoleBinding": {
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "a"},
+        "subjects": [{"kind": "User", "name": "a", "apiGroup": "rbac.authorization.k8s.io"}],
+    },
+    "Service": {"spec": {"ports": [{"port": 80}], "selector": {"a": "b"}}},
+    "PodDisruptionBudget": {"spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}},
+    "Lease": {"spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}},
+    "Event": {"involvedObject": {"kind": "Pod", "name": "a", "namespace": "default"}},
+    "SelfSubjectAccessReview": {"spec": {"resourceAttributes": {"verb": "get"}}},
+    "PriorityClass": {"value": 7},
+}
+BODIES_OF_SUBRESOURCES: dict[str, Object] = {
+    "scale": {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 3}},
+    "binding": {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "target": {"kind": "Node", "name": "node-1"},
+    },
+    "eviction": {"apiVersion": "policy/v1", "kind": "Eviction"},
+    "token": {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}},
+}
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+class Requests:
+    """An endless stream of requests that depends on the seed alone."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def __iter__(self) -> Iterator[Planned]:
+        while True:
+            yield self._next()
+
+    def _next(self) -> Planned:
+        if self._happens(0.05):
+            method = self._random.choice((*METHODS, "HEAD", "OPTIONS", "TRACE", "BREW"))
+            path = self._random.choice(OTHER_PATHS)
+            return Planned(method, path, self._headers(""), b"")
+        kind = self._random.choice(kinds.KINDS)
+        version = self._random.choice(kind.versions)
+        method = self._random.choices(METHODS, (25, 35, 12, 20, 8))[0]
+        return self._about(kind, version, method)
+
+    def _about(self, kind: Kind, version: str, method: str) -> Planned:
+        name = "" if method == "POST" or self._happens(0.2) else self._random.choice(NAMES)
+        subresource = ""
+        if kind.subresources and self._happens(0.25):
+            name = name or self._random.choice(NAMES)
+            subresource = self._random.choice(kind.subresources).name
+        path = self._path(kind, version, name, subresource)
+        media, body = self._body(kind, version, method, name, subresource)
+        return Planned(method, path + self._query(method), self._headers(media), body)
+
+    def _path(self, kind: Kind, version: str, name: str, subresource: str) -> str:
+        root = f"/apis/{kind.group}" if kind.group else "/api"
+        scope = ""
+        if kind.namespaced and not self._happens(0.1):
+            namespace = self._random.choices(NAMESPACES, (80, 10, 5, 5))[0]
+            scope = f"/namespaces/{namespace}"
+        parts = [root, f"/{version}", scope, f"/{kind.plural}"]
+        parts += [f"/{quote(each, safe='')}" for each in (name, subresource) if each]
+        if self._happens(0.01):
+            parts.append(f"/{quote(self._random.choice(STRINGS), safe='')}")
+        return "".join(parts)
+
+    def _query(self, method: str) -> str:
+        pairs = []
+        while self._happens(0.3):
+            name, values = self._random.choice(QUERIES)
+            pairs.append(f"{name}={quote(self._random.choice(values))}")
+        if method == "GET" and self._happens(0.1):
+            pairs += ["watch=true", f"timeoutSeconds={self._random.choice((0, 1))}"]
+            if self._happens(0.5):
+                pairs += ["sendInitialEvents=true", "resourceVersionMatch=NotOlderThan"]
+                pairs.append("allowWatchBookmarks=true")
+        return f"?{'&'.join(pairs)}" if pairs else ""
+
+    def _headers(self, content_type: str) -> dict[str, str]:
+        headers = {"content-type": content_type} if content_type else {}
+        if self._happens(0.15):
+            headers["accept"] = self._random.choice(ACCEPTS)
+        if self._happens(0.02):
+            headers["impersonate-user"] = self._random.choice(
+                ("alice", "system:serviceaccount:a:b")
+            )
+        if self._happens(0.01):
+            headers["if-none-match"] = '"x"'
+        return headers
+
+    def _body(
+        self, kind: Kind, version: str, method: str, name: str, subresource: str
+    ) -> tuple[str, bytes]:
+        if method == "GET":
+            return "", b""
+        if method == "DELETE":
+            options = {"propagationPolicy": "Background", "preconditions": {"uid": "x"}}
+            return exchange.JSON, self._json(self._bent(options)) if self._happens(0.5) else b""
+        if method == "PATCH":
+            return self._patch(self._object(kind, version, name))
+        document = self._object(kind, version, name)
+        if subresource in BODIES_OF_SUBRESOURCES:
+            document = {**BODIES_OF_SUBRESOURCES[subresource], "metadata": {"name": name}}
+        document = self._bent(document)
+        if self._happens(0.05):
+            return self._hostile()
+        if self._happens(0.1):
+            return exchange.YAML, yaml.safe_dump(_without_surrogates(document)).encode()
+        return self._random.choice((exchange.JSON, exchange.JSON, "")), self._json(document)
+
+    def _object(self, kind: Kind, version: str, name: str) -> Object:
+        gvk = kind.in_version(version)
+        document: Object = {"apiVersion": gvk.api_version, "kind": kind.kind}
+        document["metadata"] = {"name": name or self._random.choice(NAMES)}
+        if self._happens(0.2):
+            document["metadata"] |= {"labels": {"a": "b"}, "finalizers": ["example.com/x"]}
+        if kind.kind in SEEDS and self._happens(0.8):
+            return {**copy.deepcopy(SEEDS[kind.kind]), **document}
+        made = self._value(schema.type_named(gvk.schema_type), 0)
+        return {**(made if isinstance(made, dict) else {}), **document}
+
+    def _value(self, type_: Type, depth: int) -> Any:
+        """Something of a type, or now and then of another."""
+        if self._happens(0.02):
+            return self._random.choice((None, *STRINGS, *NUMBERS, [], {}, True))
+        if type_.form is Form.STRUCT:
+            likely = 0.5 / (depth + 1)
+            return {
+                field.name: self._value(field.type, depth + 1)
+                for field in schema.fields(type_.name).values()
+                if self._happens(0.9 if field.is_required else likely)
+            }
+        if type_.form in (Form.LIST, Form.MAP):
+            assert type_.element is not None
+            made = [self._value(type_.element, depth + 1) for _ in range(self._random.randrange(3))]
+            if type_.form is Form.LIST:
+                return made
+            return {self._random.choice(STRINGS): each for each in made}
+        return self._scalar(type_.form)
+
+    def _scalar(self, form: Form) -> Any:
+        if form is Form.BOOLEAN:
+            return self._happens(0.5)
+        if form in (Form.INT32, Form.INT64, Form.FLOAT):
+            return self._random.choice(NUMBERS)
+        return self._random.choice(STRINGS)
+
+    def _bent(self, document: Any) -> Any:
+        """The document, changed at a few random places."""
+        while self._happens(0.4):
+            places = list(_places(document))
+            owner, key = self._random.choice(places) if places else ({}, "")
+            change = self._random.choice(_CHANGES)
+            change(self._random, owner, key)
+        return document
+
+    def _patch(self, document: Object) -> tuple[str, bytes]:
+        media = self._random.choice((*PATCHES * 5, exchange.JSON, "text/x"))
+        if media == exchange.JSON_PATCH:
+            return media, self._json([self._operation(document) for _ in range(2)])
+        patch = self._bent(document)
+        if media == exchange.STRATEGIC_MERGE_PATCH and self._happens(0.5):
+            places = [owner for owner, _ in _places(patch) if isinstance(owner, dict)]
+            if places:
+                self._random.choice(places).update(self._directive())
+        return media, self._json(patch)
+
+    def _directive(self) -> Object:
+        return self._random.choice(
+            (
+                {"$patch": self._random.choice(("delete", "replace", "merge", "x"))},
+                {"$setElementOrder/containers": [{"name": "c"}]},
+                {"$deleteFromPrimitiveList/finalizers": ["example.com/x"]},
+                {"$retainKeys": ["a"]},
+                {"$setElementOrder/x": 7},
+            )
+        )
+
+    def _operation(self, document: Object) -> Any:
+        pointer = self._random.choice(["/" + "/".join(path) for path in _paths(document)])
+        operation = self._random.choice(("add", "remove", "replace", "move", "copy", "test", "x"))
+        made = {
+            "op": operation,
+            "path": pointer,
+            "value": self._random.choice((*STRINGS, None, {})),
+        }
+        if self._happens(0.3):
+            made["from"] = "/metadata"
+        return self._bent(made)
+
+    def _hostile(self) -> tuple[str, bytes]:
+        """Bodies that no client would send."""
+        depth = self._random.choice((50, 300, 100_000))
+        bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+            f"{chr(98 + each)}: &{chr(98 + each)} [{','.join([f'*{chr(97 + each)}'] * 9)}]\n"
+            for each in range(9)
+        )
+        return self._random.choice(
+            (
+                (exchange.JSON, b"[" * depth),
+                (exchange.JSON, b'{"a":' * depth + b"1" + b"}" * depth),
+                (exchange.JSON, b"\xff\xfe\x00"),
+                (exchange.JSON, b'{"kind":"Pod","kind":"Pod","metadata":{"name":"a","name":"b"}}'),
+                (exchange.JSON, b'{"metadata":{"name":"a"},"x":NaN}'),
+                (exchange.JSON, b'"text"'),
+                (exchange.JSON, b"1" * 100_000),
+                (exchange.YAML, bomb.encode()),
+                (exchange.YAML, b"!!python/object/apply:os.system [ls]"),
+                (exchange.YAML, b"a: [" * 200),
+                (exchange.YAML, b"{a: 2026-01-01, b: 0x7f, ? [1] : 2}"),
+                (exchange.PROTOBUF, b"k8s\x00" + self._random.randbytes(64)),
+                (
+                    exchange.PROTOBUF,
+                    b"k8s\x00\x0a\x0a\x0a\x02v1\x12\x03Pod\x12\xff\xff\xff\xff\x0f",
+                ),
+                (exchange.PROTOBUF, self._random.randbytes(8)),
+                (exchange.JSON, b'{"a":"' + b"x" * 4_000_000 + b'"}'),
+            )
+        )
+
+    def _json(self, document: Any) -> bytes:
+        return json.dumps(document).encode()
+
+    def _happens(self, probability: float) -> bool:
+        return self._random.random() < probability
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every container with each of its keys or indexes."""
+    if isinstance(value, dict):
+        for key, item in list(value.items()):
+            yield value, key
+            yield from _places(item)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield value, index
+            yield from _places(item)
+
+
+def _paths(value: Any, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in pairs:
+        yield (*prefix, str(key))
+        if isinstance(item, (dict, list)):
+            yield from _paths(item, (*prefix, str(key)))
+
+
+def _replace(chance: random.Random, owner: Any, key: Any) -> None:
+    if key != "" or owner:
+        owner[key] = chance.choice((*STRINGS, *NUMBERS, None, [], {}, True))
+
+
+def _remove(_chance: random.Random, owner: Any, key: Any) -> None:
+    if owner:
+        del owner[key]
+
+
+def _add(chance: random.Random, owner: Any, _key: Any) -> None:
+    if isinstance(owner, dict):
+        owner[chance.choice(STRINGS)] = chance.choice(STRINGS)
+    else:
+        owner.append(chance.choice((*STRINGS, {}, None)))
+
+
+def _repeat(chance: random.Random, owner: Any, key: Any) -> None:
+    if isinstance(owner, list):
+        owner.extend([copy.deepcopy(owner[key])] * chance.choice((1, 40)))
+
+
+_CHANGES: tuple[Callable[[random.Random, Any, Any], None], ...] = (_replace, _remove, _add, _repeat)
+
+
+def _without_surrogates(document: Any) -> Any:
+    return json.loads(json.dumps(document).replace("\\u0000", "?"))
