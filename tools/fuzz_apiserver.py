@@ -177,6 +177,16 @@ def _noise(chance: random.Random) -> bytes:
     )
 
 
+def _tracebacks(logged: str) -> list[tuple[int, str]]:
+    """The different ends of tracebacks, the most frequent first."""
+    ends: Counter[str] = Counter()
+    for block in logged.split("Traceback (most recent call last):")[1:]:
+        lines = [line for line in block.split("\n") if line.strip()]
+        last = next((i for i, line in enumerate(lines) if not line.startswith(" ") and i), 0)
+        ends["\n".join(lines[max(0, last - 4) : last + 1])] += 1
+    return [(count, end) for end, count in ends.most_common(MAX_SHOWN)]
+
+
 @click.command()
 @click.option("--seconds", default=600.0, show_default=True)
 @click.option("--seed", default=1, show_default=True)
@@ -199,8 +209,9 @@ def main(seconds: float, seed: int) -> None:
         click.secho(f"\n{complaint.what}", fg="red")
         click.echo(f"  {request.method} {request.url[:500]} {request.headers}")
         click.echo(f"  {request.body[:1500]!r}\n  {complaint.answer[:800]!r}")
-    if "Traceback" in logged:
-        click.secho(f"\nthe log has a traceback:\n{logged[:4000]}", fg="red")
+    for count, trace in _tracebacks(logged):
+        click.secho(f"\n{count} times in the log:", fg="red")
+        click.echo(trace)
     if tally.complaints or "Traceback" in logged or not is_alive:
         raise click.ClickException(f"{len(tally.complaints)} complaints; alive: {is_alive}")
 

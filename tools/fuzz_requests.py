@@ -327,7 +327,7 @@ class Requests:
     def _operation(self, document: Object) -> Any:
         pointer = self._random.choice(["/" + "/".join(path) for path in _paths(document)])
         operation = self._random.choice(("add", "remove", "replace", "move", "copy", "test", "x"))
-        made = {
+        made: Object = {
             "op": operation,
             "path": pointer,
             "value": self._random.choice((*STRINGS, None, {})),

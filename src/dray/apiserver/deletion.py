@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from dray.api import canonical, errors, gotext, gotime, versions
 from dray.api.exchange import Request, Response
-from dray.api.kinds import Kind
+from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.names import GroupKind, GroupResource
 from dray.apiserver import admission, bodies, codec, reads, selection, storage
 from dray.apiserver import options as write_options

@@ -17,7 +17,7 @@ from dray.api.exchange import Response
 from dray.api.kinds import Kind
 from dray.api.meta import LabelSelector
 from dray.api.names import GroupKind
-from dray.apiserver import options, patches, reads, subresources, writes
+from dray.apiserver import options, patches, reads, subresources, warningheaders, writes
 from dray.apiserver.options import WriteOptions
 from dray.apiserver.reads import Call
 from dray.apiserver.writes import Writer

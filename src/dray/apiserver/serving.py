@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from dray.api import errors, exchange
 from dray.api.exchange import Request, Response, User
@@ -20,6 +21,10 @@ from dray.apiserver import app as application
 from dray.apiserver import impersonation
 from dray.apiserver.authentication import Authenticator
 from dray.apiserver.certificates import KeyPair
+
+log = logging.getLogger(__name__)
+# What is no HTTP is the client's doing and answered; it does not belong into the log.
+log.addFilter(lambda record: not _is_about(record, http_exceptions.HttpProcessingError))
 
 MAX_BODY_BYTES = 3 * 2**20
 MAX_LINE_BYTES = 2**16
@@ -63,6 +68,7 @@ class Server:
             request_factory=self._incoming,
             handler_cancellation=True,
             access_log=None,
+            logger=log,
             auto_decompress=False,
             max_line_size=MAX_LINE_BYTES,
             max_field_size=MAX_LINE_BYTES,
@@ -168,6 +174,10 @@ class Server:
             task.uncancel()
         finally:
             self._streaming.discard(task)
+
+
+def _is_about(record: logging.LogRecord, kind: type[BaseException]) -> bool:
+    return record.exc_info is not None and isinstance(record.exc_info[1], kind)
 
 
 def _plain(response: Response, pretty: bool) -> web.Response:
