@@ -284,9 +284,10 @@ class Writer:
         if deletion.is_over(new):
             return await self._delete(call, entry, new, also, chosen)
         stored = codec.to_stored(new)
-        if stored == entry.value:
-            new["metadata"]["resourceVersion"] = str(entry.revision)
-            return new
+        if stored == entry.value or _only_times_differ(new, action.old):
+            unchanged = codec.from_stored(entry, storage.storage_gvk(call.kind))
+            unchanged["metadata"]["resourceVersion"] = str(entry.revision)
+            return unchanged
         put = Put(call.key, stored, entry.revision, holds.of(call.kind, new, self.features))
         transaction = Transaction((put, *also.operations), also.guards)
         return await self._commit(call, new, transaction, chosen)
@@ -352,6 +353,19 @@ def answered(call: Call, document: Object, warnings: list[str], status: int = 20
     """A stored object as the client sees it, with what there is to warn of."""
     shown = versions.from_storage(document, call.gvk.api_version)
     return reads.respond(call, shown, status, warningheaders.headers(warnings))
+
+
+def _only_times_differ(new: Object, old: Object | None) -> bool:
+    """Whether nothing changes but when fields were last applied: not worth a revision."""
+    return old is not None and _timeless(new) == _timeless(old)
+
+
+def _timeless(document: Object) -> Object:
+    metadata = dict(document["metadata"])
+    entries = metadata.pop("managedFields", None) or ()
+    metadata.pop("resourceVersion", None)
+    managers = [{key: each[key] for key in each if key != "time"} for each in entries]
+    return {**document, "metadata": metadata, "managedFields": managers}
 
 
 def content_type(call: Call) -> str:
