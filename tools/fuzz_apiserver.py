@@ -121,7 +121,11 @@ def _is_clients_own(error: Exception) -> bool:
 async def _ask(session: aiohttp.ClientSession, server: str, request: Planned, tally: Tally) -> None:
     url = yarl.URL(server + request.url, encoded=True)
     async with session.request(
-        request.method, url, data=request.body or None, headers=request.headers
+        request.method,
+        url,
+        data=request.body or None,
+        headers=request.headers,
+        skip_auto_headers=("Content-Type",),
     ) as answer:
         body = await answer.read()
     tally.statuses[answer.status] += 1

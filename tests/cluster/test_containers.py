@@ -129,6 +129,7 @@ async def site(folder: Path, fleet: str = "h100") -> AsyncIterator[Site]:
             agent_task = group.create_task(agent.run())
             here = Site(world, folder, node_client, driver, agent, agent_task, group)
             await world.until(lambda: world.all(SLICE), "the devices being published")
+            await world.until(lambda: has_driver(agent), "the driver being registered")
             try:
                 yield here
             finally:
@@ -645,9 +646,12 @@ async def exists(path: Path) -> bool:
 
 def test_a_missing_driver_is_named_in_an_event() -> None:
     async def story(here: Site) -> None:
+        async def no_driver() -> bool:
+            return not await has_driver(here.agent)
+
         await here.world.create(template("t"))
         (here.folder / "registry" / f"{CLASS}-reg.sock").unlink()
-        await here.world.until(lambda: no_driver(here), "the driver being forgotten")
+        await here.world.until(no_driver, "the driver being forgotten")
         main = container(LIST, claims=["gpu"])
         claims = [from_template("gpu")]
         await here.world.create(pod("p", main, claims=claims, restartPolicy="Never"))
@@ -667,5 +671,5 @@ def test_a_missing_driver_is_named_in_an_event() -> None:
     with_node(story)
 
 
-async def no_driver(here: Site) -> bool:
-    return here.agent.drivers.names == []
+async def has_driver(agent: Agent) -> bool:
+    return agent.drivers.names != []

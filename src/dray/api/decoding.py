@@ -66,6 +66,25 @@ def strict_messages(problems: Sequence[FieldProblem]) -> list[str]:
     return list(dict.fromkeys(messages))[:_MAXIMUM_STRICT_PROBLEMS]
 
 
+def without_unknown(type_name: str, value: dict[str, Any]) -> dict[str, Any]:
+    """The object less the fields that its type does not have; it must be well formed otherwise."""
+    known: dict[str, Any] = _known_part(schema.type_named(type_name), value)
+    return known
+
+
+def _known_part(type_: Type, value: Any) -> Any:
+    if type_.form is Form.STRUCT and isinstance(value, dict):
+        types = schema.fields(type_.name)
+        return {
+            key: _known_part(types[key].type, item) for key, item in value.items() if key in types
+        }
+    if type_.form is Form.LIST and isinstance(value, list):
+        return [_known_part(_element(type_), item) for item in value]
+    if type_.form is Form.MAP and isinstance(value, dict):
+        return {key: _known_part(_element(type_), item) for key, item in value.items()}
+    return value
+
+
 class _Finding:
     """A problem on its way up: each container it is in adds itself to the path."""
 
@@ -246,9 +265,13 @@ def _struct_checker(struct: str) -> Checker:
     return check_struct
 
 
-def _element_checker(type_: Type) -> Checker:
+def _element(type_: Type) -> Type:
     assert type_.element is not None, type_
-    return _checker(type_.element)
+    return type_.element
+
+
+def _element_checker(type_: Type) -> Checker:
+    return _checker(_element(type_))
 
 
 def _map_checker(type_: Type) -> Checker:

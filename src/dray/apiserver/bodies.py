@@ -60,7 +60,9 @@ def checked(document: Object, gvk: GroupVersionKind, field_validation: str) -> B
         raise errors.bad_request(
             f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {refusal}'
         )
-    return Body(document, tuple(strict) if field_validation == options.WARN else ())
+    # Dropped before another version of the API gives the unknown name a meaning.
+    known = decoding.without_unknown(gvk.schema_type, document)
+    return Body(known, tuple(strict) if field_validation == options.WARN else ())
 
 
 def parse(body: bytes, content_type: str, kind: str = "") -> Object:
@@ -80,7 +82,7 @@ def parse(body: bytes, content_type: str, kind: str = "") -> Object:
     if not isinstance(document, dict):
         raise errors.bad_request(_unreadable(body, kind, "it is not an object"))
     if media_type == exchange.YAML or body.count(b"{") + body.count(b"[") > MAX_DEPTH:
-        _refuse_deep(document, len(body))
+        refuse_deep(document, len(body))
     return document
 
 
@@ -92,12 +94,13 @@ def _unreadable(body: bytes, kind: str, error: object) -> str:
     )
 
 
-def _refuse_deep(document: Any, size: int) -> None:
+def refuse_deep(document: Any, size: int) -> None:
     """Nesting beyond what any kind has is refused before anything walks the object.
 
     So is more than the text can have room for: YAML may name a part many times over.
     """
-    level, depth, seen = [document], 0, 0
+    level = [document] if isinstance(document, (dict, list)) else []
+    depth = seen = 0
     while level:
         depth += 1
         seen += len(level)

@@ -46,11 +46,12 @@ def merge_patch(document: Any, patch: Any) -> Any:
 
 
 def _apply(document: Any, operation: Any) -> Any:
-    if not isinstance(operation, dict) or operation.get("op") not in _OPERATIONS:
+    known = _OPERATIONS.get(str(operation.get("op"))) if isinstance(operation, dict) else None
+    if known is None:
         raise PatchMalformed(f"Unexpected kind: {_kind_of(operation)}")
     if not isinstance(operation.get("path"), str):
         raise PatchMalformed(f"operation {operation['op']} has no path")
-    return _OPERATIONS[operation["op"]](document, operation)
+    return known(document, operation)
 
 
 def _kind_of(operation: Any) -> str:
@@ -154,6 +155,8 @@ def _step(container: Any, token: str, path: str, operation: str) -> Any:
 
 def _parent(document: Any, path: str, operation: str) -> tuple[Any, Any]:
     """The container that `path` points into, and the key or index there."""
+    if not path:
+        raise PatchFailed("the whole document cannot be moved or removed")
     *leading, last = _tokens(path)
     parent = document
     for token in leading:

@@ -65,16 +65,23 @@ def parse(
         }
         body = bodies.checked(touched, call.gvk, chosen.field_validation)
         warnings.extend(body.warnings)
-        return result
+        known = body.document
+        return {
+            key: known.get(key, value)
+            for key, value in result.items()
+            if key in known or key not in touched
+        }
 
     return Patch(patched, owns_fields=False)
 
 
 def _json(call: Call) -> Any:
     try:
-        return msgspec.json.decode(call.request.body)
+        patch = msgspec.json.decode(call.request.body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise errors.bad_request(f"error decoding patch: {error}") from error
+    bodies.refuse_deep(patch, len(call.request.body))
+    return patch
 
 
 def _merge(document: Any, patch: Any) -> Any:
@@ -118,6 +125,7 @@ def _applied(call: Call, chosen: WriteOptions) -> Object:
         raise errors.bad_request(f"error decoding YAML: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("metadata", {}), dict):
         raise errors.bad_request("the applied configuration is not an object")
+    bodies.refuse_deep(document, len(call.request.body))
     return document
 
 

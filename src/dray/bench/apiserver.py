@@ -76,8 +76,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def run(size: Size = FULL) -> Report:
-    cores = _confine()
-    with tempfile.TemporaryDirectory(prefix="dray-bench-") as name:
+    with _confined() as cores, tempfile.TemporaryDirectory(prefix="dray-bench-") as name:
         directory = Path(name)
         environment = _environment(directory)
         measurements = (
@@ -88,11 +87,16 @@ def run(size: Size = FULL) -> Report:
     return Report(cores, size, measurements)
 
 
-def _confine() -> int:
-    """Use two cores, as do the processes that are started from here; how many there are."""
-    available = sorted(os.sched_getaffinity(0))[:CORES]
-    os.sched_setaffinity(0, available)
-    return len(available)
+@contextlib.contextmanager
+def _confined() -> Iterator[int]:
+    """Use two cores, as do the processes that are started meanwhile; how many there are."""
+    available = os.sched_getaffinity(0)
+    used = sorted(available)[:CORES]
+    os.sched_setaffinity(0, used)
+    try:
+        yield len(used)
+    finally:
+        os.sched_setaffinity(0, available)
 
 
 def _environment(directory: Path) -> Mapping[str, str]:

@@ -39,7 +39,7 @@ class Chooser:
         for _ in ranking.catch_up():
             await self.breathe()
         try:
-            if devices.wants_comparison(demand):
+            if scoring.have_alternatives(demand.claims):
                 found = await self._best_alternatives(ranking, demand, avoided)
             else:
                 found = await self._first_fit(ranking, demand, avoided)

@@ -35,7 +35,6 @@ from dray.scheduler import (
     nodefit,
     podclaims,
     queue,
-    scoring,
 )
 from dray.scheduler.extended import Classes, ExtendedClaim
 from dray.scheduler.inflight import Inflight
@@ -392,8 +391,3 @@ def _reason(refused: placement.Refused, claims: Sequence[ResourceClaim]) -> Reas
     if refused.failure is None:
         return CANNOT_ALLOCATE
     return Reason(refused.failure.text(claims), Sort.DEVICES)
-
-
-def wants_comparison(demand: Demand) -> bool:
-    """Whether nodes differ in which alternatives they offer."""
-    return scoring.have_alternatives(demand.claims)

@@ -31,7 +31,6 @@ DO_NOT_SCHEDULE = "DoNotSchedule"
 
 Domain = tuple[str, str]
 """A topology key and its value on some nodes."""
-Objects = Iterable[Pod]
 
 
 class Placed(NamedTuple):
@@ -73,7 +72,7 @@ Check = Callable[[NodeState], Reason | None]
 class Neighbours:
     """`pods` are all that are known, with or without a node."""
 
-    def __init__(self, nodes: Nodes, pods: Objects, namespaces: Iterable[Namespace]) -> None:
+    def __init__(self, nodes: Nodes, pods: Iterable[Pod], namespaces: Iterable[Namespace]) -> None:
         self._nodes, self._pods, self._namespaces = nodes, pods, namespaces
         self._repelling: dict[str, Pod] = {}
         """Pods with anti-affinity, by uid: they have a say about every pod that comes."""
