@@ -19,7 +19,7 @@ from dray.allocator import fleet as allocator
 from dray.api.claims import ResourceClaim
 from dray.api.exchange import User
 from dray.apiserver import server
-from dray.apiserver.authentication import AUTHENTICATED
+from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.apiserver.server import Opened, Settings
 from dray.client.inprocess import InProcessTransport
 from dray.client.verbs import Client

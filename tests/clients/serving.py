@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from dray.api.exchange import User
 from dray.apiserver import server
-from dray.apiserver.certificates import Authority
+from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Opened, Settings
 from dray.client import kubeconfig
 from dray.client.inprocess import InProcessTransport

@@ -12,7 +12,7 @@ import grpc
 import pytest
 from aetcd import rpc
 
-from dray.apiserver import certificates
+from dray.apiserver.access import certificates
 from dray.store import etcd as etcd_store
 from dray.store import store
 from dray.store.etcd_connection import Access, Login, Tls

@@ -15,7 +15,7 @@ from dray.api import features
 from dray.api.exchange import JSON, Request, Response, User
 from dray.api.features import Features
 from dray.apiserver import server
-from dray.apiserver.certificates import Authority
+from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Opened, Settings
 from dray.client import kubeconfig
 from dray.client.kubeconfig import Connection

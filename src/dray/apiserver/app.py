@@ -20,19 +20,12 @@ from dray.api import errors, exchange, kinds, openapi, versions
 from dray.api.exchange import Request, Response, User
 from dray.api.kinds import Kind
 from dray.api.names import GroupResource
-from dray.apiserver import (
-    authorization,
-    codec,
-    discovery,
-    reads,
-    requests,
-    warningheaders,
-    watches,
-)
+from dray.apiserver import codec, discovery, reads, requests, warningheaders, watches
+from dray.apiserver.access import authorization
+from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.deletion import Deleter
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.negotiation import Shape
-from dray.apiserver.rbac import Attributes
 from dray.apiserver.reads import Call
 from dray.apiserver.requests import RequestInfo
 from dray.apiserver.writes import Writer

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from dray.api import canonical, gotime, kinds
-from dray.apiserver import codec, namespaces, policy, priorities, storage
+from dray.apiserver import codec, storage
+from dray.apiserver.access import policy
+from dray.apiserver.rules import namespaces, priorities
 from dray.store.store import ABSENT, GuardFailed, Put, Store, Transaction
 
 Object = dict[str, Any]

@@ -15,8 +15,9 @@ from dray.api import errors, exchange, kinds, versions
 from dray.api.exchange import Request, Response, User
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.names import GroupKind
-from dray.apiserver import codec, negotiation, selection, storage, tables
+from dray.apiserver import codec, negotiation, selection, storage
 from dray.apiserver.negotiation import Form, Shape
+from dray.apiserver.printing import tables
 from dray.apiserver.requests import RequestInfo
 from dray.apiserver.selection import Selection
 from dray.store.store import Entry, Store

@@ -19,10 +19,11 @@ from dray.api.exchange import User
 from dray.api.features import Features
 from dray.api.meta import ObjectMeta, Wire
 from dray.apiserver import storage, wiring
+from dray.apiserver.access.authentication import Authenticator
+from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.tokens import TokenSigner
 from dray.apiserver.admission import Chain
 from dray.apiserver.app import App, Metrics
-from dray.apiserver.authentication import Authenticator
-from dray.apiserver.authorization import Authorizer
 from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.deletion import Deleter
 from dray.apiserver.discovery import Discovery
@@ -30,7 +31,6 @@ from dray.apiserver.following import Follower
 from dray.apiserver.published import PublishedSlices
 from dray.apiserver.serving import DEFAULT_LIMITS, Limits, Server
 from dray.apiserver.structs import Reader
-from dray.apiserver.tokens import TokenSigner
 from dray.apiserver.wiring import Answerers, Surroundings
 from dray.apiserver.writes import Writer
 from dray.store.store import Entry, Store

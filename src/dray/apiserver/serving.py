@@ -18,9 +18,9 @@ from aiohttp import http_exceptions, web
 from dray.api import errors, exchange
 from dray.api.exchange import Request, Response, User
 from dray.apiserver import app as application
-from dray.apiserver import impersonation
-from dray.apiserver.authentication import Authenticator
-from dray.apiserver.certificates import KeyPair
+from dray.apiserver.access import impersonation
+from dray.apiserver.access.authentication import Authenticator
+from dray.apiserver.access.certificates import KeyPair
 
 log = logging.getLogger(__name__)
 # What is no HTTP is the client's doing and answered; it does not belong into the log.

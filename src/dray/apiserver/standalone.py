@@ -17,7 +17,7 @@ import uvloop
 
 from dray import telemetry
 from dray.apiserver import server
-from dray.apiserver.certificates import Authority
+from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
 from dray.client import kubeconfig
 from dray.client.kubeconfig import Connection

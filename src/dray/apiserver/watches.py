@@ -16,8 +16,9 @@ from dray.api.exchange import Request, Response
 from dray.api.kinds import GroupVersionKind
 from dray.api.names import GroupKind
 from dray.api.selectors import FieldSelector, FieldTerm
-from dray.apiserver import codec, negotiation, reads, selection, storage, tables
+from dray.apiserver import codec, negotiation, reads, selection, storage
 from dray.apiserver.negotiation import Shape
+from dray.apiserver.printing import tables
 from dray.apiserver.reads import Call
 from dray.apiserver.selection import Selection
 from dray.store import store

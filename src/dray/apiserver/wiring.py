@@ -6,33 +6,33 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from dray.api.features import Features
-from dray.apiserver.adminaccess import AdminAccess
+from dray.apiserver.access.authentication import Authenticator
+from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.tokens import TokenSigner
 from dray.apiserver.admission import Chain
 from dray.apiserver.app import Subresource
-from dray.apiserver.authentication import Authenticator
-from dray.apiserver.authorization import Authorizer
-from dray.apiserver.bindings import Bindings
-from dray.apiserver.claimauthorization import ClaimStatusAuthorization
-from dray.apiserver.claimwarnings import ClaimWarnings
-from dray.apiserver.declaredfeatures import NodeAllocatableSlices
 from dray.apiserver.deletion import Deleter
-from dray.apiserver.escalation import NoEscalation
-from dray.apiserver.evictions import Evictions
-from dray.apiserver.finalization import Finalization
-from dray.apiserver.namespaces import NamespaceLifecycle
-from dray.apiserver.noderestriction import NodeRestriction
-from dray.apiserver.nodetaints import TaintNewNodes
-from dray.apiserver.partitionadmission import PartitionRequests
-from dray.apiserver.podaccess import PodAccess
-from dray.apiserver.podadmission import DefaultTolerations, PodServiceAccount
-from dray.apiserver.priorities import Priorities
 from dray.apiserver.published import PublishedSlices
-from dray.apiserver.quotas import Quotas
 from dray.apiserver.reads import Clock
-from dray.apiserver.reviews import Reviews
-from dray.apiserver.scale import Scales
-from dray.apiserver.tokenrequests import TokenRequests
-from dray.apiserver.tokens import TokenSigner
+from dray.apiserver.rules.adminaccess import AdminAccess
+from dray.apiserver.rules.claimauthorization import ClaimStatusAuthorization
+from dray.apiserver.rules.claimwarnings import ClaimWarnings
+from dray.apiserver.rules.declaredfeatures import NodeAllocatableSlices
+from dray.apiserver.rules.escalation import NoEscalation
+from dray.apiserver.rules.namespaces import NamespaceLifecycle
+from dray.apiserver.rules.noderestriction import NodeRestriction
+from dray.apiserver.rules.nodetaints import TaintNewNodes
+from dray.apiserver.rules.partitionadmission import PartitionRequests
+from dray.apiserver.rules.podadmission import DefaultTolerations, PodServiceAccount
+from dray.apiserver.rules.priorities import Priorities
+from dray.apiserver.rules.quotas import Quotas
+from dray.apiserver.subresources.bindings import Bindings
+from dray.apiserver.subresources.evictions import Evictions
+from dray.apiserver.subresources.finalization import Finalization
+from dray.apiserver.subresources.podaccess import PodAccess
+from dray.apiserver.subresources.reviews import Reviews
+from dray.apiserver.subresources.scale import Scales
+from dray.apiserver.subresources.tokenrequests import TokenRequests
 from dray.apiserver.writes import Writer
 from dray.store.store import Store
 

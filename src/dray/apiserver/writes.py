@@ -18,22 +18,20 @@ from dray.apiserver import (
     admission,
     bodies,
     checks,
-    claimwarnings,
     codec,
     deletion,
     holds,
-    managedfields,
     options,
-    partitionrequest,
-    patches,
     reads,
     storage,
-    strategies,
     warningheaders,
 )
 from dray.apiserver.admission import Action, Also, Chain
 from dray.apiserver.options import WriteOptions
+from dray.apiserver.patching import managedfields, patches
 from dray.apiserver.reads import Call
+from dray.apiserver.rules import claimwarnings, partitionrequest
+from dray.apiserver.strategies import strategies
 from dray.store.store import ABSENT, Delete, Entry, GuardFailed, Put, Store, Transaction
 from dray.store.store import HeldElsewhere as DeviceHeld
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.apiserver import adminaccess
+from dray.apiserver.rules import adminaccess
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import Object, World
 

@@ -9,7 +9,7 @@ import pytest
 
 from dray.api import errors
 from dray.api.kinds import GroupVersionKind
-from dray.apiserver import apply
+from dray.apiserver.patching import apply
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 CLASS = GroupVersionKind("resource.k8s.io", "v1", "DeviceClass")

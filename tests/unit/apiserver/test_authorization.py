@@ -9,9 +9,10 @@ import pytest
 
 from dray.api import kinds
 from dray.api.exchange import Request, User
-from dray.apiserver import authorization, requests
-from dray.apiserver.authorization import Authorizer
-from dray.apiserver.rbac import Attributes
+from dray.apiserver import requests
+from dray.apiserver.access import authorization
+from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.rbac import Attributes
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import ALICE, Object, World
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dray.api import kinds
-from dray.apiserver import cells, tables
+from dray.apiserver.printing import cells, tables
 
 NOW = datetime.datetime(2026, 1, 10, tzinfo=datetime.UTC)
 

@@ -8,7 +8,7 @@ import pytest
 
 from dray.api import features
 from dray.api.exchange import User
-from dray.apiserver.claimauthorization import NODE_NAME_KEY
+from dray.apiserver.rules.claimauthorization import NODE_NAME_KEY
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import Answer, Object, World
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api import canonical
-from dray.apiserver import fieldsets
-from dray.apiserver.fieldsets import FieldSet
+from dray.apiserver.patching import fieldsets
+from dray.apiserver.patching.fieldsets import FieldSet
 
 POD: dict[str, Any] = {
     "metadata": {

@@ -6,8 +6,8 @@ import pytest
 
 from dray.api import errors
 from dray.api.exchange import User
-from dray.apiserver import impersonation
-from dray.apiserver.rbac import Attributes
+from dray.apiserver.access import impersonation
+from dray.apiserver.access.rbac import Attributes
 
 ADMIN = User("admin", frozenset({"system:masters"}))
 

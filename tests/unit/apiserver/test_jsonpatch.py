@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.apiserver import jsonpatch
+from dray.apiserver.patching import jsonpatch
 
 DOCUMENT = {"a": {"b": [1, 2, 3]}, "x/y": {"~": 1}}
 

@@ -11,8 +11,8 @@ import pytest
 from dray.api import features
 from dray.api.classes import DeviceClass
 from dray.api.slices import ResourceSlice
-from dray.apiserver import partitionprofiles, partitionrequest
-from dray.apiserver.partitionprofiles import Offer
+from dray.apiserver.rules import partitionprofiles, partitionrequest
+from dray.apiserver.rules.partitionprofiles import Offer
 from dray.cel import device as cel
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import Object, World

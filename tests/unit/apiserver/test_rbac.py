@@ -9,8 +9,8 @@ import pytest
 
 from dray.api.exchange import User
 from dray.api.rbac import ClusterRole, PolicyRule, Role, RoleBinding
-from dray.apiserver import policy, rbac
-from dray.apiserver.rbac import Attributes, Policy
+from dray.apiserver.access import policy, rbac
+from dray.apiserver.access.rbac import Attributes, Policy
 
 ALICE = User("alice", frozenset({"team", "system:authenticated"}))
 

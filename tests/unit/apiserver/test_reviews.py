@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dray.api.exchange import User
-from dray.apiserver import tokens
+from dray.apiserver.access import tokens
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import ADMIN, ALICE, Answer, Object, World
 

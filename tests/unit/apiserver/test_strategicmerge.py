@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dray.apiserver import strategicmerge
-from dray.apiserver.jsonpatch import PatchMalformed
+from dray.apiserver.patching import strategicmerge
+from dray.apiserver.patching.jsonpatch import PatchMalformed
 
 
 def pod(**spec: Any) -> dict[str, Any]:

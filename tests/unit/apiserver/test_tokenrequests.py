@@ -9,7 +9,7 @@ import pytest
 
 from dray.api import gotime
 from dray.api.exchange import User
-from dray.apiserver import tokens
+from dray.apiserver.access import tokens
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import ADMIN, Answer, Object, World
 

@@ -16,12 +16,12 @@ from dray.api.exchange import Request, User
 from dray.api.features import Features
 from dray.apiserver import app as application
 from dray.apiserver import bootstrap, server, wiring
-from dray.apiserver.authentication import Authenticator
-from dray.apiserver.authorization import Authorizer
+from dray.apiserver.access.authentication import Authenticator
+from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.tokens import TokenSigner
 from dray.apiserver.deletion import Deleter
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.published import PublishedSlices
-from dray.apiserver.tokens import TokenSigner
 from dray.apiserver.writes import Writer
 from dray.store import memory, watch
 from tests import loop

@@ -21,8 +21,8 @@ from dray.api.exchange import User
 from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.apiserver import codec, server, storage
+from dray.apiserver.access.tokens import TokenSigner
 from dray.apiserver.server import Settings
-from dray.apiserver.tokens import TokenSigner
 from dray.client.inprocess import InProcessTransport
 from dray.client.verbs import Client, Object, Selection
 from dray.controllers import discovery, loops

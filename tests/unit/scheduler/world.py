@@ -19,7 +19,7 @@ from dray.api.exchange import Handler, Request, Response, User
 from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.apiserver import server
-from dray.apiserver.tokens import TokenSigner
+from dray.apiserver.access.tokens import TokenSigner
 from dray.client.inprocess import InProcessTransport
 from dray.client.verbs import Client, Object, Selection
 from dray.controllers import manager

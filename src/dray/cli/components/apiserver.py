@@ -10,7 +10,7 @@ import click
 
 from dray.api import features, kinds
 from dray.apiserver import server, standalone
-from dray.apiserver.certificates import Authority
+from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
 from dray.cli.components import running, stores
 from dray.cli.failures import Command, Failure, WrongUsage

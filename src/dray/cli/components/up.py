@@ -12,7 +12,7 @@ import click
 from dray import cluster
 from dray.api import features
 from dray.apiserver import standalone
-from dray.apiserver.certificates import Authority
+from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
 from dray.cli.components import apiserver, running, stores
 from dray.cli.failures import Command, Failure, WrongUsage

@@ -15,7 +15,7 @@ from dray.api.decoding import FieldProblem
 from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.api.schema import Form
-from dray.apiserver import partitionrequest
+from dray.apiserver.rules import partitionrequest
 from dray.cli import celreport
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.sources import Document

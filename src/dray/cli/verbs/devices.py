@@ -15,7 +15,7 @@ from dray.api.claims import ResourceClaim
 from dray.api.names import DeviceId
 from dray.api.slices import Device, DeviceAttribute, ResourceSlice
 from dray.api.taints import DeviceTaint, DeviceTaintRule
-from dray.apiserver import cells
+from dray.apiserver.printing import cells
 from dray.cli import output, published, tables
 from dray.cli.connection import Session
 from dray.cli.failures import NotFound, WrongUsage

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from dray.apiserver import cells
+from dray.apiserver.printing import cells
 from dray.cli import connection, output, references, tables
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command

@@ -14,10 +14,10 @@ from dray.api import errors, names
 from dray.api.exchange import User
 from dray.api.features import Features
 from dray.api.names import GroupResource
-from dray.apiserver import authorization, nodeauthorization
+from dray.apiserver.access import authorization, nodeauthorization
+from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.admission import Action, Rule
-from dray.apiserver.authorization import Authorizer
-from dray.apiserver.rbac import Attributes
 
 Object = dict[str, Any]
 

@@ -16,10 +16,11 @@ from dray.api.exchange import Response
 from dray.api.kinds import GroupVersionKind
 from dray.api.meta import ObjectMeta, Wire
 from dray.api.names import GroupResource
-from dray.apiserver import admission, codec, options, storage, subresources
+from dray.apiserver import admission, codec, options, storage
 from dray.apiserver.admission import Action, Chain
 from dray.apiserver.reads import Call
 from dray.apiserver.structs import Lookup
+from dray.apiserver.subresources import subresources
 from dray.store.store import GuardFailed, Put, Store, Transaction
 
 Object = dict[str, Any]

@@ -12,10 +12,11 @@ from dray.api import gotext, kinds, selectors
 from dray.api.exchange import Request, User
 from dray.api.kinds import Kind
 from dray.api.rbac import ClusterRole, PolicyRule, Role, RoleBinding
-from dray.apiserver import nodeauthorization, policy, storage
+from dray.apiserver import storage
+from dray.apiserver.access import nodeauthorization, policy
+from dray.apiserver.access.nodeauthorization import NodeAuthorizer
+from dray.apiserver.access.rbac import ALLOWED, Attributes, Decision, Policy
 from dray.apiserver.following import Follower
-from dray.apiserver.nodeauthorization import NodeAuthorizer
-from dray.apiserver.rbac import ALLOWED, Attributes, Decision, Policy
 from dray.apiserver.requests import RequestInfo
 from dray.apiserver.structs import Reader
 from dray.store.store import Entry, Store

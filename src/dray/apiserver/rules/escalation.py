@@ -14,10 +14,11 @@ from dray.api import errors, gotext
 from dray.api.exchange import User
 from dray.api.names import GroupResource
 from dray.api.rbac import ClusterRole, PolicyRule, Role, RoleBinding, RoleRef
-from dray.apiserver import admission, policy, rbac
+from dray.apiserver import admission
+from dray.apiserver.access import policy, rbac
+from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.rbac import ALL, MASTERS, Attributes
 from dray.apiserver.admission import Action, Rule
-from dray.apiserver.authorization import Authorizer
-from dray.apiserver.rbac import ALL, MASTERS, Attributes
 from dray.apiserver.structs import Reader
 
 Object = dict[str, Any]

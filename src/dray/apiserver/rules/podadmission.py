@@ -11,8 +11,8 @@ from typing import Any
 from dray.api import kinds
 from dray.api.core import ServiceAccount
 from dray.apiserver import admission
+from dray.apiserver.access.noderelations import MIRROR_ANNOTATION
 from dray.apiserver.admission import Action, Rule
-from dray.apiserver.noderelations import MIRROR_ANNOTATION
 from dray.apiserver.structs import Lookup
 from dray.store.store import Store
 

@@ -13,20 +13,15 @@ from dray.api import errors, gotime, selectors
 from dray.api.exchange import Response, User
 from dray.api.names import GroupKind
 from dray.api.rbac import PolicyRule
-from dray.apiserver import (
-    authentication,
-    checks,
-    managedfields,
-    nodeauthorization,
-    options,
-    reads,
-    subresources,
-)
-from dray.apiserver.authentication import Authenticator
-from dray.apiserver.authorization import Authorizer
-from dray.apiserver.rbac import Attributes
+from dray.apiserver import checks, options, reads
+from dray.apiserver.access import authentication, nodeauthorization
+from dray.apiserver.access.authentication import Authenticator
+from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.rbac import Attributes
+from dray.apiserver.access.tokens import DEFAULT_AUDIENCE
+from dray.apiserver.patching import managedfields
 from dray.apiserver.reads import Call
-from dray.apiserver.tokens import DEFAULT_AUDIENCE
+from dray.apiserver.subresources import subresources
 from dray.validation import badvalues, fields
 
 Object = dict[str, Any]

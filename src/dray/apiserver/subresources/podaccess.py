@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from dray.api import errors
 from dray.api.exchange import Request, Response
 from dray.api.names import GroupKind
-from dray.apiserver import checks, subresources
+from dray.apiserver import checks
 from dray.apiserver.reads import Call
+from dray.apiserver.subresources import subresources
 from dray.store.store import Store
 from dray.validation import fields
 

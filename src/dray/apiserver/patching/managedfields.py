@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from dray.api import canonical, gotime, versions
 from dray.api.kinds import GroupVersionKind
-from dray.apiserver import fieldsets
-from dray.apiserver.fieldsets import FieldSet
 from dray.apiserver.options import WriteOptions
+from dray.apiserver.patching import fieldsets
+from dray.apiserver.patching.fieldsets import FieldSet
 from dray.apiserver.reads import Call
 
 Object = dict[str, Any]

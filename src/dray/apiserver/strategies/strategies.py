@@ -14,7 +14,8 @@ from typing import Any
 from dray.api import canonical, gotime
 from dray.api.features import Features
 from dray.api.kinds import Kind
-from dray.apiserver import gatedfields, podstrategy, storage
+from dray.apiserver import storage
+from dray.apiserver.strategies import gatedfields, podstrategy
 
 Object = dict[str, Any]
 Prepare = Callable[[Object], None]

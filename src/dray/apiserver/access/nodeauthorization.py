@@ -14,9 +14,9 @@ import msgspec
 
 from dray.api.exchange import User
 from dray.api.rbac import PolicyRule
-from dray.apiserver import policy, rbac
-from dray.apiserver.noderelations import PodRelations, SliceRelations
-from dray.apiserver.rbac import ALLOWED, Attributes, Decision
+from dray.apiserver.access import policy, rbac
+from dray.apiserver.access.noderelations import PodRelations, SliceRelations
+from dray.apiserver.access.rbac import ALLOWED, Attributes, Decision
 
 GROUP = "system:nodes"
 USER_PREFIX = "system:node:"

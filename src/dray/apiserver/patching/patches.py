@@ -10,8 +10,9 @@ import yaml
 
 from dray.api import errors, exchange
 from dray.api.names import GroupKind
-from dray.apiserver import apply, bodies, jsonpatch, strategicmerge
+from dray.apiserver import bodies
 from dray.apiserver.options import WriteOptions
+from dray.apiserver.patching import apply, jsonpatch, strategicmerge
 from dray.apiserver.reads import Call
 
 Object = dict[str, Any]

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from dray.api import quantity
 from dray.api.classes import DeviceClass
 from dray.api.quantity import Quantity
-from dray.apiserver import partitionprofiles
-from dray.apiserver.partitionprofiles import Offer, Profile
+from dray.apiserver.rules import partitionprofiles
+from dray.apiserver.rules.partitionprofiles import Offer, Profile
 from dray.cel import device as cel
 from dray.cel.values import CostExceeded, EvaluationError
 from dray.validation import fields

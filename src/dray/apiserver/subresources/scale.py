@@ -17,9 +17,11 @@ from dray.api.exchange import Response
 from dray.api.kinds import Kind
 from dray.api.meta import LabelSelector
 from dray.api.names import GroupKind
-from dray.apiserver import options, patches, reads, subresources, warningheaders, writes
+from dray.apiserver import options, reads, warningheaders, writes
 from dray.apiserver.options import WriteOptions
+from dray.apiserver.patching import patches
 from dray.apiserver.reads import Call
+from dray.apiserver.subresources import subresources
 from dray.apiserver.writes import Writer
 from dray.store.store import Store
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dray.api import errors
 from dray.api.exchange import User
-from dray.apiserver.tokens import DEFAULT_AUDIENCE, TokenRefused, TokenSigner
+from dray.apiserver.access.tokens import DEFAULT_AUDIENCE, TokenRefused, TokenSigner
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"

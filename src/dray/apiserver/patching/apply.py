@@ -17,9 +17,9 @@ import msgspec
 from dray.api import canonical, decoding, errors, gotime, lists
 from dray.api.kinds import GroupVersionKind
 from dray.api.schema import Form
-from dray.apiserver import fieldsets, managedfields
-from dray.apiserver.fieldsets import FieldSet, Place
-from dray.apiserver.managedfields import APPLY, Entry, Manager, Managers
+from dray.apiserver.patching import fieldsets, managedfields
+from dray.apiserver.patching.fieldsets import FieldSet, Place
+from dray.apiserver.patching.managedfields import APPLY, Entry, Manager, Managers
 
 Object = dict[str, Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 from dray.api import schema
 from dray.api.columns import Column
 from dray.api.kinds import Kind
-from dray.apiserver import cells
+from dray.apiserver.printing import cells
 
 Object = dict[str, Any]
 

@@ -11,10 +11,11 @@ from dray.api.classes import DeviceClass
 from dray.api.features import Features
 from dray.api.names import GroupKind
 from dray.api.slices import ResourceSlice
-from dray.apiserver import admission, checks, partitionprofiles, partitionrequest
+from dray.apiserver import admission, checks
 from dray.apiserver.admission import Action, Rule
-from dray.apiserver.partitionprofiles import Offer
 from dray.apiserver.published import PublishedSlices
+from dray.apiserver.rules import partitionprofiles, partitionrequest
+from dray.apiserver.rules.partitionprofiles import Offer
 from dray.apiserver.structs import Lookup, Reader
 from dray.cel import device as cel
 from dray.store.store import Store

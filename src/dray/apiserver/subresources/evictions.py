@@ -15,11 +15,12 @@ from dray.api.core import PodDisruptionBudget
 from dray.api.exchange import Response
 from dray.api.kinds import GroupVersionKind
 from dray.api.names import GroupResource
-from dray.apiserver import admission, codec, deletion, options, storage, subresources
+from dray.apiserver import admission, codec, deletion, options, storage
 from dray.apiserver.admission import Action, Chain
 from dray.apiserver.deletion import DeleteOptions, Deleter
 from dray.apiserver.reads import Call
 from dray.apiserver.structs import Found, Lookup
+from dray.apiserver.subresources import subresources
 from dray.store.store import GuardFailed, Put, Store, Transaction
 
 Object = dict[str, Any]

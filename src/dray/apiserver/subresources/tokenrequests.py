@@ -15,11 +15,13 @@ from dray.api.exchange import Response
 from dray.api.kinds import GroupVersionKind
 from dray.api.meta import ObjectMeta, Wire
 from dray.api.names import GroupKind, GroupResource
-from dray.apiserver import admission, checks, options, reads, storage, subresources, tokens
+from dray.apiserver import admission, checks, options, reads, storage
+from dray.apiserver.access import tokens
+from dray.apiserver.access.tokens import DEFAULT_AUDIENCE, TokenSigner
 from dray.apiserver.admission import Action, Chain
 from dray.apiserver.reads import Call
 from dray.apiserver.structs import Lookup
-from dray.apiserver.tokens import DEFAULT_AUDIENCE, TokenSigner
+from dray.apiserver.subresources import subresources
 from dray.store.store import Store
 from dray.validation import fields
 

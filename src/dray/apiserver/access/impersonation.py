@@ -13,9 +13,9 @@ from urllib.parse import unquote
 from dray.api import errors
 from dray.api.exchange import User
 from dray.api.names import GroupResource
+from dray.apiserver.access.authentication import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
+from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.app import Authorize
-from dray.apiserver.authentication import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
-from dray.apiserver.rbac import Attributes
 
 PREFIX = "impersonate-"
 _USER, _GROUP, _UID = "impersonate-user", "impersonate-group", "impersonate-uid"

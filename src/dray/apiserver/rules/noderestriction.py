@@ -12,7 +12,8 @@ from typing import Any
 from dray.api import errors, gotext, kinds
 from dray.api.meta import ObjectMeta, Wire
 from dray.api.names import GroupResource
-from dray.apiserver import admission, nodeauthorization, noderelations
+from dray.apiserver import admission
+from dray.apiserver.access import nodeauthorization, noderelations
 from dray.apiserver.admission import NOTHING_ELSE, Action, Also, Rule
 from dray.apiserver.structs import Lookup
 from dray.store.store import Store

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dray.apiserver import podsummary
+from dray.apiserver.printing import podsummary
 
 Object = dict[str, Any]
 Cells = list[Any]

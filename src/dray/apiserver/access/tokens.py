@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     encode_dss_signature,
 )
 
-from dray.apiserver.certificates import write_private
+from dray.apiserver.access.certificates import write_private
 
 ISSUER = "https://kubernetes.default.svc"
 DEFAULT_AUDIENCE = "https://kubernetes.default.svc"

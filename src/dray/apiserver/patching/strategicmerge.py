@@ -10,7 +10,7 @@ from typing import Any
 
 from dray.api import lists, schema
 from dray.api.schema import Form, Type
-from dray.apiserver.jsonpatch import PatchMalformed
+from dray.apiserver.patching.jsonpatch import PatchMalformed
 
 Object = dict[str, Any]
 

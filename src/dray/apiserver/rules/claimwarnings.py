@@ -12,9 +12,10 @@ from typing import Any
 
 from dray.api.features import Features
 from dray.api.slices import ResourceSlice
-from dray.apiserver import admission, partitionrequest
+from dray.apiserver import admission
 from dray.apiserver.admission import NOTHING_ELSE, Action, Also, Rule
 from dray.apiserver.published import PublishedSlices
+from dray.apiserver.rules import partitionrequest
 from dray.apiserver.structs import Reader
 from dray.cel import device as cel
 from dray.cel.values import CostExceeded, EvaluationError

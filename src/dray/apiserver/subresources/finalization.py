@@ -11,8 +11,9 @@ from typing import Any
 from dray.api import errors
 from dray.api.exchange import Response
 from dray.api.names import GroupKind
-from dray.apiserver import checks, codec, deletion, options, reads, storage, subresources, writes
+from dray.apiserver import checks, codec, deletion, options, reads, storage, writes
 from dray.apiserver.reads import Call
+from dray.apiserver.subresources import subresources
 from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
 from dray.validation import fields, metadata
 

@@ -1,0 +1,1 @@
+"""The four ways to patch, and who manages which field."""

@@ -1,0 +1,1 @@
+"""What the server decides about each kind, whatever the client sent."""

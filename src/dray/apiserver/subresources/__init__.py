@@ -1,0 +1,1 @@
+"""What lies below an object: binding, eviction, scale, tokens, reviews."""
