@@ -1,6 +1,6 @@
-"""A driver with two imaginary devices. Run it on a node:
+"""A driver with two imaginary devices. Under `dray up`, on its node gpu-0:
 
-python hello.py --kubeconfig ~/.kube/config --node my-node
+python examples/drivers/hello.py --node gpu-0 --folder ~/.local/share/dray/nodes/gpu-0
 """
 
 from __future__ import annotations

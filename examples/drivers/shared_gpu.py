@@ -7,6 +7,7 @@ The health of this imaginary GPU is in a file, so that it can be made ill by han
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from dray import driverkit
 from dray.api.slices import CapacityRequestPolicy, CapacityRequestPolicyRange, Device
 from dray.api.slices import DeviceCapacity as Capacity
 
-FAULT = Path("/tmp/imaginary-gpu-fault")
+FAULT = Path(os.environ.get("IMAGINARY_GPU_FAULT", "/tmp/imaginary-gpu-fault"))
 SHARES = CapacityRequestPolicy(
     default="1Gi", valid_range=CapacityRequestPolicyRange(min="1Gi", step="1Gi")
 )
@@ -27,11 +28,12 @@ class SharedGpu(driverkit.Driver):
         memory = Capacity("16Gi", request_policy=SHARES)
         yield Device(name="gpu-0", allow_multiple_allocations=True, capacity={"memory": memory})
 
-    def prepare(self, allocated: driverkit.Allocated) -> driverkit.Edits:
+    def prepare(self, allocated: driverkit.Allocated) -> driverkit.Prepared:
         memory = allocated.result.consumed_capacity.get("memory", "0")
         if FAULT.exists():
             raise driverkit.PrepareError(f"{allocated.name} is ill: {FAULT.read_text().strip()}")
-        return driverkit.Edits(env={"GPU_MEMORY_LIMIT": memory})
+        share = driverkit.DeviceStatus(data={"memory": memory})
+        return driverkit.Prepared(driverkit.Edits(env={"GPU_MEMORY_LIMIT": memory}), share)
 
     def health(self) -> Iterable[driverkit.DeviceHealth]:
         if FAULT.exists():

@@ -6,14 +6,15 @@
         print(device.name, device.attributes["uuid"])
 
 A file is a stream of JSON documents, the same content in several versions; the first that is known
-here is used, others are skipped. Needs nothing but Python.
+here is used, others are skipped. Needs nothing but Python: this file can be copied into an image by
+itself. Format and paths are those of dynamic-resource-allocation's api/metadata.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ __all__ = [
     "Device",
     "DeviceMetadata",
     "MetadataError",
+    "Network",
     "Request",
+    "documents",
     "for_claim",
     "for_template",
     "read",
@@ -31,15 +34,23 @@ __all__ = [
 DIRECTORY = Path("/var/run/kubernetes.io/dra-device-attributes")
 CLAIMS, TEMPLATES = "resourceclaims", "resourceclaimtemplates"
 SUFFIX = "-metadata.json"
-_VERSIONS = frozenset(
-    {"metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1"}
-)  # fmt: skip
+KIND = "DeviceMetadata"
+VERSIONS = ("metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1")
 
 Value = int | bool | str | list[int] | list[bool] | list[str]
 
 
 class MetadataError(Exception):
-    """There is no metadata, or none in a version that can be read here."""
+    """There is no metadata, or none that can be read here; the text says where."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where a network device is found in the container."""
+
+    interface_name: str = ""
+    ips: tuple[str, ...] = ()
+    hardware_address: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,7 @@ class Device:
     pool: str
     name: str
     attributes: Mapping[str, Value] = field(default_factory=dict)
-    network: Mapping[str, Any] = field(default_factory=dict)
+    network: Network | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,8 @@ class Request:
 
 @dataclass(frozen=True)
 class DeviceMetadata:
+    """What a container is told of a claim; `generation` grows when drivers learn more."""
+
     claim: str
     namespace: str
     uid: str
@@ -75,87 +88,126 @@ class DeviceMetadata:
 
 
 def for_claim(
-    claim: str, request: str, driver: str | None = None, *, directory: Path = DIRECTORY
+    claim: str,
+    request: str | None = None,
+    driver: str | None = None,
+    *,
+    directory: Path = DIRECTORY,
 ) -> DeviceMetadata:
-    """Of a claim that the pod names, by that name."""
-    return _of_request(directory / CLAIMS / claim / request, driver)
+    """Of a claim that the pod names, by that name: one request, or all of them."""
+    return _read_files(directory / CLAIMS / claim, request, driver)
 
 
 def for_template(
-    pod_claim: str, request: str, driver: str | None = None, *, directory: Path = DIRECTORY
+    pod_claim: str,
+    request: str | None = None,
+    driver: str | None = None,
+    *,
+    directory: Path = DIRECTORY,
 ) -> DeviceMetadata:
     """Of a claim made from a template, by the name it has in the pod's spec."""
-    return _of_request(directory / TEMPLATES / pod_claim / request, driver)
+    return _read_files(directory / TEMPLATES / pod_claim, request, driver)
 
 
 def read(text: str) -> DeviceMetadata:
     """The first document of a stream that has a version known here."""
-    seen = []
-    for document in _documents(text):
-        if document.get("apiVersion") in _VERSIONS:
+    skipped = []
+    for document in documents(text):
+        version = document.get("apiVersion")
+        if not isinstance(version, str):
+            raise MetadataError("a document does not say its apiVersion")
+        if version in VERSIONS:
             return _metadata(document)
-        seen.append(str(document.get("apiVersion")))
-    raise MetadataError(f"no version that can be read here, only {', '.join(seen) or 'nothing'}")
+        skipped.append(version)
+    known = " or ".join(VERSIONS)
+    raise MetadataError(f"no document of {known}, only {', '.join(skipped) or 'nothing'}")
 
 
-def _of_request(folder: Path, driver: str | None) -> DeviceMetadata:
-    """One driver's file, or those of all drivers as one."""
-    paths = [folder / f"{driver}{SUFFIX}"] if driver else sorted(folder.glob(f"*{SUFFIX}"))
+def documents(text: str) -> Iterator[dict[str, Any]]:
+    """The documents of a stream, one after the other."""
+    decoder = json.JSONDecoder()
+    position = 0
+    while rest := text[position:].lstrip():
+        position = len(text) - len(rest)
+        try:
+            document, position = decoder.raw_decode(text, position)
+        except ValueError as error:
+            raise MetadataError(f"not JSON: {error}") from error
+        if not isinstance(document, dict):
+            raise MetadataError(f"not an object: {document!r}")
+        yield document
+
+
+def _read_files(folder: Path, request: str | None, driver: str | None) -> DeviceMetadata:
+    """The files of a claim as one."""
+    paths = sorted(folder.glob(f"{request or '*'}/{driver or '*'}{SUFFIX}"))
     if not paths:
-        raise MetadataError(f"no driver has put metadata into {folder}")
+        wanted = folder / request if request else folder
+        raise MetadataError(f"no driver has put metadata into {wanted}")
     found = [_read_file(path) for path in paths]
-    first = found[0]
-    requests = tuple(request for each in found for request in each.requests)
-    return DeviceMetadata(
-        first.claim, first.namespace, first.uid, first.pod_claim, first.generation, requests
-    )
+    requests = _merged(request for each in found for request in each.requests)
+    generation = max(each.generation for each in found)
+    return replace(found[0], requests=requests, generation=generation)
+
+
+def _merged(requests: Iterable[Request]) -> tuple[Request, ...]:
+    """Each request once, with the devices of all drivers."""
+    devices: dict[str, tuple[Device, ...]] = {}
+    for request in requests:
+        devices[request.name] = devices.get(request.name, ()) + request.devices
+    return tuple(Request(name, found) for name, found in devices.items())
 
 
 def _read_file(path: Path) -> DeviceMetadata:
     try:
         return read(path.read_text("utf-8"))
-    except (OSError, ValueError, MetadataError) as error:
+    except (OSError, UnicodeDecodeError, MetadataError) as error:
         raise MetadataError(f"{path}: {error}") from error
 
 
-def _documents(text: str) -> Iterator[dict[str, Any]]:
-    decoder = json.JSONDecoder()
-    position = 0
-    while rest := text[position:].lstrip():
-        position = len(text) - len(rest)
-        document, position = decoder.raw_decode(text, position)
-        yield document
-
-
 def _metadata(document: Mapping[str, Any]) -> DeviceMetadata:
-    metadata = document.get("metadata") or {}
-    return DeviceMetadata(
-        claim=metadata.get("name", ""),
-        namespace=metadata.get("namespace", ""),
-        uid=metadata.get("uid", ""),
-        pod_claim=document.get("podClaimName"),
-        generation=metadata.get("generation", 0),
-        requests=tuple(map(_request, document.get("requests") or ())),
-    )
+    if document.get("kind") != KIND:
+        raise MetadataError(f"a document of kind {document.get('kind')}, not {KIND}")
+    try:
+        metadata = document.get("metadata") or {}
+        return DeviceMetadata(
+            claim=metadata.get("name", ""),
+            namespace=metadata.get("namespace", ""),
+            uid=metadata.get("uid", ""),
+            pod_claim=document.get("podClaimName"),
+            generation=metadata.get("generation", 0),
+            requests=tuple(map(_request, document.get("requests") or ())),
+        )
+    except (AttributeError, KeyError, TypeError) as error:
+        raise MetadataError(f"a document of another form: {error!r}") from error
 
 
 def _request(document: Mapping[str, Any]) -> Request:
-    devices: Sequence[Mapping[str, Any]] = document.get("devices") or ()
-    return Request(document["name"], tuple(map(_device, devices)))
+    return Request(document["name"], tuple(map(_device, document.get("devices") or ())))
 
 
 def _device(document: Mapping[str, Any]) -> Device:
     attributes = document.get("attributes") or {}
+    network = document.get("networkData")
     return Device(
         driver=document["driver"],
         pool=document["pool"],
         name=document["name"],
         attributes={name: _value(attribute) for name, attribute in attributes.items()},
-        network=document.get("networkData") or {},
+        network=_network(network) if network else None,
+    )
+
+
+def _network(document: Mapping[str, Any]) -> Network:
+    return Network(
+        interface_name=document.get("interfaceName", ""),
+        ips=tuple(document.get("ips") or ()),
+        hardware_address=document.get("hardwareAddress", ""),
     )
 
 
 def _value(attribute: Mapping[str, Any]) -> Value:
     """An attribute has exactly one of int, bool, string, version and their lists."""
-    value: Value = next(iter(attribute.values()))
-    return value
+    (value,) = attribute.values()
+    found: Value = value
+    return found

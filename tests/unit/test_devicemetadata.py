@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,7 @@ def test_several_drivers_of_one_request_are_read_together(tmp_path: Path) -> Non
         each.name for each in devicemetadata.for_claim("one", "gpu", directory=tmp_path).devices
     ]
     assert names == ["a", "b"]
+    assert len(devicemetadata.for_claim("one", "gpu", directory=tmp_path).requests) == 1
     only = devicemetadata.for_claim("one", "gpu", "b.example.com", directory=tmp_path)
     assert [each.name for each in only.devices] == ["b"]
 
@@ -77,10 +79,41 @@ def test_the_first_known_version_is_used() -> None:
     assert devicemetadata.read(text).devices[0].name == "beta"
 
 
-@pytest.mark.parametrize("text", ["", document("v9")])
-def test_nothing_readable_is_an_error(text: str) -> None:
-    with pytest.raises(MetadataError, match="no version that can be read here"):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("", "only nothing", id="empty"),
+        pytest.param(document("v9"), "only metadata.resource.k8s.io/v9", id="unknown version"),
+        pytest.param('{"kind": "DeviceMetadata"}', "does not say its apiVersion", id="no version"),
+        pytest.param(document(kind="Other") + document(), "of kind Other", id="another kind"),
+        pytest.param(document(requests="none") + document(), "of another form", id="malformed"),
+        pytest.param(document()[:40], "not JSON", id="truncated"),
+        pytest.param("[1]", "not an object", id="no object"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error(text: str, words: str) -> None:
+    with pytest.raises(MetadataError, match=words):
         devicemetadata.read(text)
+
+
+def test_what_follows_the_first_known_version_is_not_looked_at() -> None:
+    assert devicemetadata.read(document() + "{broken").devices[0].name == "gpu-0"
+
+
+def test_all_requests_of_a_claim(tmp_path: Path) -> None:
+    for request in ("gpu", "nic"):
+        text = document(name=request).replace('"name": "gpu"', f'"name": "{request}"')
+        put(tmp_path, f"resourceclaims/one/{request}/gpu.example.com-metadata.json", text)
+    found = devicemetadata.for_claim("one", directory=tmp_path)
+    assert [request.name for request in found.requests] == ["gpu", "nic"]
+
+
+def test_network_data_is_typed() -> None:
+    device = {"driver": "d", "pool": "p", "name": "nic-0"}
+    data = {"interfaceName": "eth1", "ips": ["10.0.0.9/24"], "hardwareAddress": "02:00"}
+    request = {"name": "nic", "devices": [{**device, "networkData": data}]}
+    (found,) = devicemetadata.read(document(requests=[request])).devices
+    assert found.network == devicemetadata.Network("eth1", ("10.0.0.9/24",), "02:00")
 
 
 def test_no_file_names_the_folder(tmp_path: Path) -> None:
@@ -88,9 +121,14 @@ def test_no_file_names_the_folder(tmp_path: Path) -> None:
         devicemetadata.for_claim("one", "gpu", directory=tmp_path)
 
 
-def test_it_needs_nothing_but_python() -> None:
+def test_the_file_works_by_itself(tmp_path: Path) -> None:
+    shutil.copy(devicemetadata.__file__, tmp_path / "copied.py")
+    put(tmp_path, "resourceclaims/one/gpu/gpu.example.com-metadata.json", document())
     code = (
-        "import sys, dray.devicemetadata; print([m for m in sys.modules if m.startswith('dray.')])"
+        "import sys, pathlib; sys.path.insert(0, sys.argv[1]); import copied;"
+        "found = copied.for_claim('one', directory=pathlib.Path(sys.argv[1]));"
+        "print(found.devices[0].name, [m for m in sys.modules if m.startswith('dray')])"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() == "['dray.devicemetadata']"
+    command = [sys.executable, "-I", "-S", "-c", code, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "gpu-0 []"

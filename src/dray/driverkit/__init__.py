@@ -21,10 +21,13 @@ from dray.driverkit.driver import (
     Allocated,
     DeviceHealth,
     DeviceOptions,
+    DeviceStatus,
     Driver,
     Health,
+    Prepared,
     PrepareError,
     Released,
+    condition,
     device,
 )
 
@@ -36,6 +39,7 @@ __all__ = [
     "DeviceHealth",
     "DeviceNode",
     "DeviceOptions",
+    "DeviceStatus",
     "Directories",
     "Driver",
     "Edits",
@@ -44,7 +48,9 @@ __all__ = [
     "Mount",
     "Plugin",
     "PrepareError",
+    "Prepared",
     "Released",
+    "condition",
     "device",
     "main",
 ]

@@ -6,13 +6,17 @@ the files again and merges the edits of all devices that a container uses.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import yaml
 
 from dray.driverkit import checkpoint
 
@@ -21,6 +25,10 @@ VERSION: Final = "0.5.0"
 _QUALIFIED = re.compile(r"([A-Za-z][\w.-]*/[A-Za-z][\w-]*)=([A-Za-z0-9][\w.:-]*)", re.ASCII)
 
 Object = dict[str, Any]
+_READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
+    ".json": json.loads,
+    ".yaml": yaml.safe_load,
+}
 
 
 class CdiError(ValueError):
@@ -115,19 +123,32 @@ def write(directory: Path, file_name: str, kind: str, devices: Mapping[str, Edit
     }
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / file_name
-    checkpoint.replace(path, json.dumps(spec, indent=2).encode(), mode=0o644)
+    content = json.dumps(spec, indent=2).encode()
+    # After a reboot everything is prepared anew, and so is this.
+    checkpoint.replace(path, content, mode=0o644, durable=False)
     return path
 
 
 def resolve(names: Iterable[str], directories: Iterable[Path]) -> Edits:
-    """The merged edits of devices, from the spec files in some directories; later ones win."""
+    """The merged edits of devices, from the spec files in some directories; later ones win.
+
+    A spec that cannot be read is no matter for containers that do not need it.
+    """
     wanted = list(names)
     if not wanted:
         return NO_EDITS
-    found = {name: edits for each in directories for name, edits in _specs_in(each)}
+    found: dict[str, Edits] = {}
+    unreadable: list[str] = []
+    for path, stamp in _files(directories):
+        try:
+            found.update(_devices_in(path, stamp))
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError) as error:
+            unreadable.append(f"; CDI spec {path} cannot be read: {error}")
     missing = [name for name in wanted if name not in found]
     if missing:
-        raise CdiError(f"no CDI spec describes {', '.join(missing)}")
+        raise CdiError(f"no CDI spec describes {', '.join(missing)}{''.join(unreadable)}")
     return merge(found[name] for name in wanted)
 
 
@@ -135,14 +156,33 @@ def is_qualified(name: str) -> bool:
     return _QUALIFIED.fullmatch(name) is not None
 
 
-def _specs_in(directory: Path) -> Iterable[tuple[str, Edits]]:
-    for path in sorted(directory.glob("*.json")):
-        try:
-            yield from _devices_of(json.loads(path.read_bytes()))
-        except FileNotFoundError:
-            continue
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CdiError(f"CDI spec {path} cannot be read: {error}") from error
+_Stamp = tuple[int, int, int]
+
+
+def _files(directories: Iterable[Path]) -> Iterator[tuple[str, _Stamp]]:
+    for directory in directories:
+        for entry in _entries(directory):
+            if entry.name.endswith(tuple(_READERS)):
+                with contextlib.suppress(FileNotFoundError):
+                    found = entry.stat()
+                    yield entry.path, (found.st_ino, found.st_mtime_ns, found.st_size)
+
+
+def _entries(directory: Path) -> Sequence[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return ()
+
+
+@functools.lru_cache(maxsize=4096)
+def _devices_in(path: str, _stamp: _Stamp) -> Mapping[str, Edits]:
+    """Read once for each version of a file: every container of a node looks at all of them."""
+    spec = _READERS[os.path.splitext(path)[1]](Path(path).read_bytes())
+    if not isinstance(spec, dict):
+        raise ValueError("it is not an object")
+    return dict(_devices_of(spec))
 
 
 def _devices_of(spec: Object) -> Iterable[tuple[str, Edits]]:

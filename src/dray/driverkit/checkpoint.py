@@ -1,13 +1,18 @@
 """State that survives: versioned JSON, written to a temporary file, synced, renamed.
 
 The version before stays beside the file. A file that cannot be read is set aside under another name
-with a message that says so, and the one before takes its place.
+with a message that says so, and the one before takes its place. Processes that share a checkpoint
+take turns under `exclusive`, and read again what another has written.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import fcntl
 import logging
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 from zlib import crc32
@@ -20,6 +25,8 @@ T = TypeVar("T")
 PREVIOUS: Final = ".previous"
 BROKEN: Final = ".broken"
 _TEMPORARY: Final = ".new"
+_LOCK: Final = ".lock"
+LOCK_LOOK_SECONDS: Final = 0.02
 
 
 class CheckpointError(Exception):
@@ -39,34 +46,65 @@ class Checkpoint(Generic[T]):
         self._path = path
         self._type = type_
         self._version = version
+        self._seen: _Stamp | None = None
+
+    @contextlib.asynccontextmanager
+    async def exclusive(self) -> AsyncIterator[None]:
+        """No other process is in such a block for the same file at the same time."""
+        descriptor = os.open(_beside(self._path, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            while not _try_lock(descriptor):
+                await asyncio.sleep(LOCK_LOOK_SECONDS)
+            yield
+        finally:
+            os.close(descriptor)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the file may hold something else than what this process read or wrote last."""
+        return self._seen != _stamp(self._path)
 
     def read(self) -> T | None:
         """What was written last; None where nothing ever was.
 
         Raises CheckpointError for the version of another program, and when neither the file nor the
-        one before it can be read.
+        one before it can be read. Then both stay where they are, for somebody to look at.
         """
+        self._seen = _stamp(self._path)
         previous = _beside(self._path, PREVIOUS)
-        if not self._path.exists() and not previous.exists():
-            return None
+        if self._seen is None:
+            return self._decode(previous) if previous.exists() else None
         try:
             return self._decode(self._path)
-        except (OSError, msgspec.MsgspecError, _Damaged) as error:
-            log.error("checkpoint %s cannot be read (%s): using the one before", self._path, error)
-        if self._path.exists():
-            os.replace(self._path, _beside(self._path, BROKEN))
-        try:
-            return self._decode(previous)
-        except (OSError, msgspec.MsgspecError, _Damaged) as error:
-            raise CheckpointError(
-                f"checkpoint {self._path} cannot be read, nor the one before it: {error}"
-            ) from error
+        except _UNREADABLE as error:
+            found = self._instead(previous, error)
+        os.replace(self._path, _beside(self._path, BROKEN))
+        self._seen = None
+        return found
 
-    def write(self, value: T) -> None:
-        """When this returns, the value is on disk; until then, the one before is."""
+    def _instead(self, previous: Path, why: Exception) -> T:
+        try:
+            found = self._decode(previous)
+        except _UNREADABLE as error:
+            raise CheckpointError(
+                f"checkpoint {self._path} cannot be read ({why}), nor the one before it ({error}); "
+                "remove it if no pod on this node uses devices"
+            ) from error
+        log.error("checkpoint %s cannot be read (%s): using the one before", self._path, why)
+        return found
+
+    def write(self, value: T, *, durable: bool = True) -> None:
+        """When this returns, the value is on disk; until then, the one before is.
+
+        What need not outlive a loss of power, only the process, is written much faster.
+        """
         data = msgspec.json.encode(value)
         body = {"version": self._version, "checksum": crc32(data), "data": msgspec.Raw(data)}
-        replace(self._path, msgspec.json.encode(body), keep=_beside(self._path, PREVIOUS))
+        keep = _beside(self._path, PREVIOUS)
+        # Whoever fails to write does not know what is on disk, and reads it again.
+        self._seen = _NOTHING_SEEN
+        replace(self._path, msgspec.json.encode(body), keep=keep, durable=durable)
+        self._seen = _stamp(self._path)
 
     def _decode(self, path: Path) -> T:
         envelope = msgspec.json.decode(path.read_bytes(), type=_Envelope)
@@ -85,19 +123,54 @@ class _Damaged(Exception):
     pass
 
 
-def replace(path: Path, content: bytes, *, keep: Path | None = None, mode: int = 0o600) -> None:
-    """Write a file so that, whatever happens, it has its old or its new content."""
+_UNREADABLE: Final = (OSError, msgspec.MsgspecError, _Damaged)
+
+_Stamp = tuple[int, int]
+_NOTHING_SEEN: Final[_Stamp] = (0, 0)
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """Tells one version of a file from the next."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def replace(
+    path: Path,
+    content: bytes,
+    *,
+    keep: Path | None = None,
+    mode: int = 0o600,
+    durable: bool = True,
+) -> None:
+    """Write a file so that, whatever happens, it has its old or its new content.
+
+    Without `durable`, whatever happens to this process.
+    """
     temporary = _beside(path, _TEMPORARY)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            os.fsync(file.fileno())
     if keep is not None and path.exists():
         keep.unlink(missing_ok=True)
         os.link(path, keep)
     os.replace(temporary, path)
-    _sync_directory(path.parent)
+    if durable:
+        _sync_directory(path.parent)
 
 
 def _beside(path: Path, suffix: str) -> Path:

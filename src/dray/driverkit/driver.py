@@ -1,7 +1,8 @@
 """The base class of a driver: what there is, how to prepare it, how it is.
 
 Only `devices` must be written. `prepare`, `unprepare` and `health` may be plain or async functions;
-plain ones should not wait for long, as they run on the event loop.
+plain ones should not wait for long, as they run on the event loop. Whatever they raise concerns one
+claim or one look at the devices; it never ends the driver.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from dray.api.claims import DeviceRequestAllocationResult, ResourceClaim
+from dray.api.claims import DeviceRequestAllocationResult, NetworkDeviceData, ResourceClaim
+from dray.api.meta import Condition, ObjectMeta
 from dray.api.slices import CounterSet, Device, DeviceAttribute, DeviceCapacity
 from dray.driverkit.cdi import NO_EDITS, Edits
 
@@ -37,6 +39,37 @@ class DeviceHealth:
     health: Health
     message: str = ""
     effect: str | None = "NoExecute"
+    reason: str = ""
+    """The value of the taint: a word, of the form that a label's value has."""
+
+
+def unhealthy_key(driver: str) -> str:
+    """The key of the taint that unhealthy devices of a driver have."""
+    return f"{driver}/unhealthy"
+
+
+class DeviceStatus(msgspec.Struct, frozen=True):
+    """What everybody may know of a device in use: it becomes part of its claim's status."""
+
+    conditions: tuple[Condition, ...] = ()
+    data: Any = None
+    """Anything that JSON can hold, up to 10 KiB."""
+    network: NetworkDeviceData | None = None
+
+
+def condition(type_: str, is_true: bool, reason: str, message: str = "") -> Condition:
+    """A condition of a device; the kit notes when it changed last."""
+    return Condition(type_, "True" if is_true else "False", reason=reason, message=message)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What `prepare` returns where edits are not all there is to say."""
+
+    edits: Edits = NO_EDITS
+    status: DeviceStatus | None = None
+    attributes: Mapping[str, DeviceAttribute] = field(default_factory=dict)
+    """Told to the container besides the published ones, in the device metadata file."""
 
 
 @dataclass(frozen=True)
@@ -76,25 +109,39 @@ class Released:
     share_id: str | None = None
 
 
+Outcome = Edits | Prepared
+
+
 class Driver(abc.ABC):
     """One kind of devices on one node."""
 
     name: str
     """The driver's name in slices and classes: a DNS name that its vendor owns."""
+    skip_node_operations: tuple[str, ...] = ()
+    """Calls its devices do not need: NodePrepareResources, NodeUnprepareResources, * for both."""
 
     def __init__(self) -> None:
-        self.changed: Callable[[], None] = lambda: None
-        """Call this when what `devices` or `health` return has changed."""
+        self.changed: Callable[[], object] = lambda: None
+        """Call this when what `devices` or `health` return has changed, from any thread."""
+        self.abort: Callable[[Exception], object] = lambda _error: None
+        """Call this when the driver cannot go on: it ends, and whoever runs it starts it again."""
+        self.report: Callable[[str, str, DeviceStatus], None] = lambda _uid, _device, _status: None
+        """Call this with a claim's uid, a device and its status when that has changed since
+        `prepare`, from any thread."""
 
     @abc.abstractmethod
     def devices(self) -> Iterable[Device]:
         """What there is now."""
 
+    def devices_elsewhere(self) -> Mapping[str, Iterable[Device]]:
+        """By pool: devices on a network that this node can prepare and something else publishes."""
+        return {}
+
     def shared_counters(self) -> Iterable[CounterSet]:
         """What partitionable devices draw on."""
         return ()
 
-    def prepare(self, allocated: Allocated) -> Edits | Awaitable[Edits]:
+    def prepare(self, allocated: Allocated) -> Outcome | Awaitable[Outcome]:
         """Make the device ready and say what changes in its containers. May be called again.
 
         Raises PrepareError; then `unprepare` is called for it.
@@ -103,6 +150,10 @@ class Driver(abc.ABC):
 
     def unprepare(self, released: Released) -> Awaitable[None] | None:
         """Undo `prepare`, also where that has failed halfway. May be called again."""
+        return None
+
+    def node_changed(self, node: ObjectMeta) -> None:
+        """The labels and annotations of this driver's Node, first and whenever they change."""
         return None
 
     def health(self) -> Iterable[DeviceHealth] | Awaitable[Iterable[DeviceHealth]]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from dray import devicemetadata
 from dray.api.claims import NetworkDeviceData, ResourceClaim
 from dray.api.slices import DeviceAttribute
 from dray.driverkit import cdi, checkpoint
@@ -23,6 +24,7 @@ CONTAINER_DIRECTORY: Final = PurePosixPath("/var/run/kubernetes.io/dra-device-at
 POD_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
 VERSIONS: Final = ("metadata.resource.k8s.io/v1beta1", "metadata.resource.k8s.io/v1alpha1")
 FOLDER: Final = "dra-device-metadata"
+FILE_NAME: Final = "metadata.json"
 
 
 class DescribedDevice(NamedTuple):
@@ -52,6 +54,19 @@ class MetadataFiles:
             for request in dict.fromkeys(map(_base, devices))
         }
 
+    def set_network(
+        self, namespace: str, name: str, device: str, network: NetworkDeviceData
+    ) -> None:
+        """Tell containers what a device's network data has become: a new generation, in place.
+
+        In place, because containers that run have mounted this very file.
+        """
+        for path in self._claim_folder(namespace, name).glob(f"*/{FILE_NAME}"):
+            content = "".join(_with_network(path.read_text("utf-8"), device, network))
+            with path.open("r+b") as file:
+                file.write(content.encode())
+                file.truncate()
+
     def remove(self, namespace: str, name: str, uid: str) -> None:
         shutil.rmtree(self._claim_folder(namespace, name), ignore_errors=True)
         for path in self._cdi_directory.glob(f"{self._driver}_metadata_{uid}_*.json"):
@@ -61,10 +76,10 @@ class MetadataFiles:
         self, claim: ResourceClaim, request: str, devices: Sequence[DescribedDevice]
     ) -> str:
         metadata = claim.metadata
-        path = self._claim_folder(metadata.namespace, metadata.name) / request / "metadata.json"
+        path = self._claim_folder(metadata.namespace, metadata.name) / request / FILE_NAME
         path.parent.mkdir(parents=True, exist_ok=True)
         content = "".join(self._document(claim, version, devices) for version in VERSIONS)
-        checkpoint.replace(path, content.encode(), mode=0o644)
+        checkpoint.replace(path, content.encode(), mode=0o644, durable=False)
         target = container_path(self._driver, claim, request)
         mount = Mount(str(path), str(target), ("ro", "bind"))
         kind, device = f"{self._driver}/metadata", f"{metadata.uid}_{request}"
@@ -90,7 +105,7 @@ class MetadataFiles:
         if pod_claim is not None:
             document["podClaimName"] = pod_claim
         document["requests"] = self._requests(devices)
-        return json.dumps(document, indent=2) + "\n"
+        return _text(document)
 
     def _requests(self, devices: Iterable[DescribedDevice]) -> list[dict[str, Any]]:
         requests: dict[str, list[dict[str, Any]]] = {}
@@ -120,3 +135,17 @@ def container_path(driver: str, claim: ResourceClaim, request: str) -> PurePosix
 def _base(device: DescribedDevice) -> str:
     """The request without the alternative that was chosen."""
     return device.request.partition("/")[0]
+
+
+def _with_network(text: str, device: str, network: NetworkDeviceData) -> Iterator[str]:
+    for document in devicemetadata.documents(text):
+        found = [each for request in document["requests"] for each in request["devices"]]
+        for each in found:
+            if each["name"] == device:
+                each["networkData"] = msgspec.to_builtins(network)
+        document["metadata"]["generation"] += 1
+        yield _text(document)
+
+
+def _text(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=2) + "\n"

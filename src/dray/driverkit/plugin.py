@@ -4,36 +4,46 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import datetime
 import inspect
+import logging
 import os
 import platform
-from collections.abc import Callable
+import signal
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from dray import telemetry
-from dray.api import errors, gotime, kinds
+from dray.api import gotime, kinds
 from dray.api.meta import OwnerReference
 from dray.api.names import PoolId
-from dray.api.slices import Device
+from dray.api.slices import CounterSet, Device
 from dray.api.taints import DeviceTaint
 from dray.client import kubeconfig
+from dray.client.cache import Cache, Change, HasMetadata
 from dray.client.rest import RestTransport
 from dray.client.verbs import Client, Selection
-from dray.driverkit.driver import DeviceHealth, Driver, Health
+from dray.driverkit import metrics
+from dray.driverkit.checkpoint import CheckpointError
+from dray.driverkit.driver import DeviceHealth, DeviceStatus, Driver, Health, unhealthy_key
+from dray.driverkit.metrics import Metrics
 from dray.driverkit.pools import Pool
 from dray.driverkit.prepared import PreparedClaims
 from dray.driverkit.publisher import Offer, Publisher
-from dray.driverkit.server import HealthFeed, PluginServer, Sockets
+from dray.driverkit.server import HealthFeed, PluginServer
+from dray.driverkit.sockets import Sockets
+from dray.driverkit.statuses import StatusReports
+
+log = logging.getLogger(__name__)
 
 NODE = kinds.served("", "Node")
-TAINT_SUFFIX: Final = "/unhealthy"
 LOOK_SECONDS: Final = 5.0
-RETRY_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True)
@@ -43,6 +53,11 @@ class Directories:
     registry: Path = Path("/var/lib/kubelet/plugins_registry")
     plugins: Path = Path("/var/lib/kubelet/plugins")
     cdi: Path = Path("/var/run/cdi")
+
+    @classmethod
+    def under(cls, folder: Path) -> Directories:
+        """As dray's node agent has them in the folder of a node."""
+        return cls(folder / "registry", folder / "plugins", folder / "cdi")
 
 
 class Plugin:
@@ -57,106 +72,191 @@ class Plugin:
         directories: Directories | None = None,
         instance: str = "",
         now: Callable[[], datetime.datetime] | None = None,
+        registry: telemetry.Registry | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> None:
         where = directories or Directories()
+        mine = client.managed_by(driver.name)
+        sockets = Sockets.of(driver.name, where.registry, where.plugins, instance)
         self._driver = driver
-        self._client = client
         self._node = node
+        self._sockets = sockets
         self._now = now or _utc_now
         self._pool_id = PoolId(driver.name, node)
-        self._owner: OwnerReference | None = None
-        self._unhealthy: dict[str, DeviceTaint] = {}
+        self._seen: _Seen | None = None
         self._feed = HealthFeed(node)
-        self.claims = PreparedClaims(driver, where.plugins / driver.name, where.cdi)
+        self._changed = asyncio.Event()
+        self.claims = PreparedClaims(driver, where.plugins / driver.name, where.cdi, self._now)
+        self._reports = StatusReports(driver.name, mine, self.claims)
+        self._metrics = Metrics(
+            driver.name, registry or telemetry.Registry(), lambda: len(list(self.claims))
+        )
         self.server = PluginServer(
             driver.name,
-            client,
+            mine,
             self.claims,
             self._feed,
-            Sockets.of(driver.name, where.registry, where.plugins, instance),
+            sockets,
+            self._metrics,
+            self._reports.refresh,
         )
         ours = Selection(field_selector=f"spec.driver={driver.name},spec.nodeName={node}")
-        self._publisher = Publisher(client, self._describe, selection=ours)
+        self._publisher = Publisher(
+            mine, self._describe, selection=ours, labels=labels, is_paused=self._leaves_alone
+        )
+        self._nodes: Cache[HasMetadata] = Cache(
+            mine, NODE, HasMetadata, Selection(field_selector=f"metadata.name={node}")
+        )
+        self._nodes.subscribe(self._node_changed)
 
     @property
     def is_published(self) -> bool:
-        return self._owner is not None and self._publisher.is_settled
+        """What the driver said last is what the API shows."""
+        is_known = self._seen is not None and self._owner is not None
+        return is_known and self._publisher.is_settled
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        changed = asyncio.Event()
-
-        def notice() -> None:
-            """A driver may notice a change in any of its threads."""
-            loop.call_soon_threadsafe(changed.set)
-
-        self._driver.changed = notice
         async with self.server.serving(), asyncio.TaskGroup() as group:
-            self._owner = await self._find_node()
+            self._connect(asyncio.get_running_loop(), group)
+            group.create_task(self._nodes.run(), name=f"{self._driver.name}-node")
+            group.create_task(self._reports.run(), name=f"{self._driver.name}-status")
+            await self._nodes.synced.wait()
             group.create_task(self._publisher.run(), name=f"{self._driver.name}-publisher")
             while True:
-                changed.clear()
+                self._changed.clear()
                 await self._look()
-                try:
+                with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_SECONDS):
-                        await changed.wait()
-                except TimeoutError:
-                    continue
+                        await self._changed.wait()
 
-    async def _find_node(self) -> OwnerReference:
-        """Slices go away with their node; it may not have registered yet."""
-        while True:
+    def _connect(self, loop: asyncio.AbstractEventLoop, group: asyncio.TaskGroup) -> None:
+        """A driver may notice something in any of its threads."""
+
+        def report(uid: str, device: str, status: DeviceStatus) -> None:
+            loop.call_soon_threadsafe(
+                lambda: group.create_task(self._report(uid, device, status), name="report")
+            )
+
+        def abort(error: Exception) -> None:
+            loop.call_soon_threadsafe(
+                lambda: group.create_task(_raise(error), name=f"{self._driver.name}-abort")
+            )
+
+        self._driver.abort = abort
+        self._driver.changed = lambda: loop.call_soon_threadsafe(self._changed.set)
+        self._driver.report = report
+
+    async def _report(self, uid: str, device: str, status: DeviceStatus) -> None:
+        try:
+            await self.claims.report(uid, device, status)
+        except (OSError, TypeError):
+            log.exception("what %s reports of %s cannot be kept", self._driver.name, device)
+            self._metrics.faults.add(self._driver.name)
+        else:
+            self._reports.refresh(uid)
+
+    @property
+    def _owner(self) -> OwnerReference | None:
+        """Slices go away with their node; without it there are none."""
+        node = self._nodes.get(self._node)
+        if node is None:
+            return None
+        return OwnerReference("v1", "Node", self._node, node.metadata.uid, controller=True)
+
+    def _node_changed(self, change: Change[HasMetadata]) -> None:
+        if change.new is not None:
             try:
-                node = await self._client.get(NODE, self._node)
-            except errors.StatusError:
-                await asyncio.sleep(RETRY_SECONDS)
-            else:
-                uid = node["metadata"]["uid"]
-                return OwnerReference("v1", "Node", self._node, uid, controller=True)
+                self._driver.node_changed(change.new.metadata)
+            except Exception:
+                log.exception("%s cannot follow its Node", self._driver.name)
+                self._metrics.faults.add(self._driver.name)
+        self._changed.set()
 
     async def _look(self) -> None:
-        """Ask the driver what there is and how it is; publish it if that is news."""
+        """Publish what the driver says; one that fails to say it is asked again later."""
+        try:
+            said = await self._ask()
+        except Exception:
+            log.exception("%s cannot say what devices there are", self._driver.name)
+            self._metrics.faults.add(self._driver.name)
+            return
+        if self._seen is None or len(said.devices) != len(self._seen.devices):
+            log.info("%s has %d devices on %s", self._driver.name, len(said.devices), self._node)
+        self._seen = said
+        current = [said.health.get(each.name, _healthy(each.name)) for each in said.devices]
+        self._feed.set(current)
+        self._metrics.count_devices(Counter(each.health.name.lower() for each in current))
+        self._publisher.refresh(self._pool_id)
+
+    async def _ask(self) -> _Seen:
+        devices = tuple(self._driver.devices())
+        counters = tuple(self._driver.shared_counters())
         reported = self._driver.health()
         reported = await reported if inspect.isawaitable(reported) else reported
         health = {each.device: each for each in reported}
-        self._feed.set(
-            health.get(device.name, DeviceHealth(device.name, Health.HEALTHY))
-            for device in self._driver.devices()
-        )
-        self._unhealthy = {
+        taints = {
             each.device: self._taint(each)
             for each in health.values()
             if each.health is Health.UNHEALTHY and each.effect
         }
-        self._publisher.refresh(self._pool_id)
+        return _Seen(devices, counters, health, taints)
 
     def _taint(self, report: DeviceHealth) -> DeviceTaint:
-        known = self._unhealthy.get(report.device)
-        if known is not None and known.effect == report.effect:
+        known = self._seen.taints.get(report.device) if self._seen else None
+        if known is not None and (known.effect, known.value) == (report.effect, report.reason):
             return known
         return DeviceTaint(
-            key=self._driver.name + TAINT_SUFFIX,
+            key=unhealthy_key(self._driver.name),
+            value=report.reason,
             effect=report.effect or "",
             time_added=gotime.write(self._now()),
         )
 
+    def _leaves_alone(self) -> bool:
+        """What a former process published stays until the driver has spoken; and during an upgrade
+        the younger process publishes, as the older one would undo its work."""
+        return self._seen is None or self._sockets.has_successor()
+
     def _describe(self, pool_id: PoolId) -> Offer | None:
-        if pool_id != self._pool_id:
+        owner, seen = self._owner, self._seen
+        if pool_id != self._pool_id or owner is None or seen is None:
+            return None
+        if not seen.devices and self._driver.devices_elsewhere():
+            # Only what something else publishes is prepared here.
             return None
         pool = Pool(
             self._driver.name,
             self._node,
-            tuple(map(self._with_taint, self._driver.devices())),
-            tuple(self._driver.shared_counters()),
+            tuple(map(seen.published, seen.devices)),
+            seen.counters,
             node_name=self._node,
+            skip_node_operations=self._driver.skip_node_operations,
         )
-        return Offer(pool, self._owner)
+        return Offer(pool, owner)
 
-    def _with_taint(self, device: Device) -> Device:
-        taint = self._unhealthy.get(device.name)
+
+@dataclass(frozen=True)
+class _Seen:
+    """What the driver said last."""
+
+    devices: tuple[Device, ...]
+    counters: tuple[CounterSet, ...]
+    health: Mapping[str, DeviceHealth]
+    taints: Mapping[str, DeviceTaint]
+
+    def published(self, device: Device) -> Device:
+        taint = self.taints.get(device.name)
         if taint is None:
             return device
         return msgspec.structs.replace(device, taints=(*device.taints, taint))
+
+
+async def _raise(error: Exception) -> None:
+    raise error
+
+
+def _healthy(device: str) -> DeviceHealth:
+    return DeviceHealth(device, Health.HEALTHY)
 
 
 def main(driver: Driver, arguments: list[str] | None = None) -> None:
@@ -164,29 +264,74 @@ def main(driver: Driver, arguments: list[str] | None = None) -> None:
     options = _parser(driver.name).parse_args(arguments)
     telemetry.configure_logging()
     try:
-        asyncio.run(_serve(driver, options))
-    except KeyboardInterrupt:
-        return
+        asyncio.run(_until_told_to_end(_serve(driver, options)))
+    except (CheckpointError, OSError, ValueError) as error:
+        raise SystemExit(f"{driver.name}: {error}") from error
+
+
+async def _until_told_to_end(work: Coroutine[Any, Any, None]) -> None:
+    """The sockets are removed before the end, so that nobody calls a driver that is gone."""
+    task = asyncio.ensure_future(work)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 async def _serve(driver: Driver, options: argparse.Namespace) -> None:
-    directories = Directories(options.registry, options.plugins, options.cdi)
-    async with RestTransport(kubeconfig.load(options.kubeconfig)) as transport:
-        client = Client(transport, field_manager=driver.name)
-        await Plugin(
-            driver, client, options.node, directories=directories, instance=options.instance
-        ).run()
+    chosen = Directories(options.registry, options.plugins, options.cdi)
+    directories = Directories.under(options.folder) if options.folder else chosen
+    registry = telemetry.Registry()
+    async with contextlib.AsyncExitStack() as stack:
+        connection = kubeconfig.load(options.kubeconfig)
+        client = Client(await stack.enter_async_context(RestTransport(connection)))
+        plugin = Plugin(
+            driver,
+            client,
+            options.node,
+            directories=directories,
+            instance=options.instance,
+            registry=registry,
+        )
+        if options.metrics_port is not None:
+            serving = metrics.serving(registry, options.metrics_port, lambda: plugin.is_published)
+            port = await stack.enter_async_context(serving)
+            log.info("metrics and health on port %d", port)
+        await plugin.run()
 
 
 def _parser(name: str) -> argparse.ArgumentParser:
     default = Directories()
     parser = argparse.ArgumentParser(prog=name, description=f"The DRA driver {name}.")
-    parser.add_argument("--kubeconfig", help="how to reach the API server")
-    parser.add_argument("--node", default=os.environ.get("NODE_NAME") or platform.node())
-    parser.add_argument("--registry", type=Path, default=default.registry)
-    parser.add_argument("--plugins", type=Path, default=default.plugins)
-    parser.add_argument("--cdi", type=Path, default=default.cdi)
-    parser.add_argument("--instance", default=os.environ.get("POD_UID", ""))
+    parser.add_argument(
+        "--kubeconfig",
+        help="how to reach the API server; $KUBECONFIG, ~/.kube/config or the pod's own by default",
+    )
+    parser.add_argument(
+        "--node",
+        default=os.environ.get("NODE_NAME") or platform.node(),
+        help="the name of this node's Node object; $NODE_NAME or the host's name by default",
+    )
+    folders = {
+        "--registry": (default.registry, "where the kubelet looks for drivers"),
+        "--plugins": (default.plugins, "where drivers keep their state"),
+        "--cdi": (default.cdi, "where container runtimes look for CDI files"),
+    }
+    for option, (path, text) in folders.items():
+        parser.add_argument(option, type=Path, default=path, help=f"{text} ({path})")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="all three under one folder, as `dray up` has them: ~/.local/share/dray/nodes/NODE",
+    )
+    parser.add_argument(
+        "--instance",
+        default=os.environ.get("POD_UID", ""),
+        help="what tells two of this driver apart during an upgrade; $POD_UID by default",
+    )
+    parser.add_argument(
+        "--metrics-port", type=int, help="serve /metrics, /healthz and /readyz on this port"
+    )
     return parser
 
 

@@ -68,7 +68,10 @@ class _Written(NamedTuple):
 
 
 class Publisher:
-    """Looks after every slice in `selection`; those are nobody else's. Run it until cancelled."""
+    """Looks after every slice in `selection`; those are nobody else's. Run it until cancelled.
+
+    While it is paused it leaves them alone: of two that look after the same, one has to.
+    """
 
     def __init__(
         self,
@@ -78,9 +81,11 @@ class Publisher:
         selection: Selection = EVERYTHING,
         labels: Mapping[str, str] | None = None,
         workers: int = 8,
+        is_paused: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._describe = describe
+        self._is_paused = is_paused
         self._labels = dict(labels or {})
         self._written: dict[str, _Written] = {}
         self._slices: Cache[_Summary] = Cache(
@@ -120,6 +125,8 @@ class Publisher:
         return written is not None and written.object_generation == found.metadata.generation
 
     async def _reconcile(self, pool_id: PoolId) -> None:
+        if self._is_paused():
+            return
         existing = {each.metadata.name: each for each in self._slices.find(_BY_POOL, pool_id)}
         offer = self._describe(pool_id)
         wanted = _lay_out(offer)

@@ -1,9 +1,7 @@
 """The driver's side of the plugin API: registration, prepare, unprepare and health over sockets.
 
 Two sockets, as kubelets expect them: one in the registry, where the node agent finds new drivers,
-and one for the calls themselves. Both are made anew at every start, so a node agent that restarts,
-or that was there first, finds them. With an `instance` two of a driver can run side by side while
-one replaces the other.
+and one for the calls themselves.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import grpc
@@ -25,7 +21,9 @@ from dray.api import canonical, errors, kinds
 from dray.api.claims import ResourceClaim
 from dray.client.verbs import Client
 from dray.driverkit.driver import DeviceHealth, PrepareError
+from dray.driverkit.metrics import Metrics
 from dray.driverkit.prepared import PreparedClaims, PreparedDevice
+from dray.driverkit.sockets import Listener, Sockets
 from dray.protocol import services
 from dray.protocol.services import Service
 
@@ -33,19 +31,6 @@ log = logging.getLogger(__name__)
 
 CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
 HEALTH_SECONDS: Final = 10.0
-STOP_SECONDS: Final = 2.0
-SOCKET_PATH_MAX: Final = 107
-
-
-@dataclass(frozen=True)
-class Sockets:
-    registration: Path
-    plugin: Path
-
-    @classmethod
-    def of(cls, driver: str, registry: Path, plugins: Path, instance: str = "") -> Sockets:
-        suffix = f"-{instance}" if instance else ""
-        return cls(registry / f"{driver}{suffix}-reg.sock", plugins / driver / f"dra{suffix}.sock")
 
 
 class HealthFeed:
@@ -80,29 +65,36 @@ class PluginServer:
         claims: PreparedClaims,
         health: HealthFeed,
         sockets: Sockets,
+        metrics: Metrics,
+        prepared: Callable[[str], None],
     ) -> None:
         self._driver = driver
         self._client = client
         self._claims = claims
         self._health = health
         self._sockets = sockets
+        self._metrics = metrics
+        self._prepared = prepared
         self.registered = asyncio.Event()
         """Set when a node agent has taken the driver on."""
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        plugin, registration = grpc.aio.server(), grpc.aio.server()
+        """The calls can be answered before the registration invites them."""
+        calls = Listener(self._sockets.plugin, self._add_calls)
+        registration = Listener(self._sockets.registration, self._add_registration)
+        async with calls.listening(), registration.listening():
+            yield
+
+    def _add_calls(self, server: grpc.aio.Server) -> None:
         for dra in _DRA:
-            services.serve(plugin, dra, self._dra_answers(dra))
+            services.serve(server, dra, self._dra_answers(dra))
         for health in _HEALTH:
             watch = self._health_answer(health)
-            services.serve(plugin, health, {"NodeWatchResources": watch})
-        services.serve(registration, services.REGISTRATION, self._registration_answers())
-        async with (
-            _listening(plugin, self._sockets.plugin),
-            _listening(registration, self._sockets.registration),
-        ):
-            yield
+            services.serve(server, health, {"NodeWatchResources": watch})
+
+    def _add_registration(self, server: grpc.aio.Server) -> None:
+        services.serve(server, services.REGISTRATION, self._registration_answers())
 
     def _registration_answers(self) -> services.Answers:
         messages = services.REGISTRATION.messages
@@ -119,6 +111,8 @@ class PluginServer:
             if not status.plugin_registered:
                 log.error("%s was not registered: %s", self._driver, status.error)
                 await context.abort(grpc.StatusCode.UNKNOWN, f"not registered: {status.error}")
+            log.info("%s is registered with the node", self._driver)
+            self._metrics.registrations.add(self._driver)
             self.registered.set()
             return messages.RegistrationStatusResponse()
 
@@ -131,7 +125,7 @@ class PluginServer:
             response = messages.NodePrepareResourcesResponse()
             for claim in request.claims:
                 answer = response.claims[claim.uid]
-                devices, answer.error = await _outcome(self._prepare(claim))
+                devices, answer.error = await self._outcome("prepare", self._prepare(claim))
                 answer.devices.extend(_device(messages, each) for each in devices or ())
             return response
 
@@ -139,7 +133,8 @@ class PluginServer:
             response = messages.NodeUnprepareResourcesResponse()
             for claim in request.claims:
                 answer = response.claims[claim.uid]
-                _, answer.error = await _outcome(self._claims.unprepare(claim.uid))
+                work = self._claims.unprepare(claim.uid)
+                _, answer.error = await self._outcome("unprepare", work)
             return response
 
         return {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
@@ -150,7 +145,18 @@ class PluginServer:
         claim = msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
         if claim.metadata.uid != asked.uid:
             raise PrepareError(f"claim {asked.namespace}/{asked.name} was replaced by another")
-        return await self._claims.prepare(claim)
+        devices = await self._claims.prepare(claim)
+        self._prepared(claim.metadata.uid)
+        return devices
+
+    async def _outcome(self, operation: str, work: Awaitable[Any]) -> tuple[Any, str]:
+        """A claim's result or its error: one that fails does not fail the others of a call."""
+        with self._metrics.timed(operation) as timing:
+            try:
+                return await work, ""
+            except (PrepareError, errors.StatusError, OSError) as error:
+                timing.has_failed = True
+                return None, str(error)
 
     def _health_answer(self, service: Service) -> Callable[[Any, Any], AsyncIterator[Any]]:
         messages = service.messages
@@ -167,14 +173,6 @@ class PluginServer:
 
 _DRA = (services.DRA_V1, services.DRA_V1BETA1)
 _HEALTH = (services.HEALTH_V1, services.HEALTH_V1ALPHA1)
-
-
-async def _outcome(work: Awaitable[Any]) -> tuple[Any, str]:
-    """A claim's result or its error: one that fails does not fail the others of a call."""
-    try:
-        return await work, ""
-    except (PrepareError, errors.StatusError, OSError) as error:
-        return None, str(error)
 
 
 def _device(messages: Any, device: PreparedDevice) -> Any:
@@ -196,18 +194,3 @@ def _health(messages: Any, pool: str, device: DeviceHealth, now: int) -> Any:
         last_updated_time=now,
         message=device.message,
     )
-
-
-@contextlib.asynccontextmanager
-async def _listening(server: grpc.aio.Server, path: Path) -> AsyncIterator[None]:
-    if len(str(path)) > SOCKET_PATH_MAX:
-        raise ValueError(f"{path} is too long for a socket: {SOCKET_PATH_MAX} bytes at most")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    server.add_insecure_port(services.address(path))
-    await server.start()
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)
-        await server.stop(STOP_SECONDS)

@@ -74,3 +74,37 @@ def test_a_broken_spec_is_named(tmp_path: Path) -> None:
 )
 def test_names_of_devices_are_qualified(name: str, qualified: bool) -> None:
     assert cdi.is_qualified(name) is qualified
+
+
+def test_specs_of_other_drivers_may_be_yaml(tmp_path: Path) -> None:
+    """Drivers that use the CDI library of Go write YAML."""
+    text = """
+cdiVersion: 0.5.0
+kind: k8s.gpu.example.com/gpu
+devices:
+- name: common
+  containerEdits: {env: [NODE=n1]}
+containerEdits: {env: [VENDOR=example]}
+"""
+    (tmp_path / "k8s.gpu.example.com-gpu_common.yaml").write_text(text, "utf-8")
+    (tmp_path / "notes.txt").write_text("no spec", "utf-8")
+    edits = cdi.resolve(["k8s.gpu.example.com/gpu=common"], [tmp_path])
+    assert edits.env == {"VENDOR": "example", "NODE": "n1"}
+
+
+def test_yaml_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("{", "utf-8")
+    with pytest.raises(cdi.CdiError, match=r"broken\.yaml cannot be read"):
+        cdi.resolve(["a/b=c"], [tmp_path])
+
+
+def test_a_broken_spec_of_another_driver_is_no_matter(tmp_path: Path) -> None:
+    cdi.write(tmp_path, "mine.json", "example.com/claim", {"a": Edits(env={"A": "1"})})
+    (tmp_path / "other.json").write_text("[]", "utf-8")
+    assert cdi.resolve(["example.com/claim=a"], [tmp_path]).env == {"A": "1"}
+
+
+def test_a_spec_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    for value in ("1", "2", "3"):
+        cdi.write(tmp_path, "mine.json", "example.com/claim", {"a": Edits(env={"A": value})})
+        assert cdi.resolve(["example.com/claim=a"], [tmp_path]).env == {"A": value}

@@ -40,7 +40,9 @@ def test_a_share_says_how_much_memory_it_is(
     monkeypatch.setattr(shared_gpu, "FAULT", tmp_path / "fault")
     driver = shared_gpu.SharedGpu()
     share = allocated(driver, "gpu-0", consumedCapacity={"memory": "2Gi"}, shareID="s")
-    assert driver.prepare(share).env == {"GPU_MEMORY_LIMIT": "2Gi"}
+    prepared = driver.prepare(share)
+    assert prepared.edits.env == {"GPU_MEMORY_LIMIT": "2Gi"}
+    assert prepared.status == driverkit.DeviceStatus(data={"memory": "2Gi"})
     assert list(driver.health()) == []
 
 

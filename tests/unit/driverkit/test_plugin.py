@@ -14,12 +14,14 @@ import grpc.aio
 import pytest
 from examples.drivers.hello import Hello
 
-from dray import driverkit
+from dray import devicemetadata, driverkit
 from dray.api import features
+from dray.api.claims import NetworkDeviceData
+from dray.api.meta import ObjectMeta
 from dray.api.slices import Device
 from dray.client.verbs import Object
 from dray.driverkit import cdi
-from dray.driverkit.driver import DeviceHealth, Health
+from dray.driverkit.driver import DeviceHealth, DeviceStatus, Health, condition
 from dray.driverkit.plugin import Directories, Plugin
 from dray.protocol import services
 from dray.protocol.services import Caller, Service
@@ -35,11 +37,24 @@ class Fragile(Hello):
     def __init__(self) -> None:
         super().__init__()
         self.broken: tuple[str, ...] = ()
+        self.fault: Exception | None = None
+        self.status: DeviceStatus | None = None
+        self.nodes: list[ObjectMeta] = []
+
+    def node_changed(self, node: ObjectMeta) -> None:
+        self.nodes.append(node)
+
+    def prepare(self, allocated: driverkit.Allocated) -> Any:
+        if self.fault is not None:
+            raise self.fault
+        return driverkit.Prepared(super().prepare(allocated), self.status)
 
     def health(self) -> Iterable[DeviceHealth]:
         return [DeviceHealth(name, Health.UNHEALTHY, "on fire") for name in self.broken]
 
     def devices(self) -> Iterable[Device]:
+        if self.fault is not None:
+            raise self.fault
         return super().devices()
 
 
@@ -210,6 +225,159 @@ def test_health_is_told_and_an_unhealthy_device_is_tainted(service: Service) -> 
             return taints[0] is None and bool(taints[1]) and taints[1][0]["effect"] == "NoExecute"
 
         await kubelet.here.until(tainted)
+
+    with_driver(test)
+
+
+def test_a_registry_that_was_emptied_is_filled_again() -> None:
+    async def test(kubelet: Kubelet) -> None:
+        for path in (kubelet.registration_socket, kubelet.plugin_socket):
+            path.unlink()
+        path = kubelet.registration_socket
+        await kubelet.here.until_true(path.exists)
+        async with kubelet.caller(services.REGISTRATION, path) as caller:
+            info = await caller.call("GetInfo", caller.messages.InfoRequest())
+        assert info.name == NAME
+        await kubelet.here.until_true(kubelet.plugin_socket.exists)
+        claim = await kubelet.claim("one", "hello-1")
+        answer = await kubelet.call(services.DRA_V1, "NodePrepareResources", claim)
+        assert answer["one"].error == ""
+
+    with_driver(test)
+
+
+def test_a_fault_of_the_driver_concerns_one_claim_and_ends_nothing() -> None:
+    async def test(kubelet: Kubelet) -> None:
+        claim = await kubelet.claim("one", "hello-0")
+        gone = {"metadata": {"name": "gone", "uid": "no-such-uid"}}
+        kubelet.driver.fault = ZeroDivisionError("by zero")
+        kubelet.driver.changed()
+        answers = await kubelet.call(services.DRA_V1, "NodePrepareResources", claim, gone)
+        assert "by zero" in answers["one"].error
+        assert "not found" in answers["gone"].error
+        kubelet.driver.fault = None
+        answers = await kubelet.call(services.DRA_V1, "NodePrepareResources", claim)
+        assert answers["one"].error == ""
+        (found,) = await kubelet.here.list("resourceslices")
+        assert len(found["spec"]["devices"]) == 2
+
+    with_driver(test)
+
+
+def test_what_a_driver_says_of_a_device_is_in_the_status_of_its_claim() -> None:
+    async def test(kubelet: Kubelet) -> None:
+        network = NetworkDeviceData("eth1", ("10.0.0.9/24",), "02:00:00:00:00:01")
+        kubelet.driver.status = DeviceStatus((condition("Ready", True, "Up"),), {"vlan": 7})
+        claim = await kubelet.claim("one", "hello-0")
+        await kubelet.call(services.DRA_V1, "NodePrepareResources", claim)
+
+        async def reported() -> Any:
+            found = await kubelet.here.get("resourceclaims", "one")
+            return found["status"].get("devices")
+
+        async def says(field: str) -> bool:
+            return any(field in each for each in await reported() or ())
+
+        await kubelet.here.until(lambda: says("data"))
+        (first,) = await reported()
+        assert (first["driver"], first["pool"], first["device"]) == (NAME, "n1", "hello-0")
+        assert first["data"] == {"vlan": 7}
+        (ready,) = first["conditions"]
+        assert (ready["type"], ready["status"], ready["reason"]) == ("Ready", "True", "Up")
+        later = DeviceStatus((condition("Ready", True, "StillUp"),), None, network)
+        kubelet.driver.report(uid(claim), "hello-0", later)
+        await kubelet.here.until(lambda: says("networkData"))
+        (second,) = await reported()
+        assert second["networkData"]["ips"] == ["10.0.0.9/24"]
+        assert "data" not in second
+        since = [each["conditions"][0]["lastTransitionTime"] for each in (first, second)]
+        assert since[0] == since[1]
+        folder = kubelet.directories.plugins / NAME / "dra-device-metadata" / "default_one"
+        told = devicemetadata.read((folder / "hi" / "metadata.json").read_text("utf-8"))
+        assert told.generation == 2
+        assert told.devices[0].network == devicemetadata.Network(
+            "eth1", ("10.0.0.9/24",), "02:00:00:00:00:01"
+        )
+
+    with_driver(test)
+
+
+def test_the_driver_is_told_of_its_node() -> None:
+    async def test(kubelet: Kubelet) -> None:
+        await kubelet.here.patch("nodes", "n1", {"metadata": {"annotations": {"mode": "fast"}}})
+        nodes = kubelet.driver.nodes
+        await kubelet.here.until_true(lambda: nodes[-1].annotations.get("mode") == "fast")
+
+    with_driver(test)
+
+
+def test_of_two_versions_the_younger_publishes_until_it_ends() -> None:
+    class Newer(Fragile):
+        def devices(self) -> Iterable[Device]:
+            return [*super().devices(), driverkit.device("hello-2")]
+
+    async def test(kubelet: Kubelet) -> None:
+        async def count() -> tuple[int, int]:
+            (found,) = await kubelet.here.list("resourceslices")
+            return len(found["spec"]["devices"]), found["metadata"]["generation"]
+
+        async def has(number: int) -> bool:
+            return (await count())[0] == number
+
+        places = kubelet.directories
+        newer = Plugin(Newer(), kubelet.here.client, "n1", directories=places, instance="new")
+        task = asyncio.ensure_future(newer.run())
+        await kubelet.here.until(lambda: has(3))
+        _, generation = await count()
+        kubelet.driver.changed()
+        await kubelet.here.until_true(lambda: kubelet.plugin.is_published)
+        assert await count() == (3, generation)
+        task.cancel()
+        await asyncio.wait({task})
+        kubelet.driver.changed()
+        await kubelet.here.until(lambda: has(2))
+
+    with_driver(test)
+
+
+def test_a_driver_that_cannot_speak_yet_leaves_what_is_published_alone() -> None:
+    async def test(kubelet: Kubelet) -> None:
+        mute = Fragile()
+        mute.fault = OSError("no such bus")
+        places = kubelet.directories
+        plugin = Plugin(mute, kubelet.here.client, "n1", directories=places, instance="mute")
+        task = asyncio.ensure_future(plugin.run())
+        await kubelet.here.until_true(lambda: bool(mute.nodes))
+        patch = {"metadata": {"annotations": {"touched": "yes"}}}
+        (found,) = await kubelet.here.list("resourceslices")
+        await kubelet.here.patch("resourceslices", name(found), patch)
+        await kubelet.here.patch("nodes", "n1", patch)
+        await kubelet.here.until_true(lambda: len(mute.nodes) == 2)
+        assert len(await kubelet.here.list("resourceslices")) == 1
+        mute.fault = None
+        mute.changed()
+        await kubelet.here.until_true(lambda: plugin.is_published)
+        task.cancel()
+        await asyncio.wait({task})
+
+    with_driver(test)
+
+
+def test_slices_follow_a_node_that_was_made_anew() -> None:
+    async def test(kubelet: Kubelet) -> None:
+        await kubelet.here.delete("nodes", "n1")
+        await kubelet.here.until_true(lambda: not kubelet.plugin.is_published)
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+        wanted = uid(await kubelet.here.create(node))
+
+        async def owned() -> bool:
+            found = await kubelet.here.list("resourceslices")
+            owners = [
+                owner["uid"] for each in found for owner in each["metadata"]["ownerReferences"]
+            ]
+            return owners == [wanted]
+
+        await kubelet.here.until(owned)
 
     with_driver(test)
 

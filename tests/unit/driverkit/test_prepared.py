@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,8 +15,10 @@ import pytest
 from dray import driverkit
 from dray.api.claims import ResourceClaim
 from dray.api.slices import Device
-from dray.driverkit import cdi
+from dray.driverkit import cdi, checkpoint
 from dray.driverkit.prepared import PreparedClaims, PreparedDevice
+
+DATA = driverkit.DeviceStatus(data=object())
 
 
 class Recorded(driverkit.Driver):
@@ -29,13 +32,20 @@ class Recorded(driverkit.Driver):
         self.configs: list[Any] = []
         self.fails_on = ""
         self.dies_on = ""
+        self.keeps = ""
+        self.raises: Exception | None = None
+        self.returns: Any = None
 
     def devices(self) -> Iterable[Device]:
         return [driverkit.device(f"gpu-{number}", uuid=f"GPU-{number}") for number in range(4)]
 
-    async def prepare(self, allocated: driverkit.Allocated) -> driverkit.Edits:
+    async def prepare(self, allocated: driverkit.Allocated) -> Any:
         self.calls.append(f"prepare {allocated.name}")
         self.configs += allocated.config
+        if self.raises is not None:
+            raise self.raises
+        if self.returns is not None:
+            return self.returns
         if allocated.name == self.dies_on:
             raise KeyboardInterrupt
         if allocated.name == self.fails_on:
@@ -44,6 +54,8 @@ class Recorded(driverkit.Driver):
 
     def unprepare(self, released: driverkit.Released) -> None:
         self.calls.append(f"unprepare {released.name}")
+        if released.name == self.keeps:
+            raise driverkit.PrepareError(f"{released.name} does not let go")
 
 
 def claim(
@@ -242,3 +254,103 @@ def test_metadata_is_mounted_once_for_each_request(
             "GPU-1",
         ]
     assert versions == ["v1beta1", "v1alpha1"]
+
+
+def test_two_processes_of_a_driver_keep_one_state(node: Node) -> None:
+    older, newer = node.claims, node.restarted()
+    asyncio.run(older.prepare(claim("a", "gpu-0")))
+    asyncio.run(newer.prepare(claim("b", "gpu-1")))
+    with pytest.raises(driverkit.PrepareError, match="still prepared for claim default/claim-b"):
+        asyncio.run(older.prepare(claim("c", "gpu-1")))
+    asyncio.run(newer.unprepare("a"))
+    assert node.driver.calls[-1] == "unprepare gpu-0"
+    assert [each.uid for each in node.restarted()] == ["b"]
+
+
+def test_what_a_driver_raises_is_told_with_its_kind(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.driver.raises = ZeroDivisionError("by zero")
+    text = "gpu.example.com cannot prepare gpu-0: ZeroDivisionError: by zero"
+    with pytest.raises(driverkit.PrepareError, match=text):
+        node.prepare(claim("a", "gpu-0"))
+    assert "Traceback" in caplog.text
+    assert node.files() == []
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        pytest.param({"env": {}}, "not Edits or Prepared", id="a dict"),
+        pytest.param(driverkit.Prepared(cdi.Edits(), DATA), "unsupported", id="no JSON"),
+    ],
+)
+def test_what_cannot_be_written_down_is_refused(node: Node, returned: Any, words: str) -> None:
+    node.driver.returns = returned
+    with pytest.raises(driverkit.PrepareError, match=words):
+        node.prepare(claim("a", "gpu-0"))
+    node.driver.returns = None
+    node.prepare(claim("a", "gpu-0"))
+    with pytest.raises(TypeError, match="unsupported"):
+        asyncio.run(node.claims.report("a", "gpu-0", DATA))
+    node.unprepare("a")
+    assert node.files() == []
+
+
+def test_what_cannot_be_undone_is_undone_before_the_next_try(node: Node) -> None:
+    node.driver.fails_on, node.driver.keeps = "gpu-0", "gpu-0"
+    with pytest.raises(driverkit.PrepareError, match="off the bus; and it could not be undone"):
+        node.prepare(claim("a", "gpu-0"))
+    node.driver.fails_on = node.driver.keeps = ""
+    node.driver.calls.clear()
+    node.claims = node.restarted()
+    node.prepare(claim("a", "gpu-0"))
+    assert node.driver.calls == ["unprepare gpu-0", "prepare gpu-0"]
+
+
+@pytest.mark.parametrize("operation", ["prepare", "unprepare"])
+@pytest.mark.parametrize("number", range(4))
+def test_a_full_disk_fails_one_call_and_loses_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch, operation: str, number: int
+) -> None:
+    """Whichever write fails: the next call finds what is there and finishes it."""
+    if operation == "unprepare":
+        node.prepare(claim("a", "gpu-0"))
+    written = []
+    really_replace = checkpoint.replace
+
+    def replace(*arguments: Any, **options: Any) -> None:
+        written.append(arguments[0])
+        if len(written) == number + 1:
+            raise OSError(28, "No space left on device")
+        really_replace(*arguments, **options)
+
+    with (
+        monkeypatch.context() as patched,
+        contextlib.suppress(driverkit.PrepareError, OSError),
+    ):
+        patched.setattr(checkpoint, "replace", replace)
+        if operation == "prepare":
+            node.prepare(claim("a", "gpu-0"))
+        else:
+            node.unprepare("a")
+    assert node.edits(node.prepare(claim("a", "gpu-0"))).env == {"UUID_0": "GPU-0"}
+    node.unprepare("a")
+    assert node.files() == []
+    assert list(node.restarted()) == []
+
+
+def test_devices_of_one_name_in_several_pools_are_told_apart(node: Node) -> None:
+    far = next(iter(node.driver.devices()))
+    node.driver.devices_elsewhere = lambda: {"rack": (far,), "row/two": (far,)}  # type: ignore[method-assign]
+    near = claim("a", "gpu-0")
+    assert near.status.allocation is not None
+    found = near.status.allocation.devices
+    others = [msgspec.structs.replace(found.results[0], pool=pool) for pool in ("rack", "row/two")]
+    both = msgspec.structs.replace(found, results=(*found.results, *others))
+    allocation = msgspec.structs.replace(near.status.allocation, devices=both)
+    status = msgspec.structs.replace(near.status, allocation=allocation)
+    devices = node.prepare(msgspec.structs.replace(near, status=status))
+    assert [device.pool for device in devices] == ["n1", "rack", "row/two"]
+    assert len({device.cdi_ids[0] for device in devices}) == 3
+    assert node.edits(devices).env == {"UUID_0": "GPU-0"}

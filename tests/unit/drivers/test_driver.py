@@ -58,7 +58,7 @@ async def test_a_failed_device_is_tainted_until_it_recovers(here: Machines) -> N
     here.driver.fail(GPU)
     await until_tainted(here, ["NoExecute"])
     (taint,) = await taints(here)
-    assert taint["key"] == "dray.dev/unhealthy"
+    assert taint["key"] == "gpu.nvidia.com/unhealthy"
     assert taint["timeAdded"]
     here.driver.recover(GPU)
     await until_tainted(here, [])

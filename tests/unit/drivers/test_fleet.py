@@ -239,3 +239,37 @@ def test_a_wrong_fleet_says_what_is_wrong(tmp_path: Path, text: str, words: str)
 def test_an_unknown_name_lists_what_there_is() -> None:
     with pytest.raises(FleetError, match="neither a file nor one of a100-mig, b200"):
         fleet.load("h1000")
+
+
+IDENTITY = {"vendorID", "deviceID"}
+PRODUCT = {"productName", "driverVersion"}
+PHYSICS = {"powerLimitWatts", "thermalSlowdownCelsius", "thermalShutdownCelsius"}
+SAID = {
+    "gpu": IDENTITY | PRODUCT | PHYSICS,
+    "mig": IDENTITY | PRODUCT,
+    "amdgpu": IDENTITY | PRODUCT | PHYSICS,
+    "amdgpu-partition": IDENTITY | PRODUCT,
+    None: IDENTITY,
+}
+
+
+@pytest.mark.parametrize("name", fleet.shipped())
+def test_accelerators_say_what_people_select_by(name: str) -> None:
+    """Product, vendor and device id; power and heat where management libraries report them."""
+    for pool in fleet.load(name, nodes=1).pools():
+        for device in pool.devices if pool.driver != "dra.net" else ():
+            type_ = device.attributes.get("type")
+            wanted = SAID[type_.string_value if type_ else None]
+            assert wanted <= device.attributes.keys(), device.name
+            assert "memory" in device.capacity
+
+
+def test_a_machine_prepares_what_it_can_reach() -> None:
+    machines = fleet.load("network-attached").machines
+    reached = {
+        name: [pool.name for pool in each.reachable_pools()] for name, each in machines.items()
+    }
+    assert reached["host-a-0"] == ["fabric-zone-a", "fabric-everywhere"]
+    assert reached["host-b-0"] == ["fabric-everywhere"]
+    assert machines["host-b-0"].drivers == ["fabric.dray.dev"]
+    assert next(iter(fleet.load("h100").machines.values())).drivers == ["gpu.nvidia.com", "dra.net"]

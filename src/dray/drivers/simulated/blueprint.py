@@ -8,6 +8,7 @@ import msgspec
 import yaml
 
 T = TypeVar("T")
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class FleetError(ValueError):
@@ -104,6 +105,6 @@ class FleetBlueprint(Part, frozen=True):
 def read(text: str, type_: type[T], source: str) -> T:
     """Parse a YAML document, or say in which file and field it is wrong."""
     try:
-        return msgspec.convert(yaml.safe_load(text) or {}, type_)
+        return msgspec.convert(yaml.load(text, _Loader) or {}, type_)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise FleetError(f"{source}: {error}") from error

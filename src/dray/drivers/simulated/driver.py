@@ -1,15 +1,15 @@
 """Publishes the devices of a fleet, and lets them fail and recover on command.
 
 The pools of a machine are published while its Node exists. Besides calls of `fail` and `recover`,
-the annotation `dray.dev/failed-devices` of a Node says which of its devices are broken, so that
-anybody who may write to the Node can break one.
+the annotations of a Node say which of its devices are broken; see `faults`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -21,14 +21,15 @@ from dray.api.slices import Device
 from dray.api.taints import DeviceTaint
 from dray.client.cache import Cache, Change, HasMetadata
 from dray.client.verbs import Client, Selection
+from dray.driverkit.driver import unhealthy_key
 from dray.driverkit.pools import Pool
 from dray.driverkit.publisher import Offer, Publisher
+from dray.drivers.simulated import faults
+from dray.drivers.simulated.faults import NO_EXECUTE
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
-FAILED_ANNOTATION = "dray.dev/failed-devices"
-"""Names of broken devices, with commas; `gpu-3:NoSchedule` for another effect than NoExecute."""
-TAINT_KEY = "dray.dev/unhealthy"
-NO_EXECUTE = "NoExecute"
+NO_MACHINE = "spec.nodeName="
+"""Selects the slices of pools that belong to no machine."""
 NODE = kinds.served("", "Node")
 DEVICE_CLASS = kinds.served("resource.k8s.io", "DeviceClass")
 
@@ -39,18 +40,27 @@ class _Fault(NamedTuple):
 
 
 class SimulatedDriver:
+    """With `machines` unset, only pools that belong to no machine are published."""
+
     def __init__(
-        self, client: Client, fleet: Fleet, *, now: Callable[[], datetime.datetime]
+        self,
+        client: Client,
+        fleet: Fleet,
+        *,
+        now: Callable[[], datetime.datetime],
+        machines: bool = True,
     ) -> None:
         self._client = client
         self._fleet = fleet
         self._now = now
         self._faults: dict[PoolId, dict[str, _Fault]] = {}
         self._shared = {PoolId(pool.driver, pool.name): pool for pool in fleet.shared_pools()}
+        self._publishes_machines = machines
         ours = Selection(label_selector=f"{FLEET_LABEL}={fleet.name}")
         self._nodes: Cache[HasMetadata] = Cache(client, NODE, HasMetadata, ours)
+        slices = ours if machines else dataclasses.replace(ours, field_selector=NO_MACHINE)
         self._publisher = Publisher(
-            client, self._describe, selection=ours, labels={FLEET_LABEL: fleet.name}
+            client, self._describe, selection=slices, labels={FLEET_LABEL: fleet.name}
         )
         self._nodes.subscribe(self._node_changed)
 
@@ -70,9 +80,9 @@ class SimulatedDriver:
     def fail(self, device: DeviceId, effect: str = NO_EXECUTE) -> None:
         """Taint a device as its driver would when the hardware breaks."""
         pool_id = PoolId(device.driver, device.pool)
-        faults = self._faults.setdefault(pool_id, {})
-        if device.device not in faults or faults[device.device].effect != effect:
-            faults[device.device] = _Fault(effect, gotime.write(self._now()))
+        known = self._faults.setdefault(pool_id, {})
+        if device.device not in known or known[device.device].effect != effect:
+            known[device.device] = _Fault(effect, gotime.write(self._now()))
             self._publisher.refresh(pool_id)
 
     def recover(self, device: DeviceId) -> None:
@@ -98,7 +108,9 @@ class SimulatedDriver:
         if before != after:
             self._follow_annotation(change.key.name, before, after)
 
-    def _follow_annotation(self, node: str, before: dict[str, str], after: dict[str, str]) -> None:
+    def _follow_annotation(
+        self, node: str, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> None:
         for pool in self._pools(node):
             for device in pool.devices:
                 identity = DeviceId(pool.driver, pool.name, device.name)
@@ -121,31 +133,31 @@ class SimulatedDriver:
         return None
 
     def _with_faults(self, pool: Pool) -> Pool:
-        faults = self._faults.get(PoolId(pool.driver, pool.name))
-        if not faults:
+        known = self._faults.get(PoolId(pool.driver, pool.name))
+        if not known:
             return pool
-        devices = tuple(_broken(device, faults.get(device.name)) for device in pool.devices)
+        devices = tuple(
+            _broken(pool.driver, device, known.get(device.name)) for device in pool.devices
+        )
         return msgspec.structs.replace(pool, devices=devices)
 
     def _pool_ids(self, node: str) -> Iterator[PoolId]:
-        machine = self._fleet.machines.get(node)
+        machine = self._fleet.machines.get(node) if self._publishes_machines else None
         for driver in machine.group.devices if machine else ():
             yield PoolId(driver, node)
 
     def _pools(self, node: str) -> Iterator[Pool]:
-        machine = self._fleet.machines.get(node)
+        machine = self._fleet.machines.get(node) if self._publishes_machines else None
         return machine.pools() if machine else iter(())
 
 
-def _failed_on(node: HasMetadata | None) -> dict[str, str]:
+def _failed_on(node: HasMetadata | None) -> Mapping[str, str]:
     """Broken devices and the effect of their taint, as the annotation names them."""
-    text = node.metadata.annotations.get(FAILED_ANNOTATION, "") if node else ""
-    entries = (entry.strip().partition(":") for entry in text.split(",") if entry.strip())
-    return {name: effect or NO_EXECUTE for name, _, effect in entries}
+    return faults.read(node.metadata.annotations).failed if node else {}
 
 
-def _broken(device: Device, fault: _Fault | None) -> Device:
+def _broken(driver: str, device: Device, fault: _Fault | None) -> Device:
     if fault is None:
         return device
-    taint = DeviceTaint(key=TAINT_KEY, effect=fault.effect, time_added=fault.since)
+    taint = DeviceTaint(key=unhealthy_key(driver), effect=fault.effect, time_added=fault.since)
     return msgspec.structs.replace(device, taints=(*device.taints, taint))

@@ -77,6 +77,23 @@ class FleetNode:
             **own,
         }
 
+    @property
+    def drivers(self) -> list[str]:
+        """Those that prepare devices here: of this machine, and of pools that it can reach."""
+        shared = (driver for group in self._reachable() for driver in group.devices)
+        return list(dict.fromkeys([*self.group.devices, *shared]))
+
+    def reachable_pools(self) -> Iterator[Pool]:
+        """Pools that belong to no machine and can be used on this one."""
+        for group in self._reachable():
+            yield from self.fleet.pools_of(group)
+
+    def _reachable(self) -> Iterator[PoolGroup]:
+        labels = self._labels()
+        for group in self.fleet.blueprint.pools:
+            if group.all_nodes or group.node_labels.items() <= labels.items():
+                yield group
+
     def pools(self) -> Iterator[Pool]:
         """The pool of each driver on this machine."""
         for driver, groups in self.group.devices.items():
@@ -120,16 +137,19 @@ class Fleet:
 
     def shared_pools(self) -> Iterator[Pool]:
         for group in self.blueprint.pools:
-            for driver, devices in group.devices.items():
-                made, counters = self.build(driver, devices, Place(group.name))
-                yield Pool(
-                    driver,
-                    group.name,
-                    made,
-                    counters,
-                    node_selector=_node_selector(group),
-                    all_nodes=True if group.all_nodes else None,
-                )
+            yield from self.pools_of(group)
+
+    def pools_of(self, group: PoolGroup) -> Iterator[Pool]:
+        for driver, devices in group.devices.items():
+            made, counters = self.build(driver, devices, Place(group.name))
+            yield Pool(
+                driver,
+                group.name,
+                made,
+                counters,
+                node_selector=_node_selector(group),
+                all_nodes=True if group.all_nodes else None,
+            )
 
     def slices(self) -> Iterator[ResourceSlice]:
         for pool in self.pools():

@@ -25,6 +25,7 @@ from dray.drivers.simulated import values
 from dray.drivers.simulated.blueprint import Partitioning, Profile
 
 TYPE, PROFILE, UUID, PARENT = "type", "profile", "uuid", "parentUUID"
+START, SIZE = "placementStart", "placementSize"
 MIG = "mig"
 _OF_THE_WHOLE = frozenset(
     {"index", "minor", "powerLimitWatts", "thermalSlowdownCelsius", "thermalShutdownCelsius"}
@@ -65,9 +66,13 @@ def _partition(
     label = _NOT_IN_NAMES.sub("-", profile_name.replace(".", ""))
     name = f"{whole.name}-mig-{label}-{profile.id}-{start}"
     consumed = {**_counters(profile.capacity), **_slots(start, size)}
+    placed = {
+        START: DeviceAttribute(int_value=start),
+        SIZE: DeviceAttribute(int_value=size),
+    }
     return Device(
         name=name,
-        attributes=_attributes(whole, profile_name, f"{identity}/{name}"),
+        attributes={**_attributes(whole, profile_name, f"{identity}/{name}"), **placed},
         capacity=capacity,
         consumes_counters=(DeviceCounterConsumption(_set_name(whole), consumed),),
     )
