@@ -1,0 +1,354 @@
+"""A whole cluster in a thread of the test's process, so that any client can talk to it.
+
+Its objects can be reached in three ways: by the short synchronous methods here, by dray's own async
+client from any event loop (`client`), and over HTTPS by whatever reads a kubeconfig (`kubeconfig`).
+Keys and certificates are made once for each process: they are what takes longest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+import msgspec
+import uvloop
+import yaml
+
+from dray import cluster
+from dray.api import exchange, features, kinds
+from dray.api.exchange import Request, Response, User
+from dray.api.kinds import Kind
+from dray.apiserver.server import Settings
+from dray.apiserver.serving import Limits
+from dray.client import kubeconfig
+from dray.client.inprocess import InProcessTransport
+from dray.client.verbs import Client, Selection
+from dray.cluster import ADMIN, Plan
+from dray.driverkit.driver import Driver
+from dray.drivers.simulated import fleet as fleets
+from dray.drivers.simulated.faults import FAILED_ANNOTATION
+from dray.store import memory
+from dray.testing import invariants, keys
+from dray.testing.drivers import DriverUnderTest
+
+Object = dict[str, Any]
+Objects = list[Object]
+Texts = list[str]
+Manifests = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""YAML text, a file, an object, or several objects."""
+T = TypeVar("T")
+
+DEFAULT_FLEET: Final = "quickstart"
+START_SECONDS: Final = 60.0
+WAIT_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = 0.002
+CHECK_SECONDS: Final = 10.0
+SLICE, NODE, POD = (
+    kinds.served("resource.k8s.io", "ResourceSlice"),
+    kinds.served("", "Node"),
+    kinds.served("", "Pod"),
+)
+
+
+class Cluster:
+    """API server, scheduler, controllers and the simulated nodes of a fleet.
+
+    `fleet` is one of those that come with dray, or a file; `nodes` is how many machines of each
+    kind it has. Its pods run in name only. Every method may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        fleet: str | Path = DEFAULT_FLEET,
+        *,
+        nodes: int | None = None,
+        feature_gates: str = "",
+    ) -> None:
+        self.fleet = fleets.load(fleet, nodes=nodes)
+        # Nobody waits for answers when a test is over.
+        limits = Limits(shutdown_seconds=0.1)
+        settings = Settings(features=features.parse(feature_gates), limits=limits)
+        self._plan = Plan(settings=settings, fleet=self.fleet)
+        self._thread = threading.Thread(target=self._main, name="dray-cluster", daemon=True)
+        self._started: Future[_Live] = Future()
+        self._directory: Path | None = None
+        self._kubeconfig: Path | None = None
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Cluster:
+        self._thread.start()
+        try:
+            self._started.result(START_SECONDS)
+        except BaseException:
+            self._thread.join(START_SECONDS)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        live = self._live
+        # A loop that is closed belongs to a cluster that died; its thread has said why.
+        with contextlib.suppress(RuntimeError):
+            live.loop.call_soon_threadsafe(live.told_to_end.set)
+        self._thread.join()
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    @property
+    def kubeconfig(self) -> Path:
+        """A kubeconfig of its administrator. The first use opens a port on this machine."""
+        with self._lock:
+            if self._kubeconfig is None:
+                url = self.run(self._listen())
+                self._kubeconfig = self.directory / "kubeconfig"
+                kubeconfig.write(self._kubeconfig, keys.connection(url))
+            return self._kubeconfig
+
+    @property
+    def url(self) -> str:
+        """Where it listens; like `kubeconfig`, opens a port when first used."""
+        return kubeconfig.load(self.kubeconfig).server
+
+    @property
+    def directory(self) -> Path:
+        """A folder of its own, which goes away with it. Its path is short enough for sockets."""
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="dray-"))
+        return self._directory
+
+    def client(self, user: str = ADMIN.name, groups: Sequence[str] = tuple(ADMIN.groups)) -> Client:
+        """dray's own async client, in anybody's name, for any event loop of this process."""
+        live = self._live
+        inside = InProcessTransport(live.cluster.opened.app.handle, User(user, frozenset(groups)))
+        return Client(_FromAnyLoop(inside, live.loop))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the cluster's event loop and wait for what it returns."""
+        return asyncio.run_coroutine_threadsafe(work, self._live.loop).result()
+
+    def apply(self, manifests: Manifests, namespace: str = "default") -> Objects:
+        """Make objects what they should be, by server-side apply; what they are then."""
+        return [self.run(self._apply(each, namespace)) for each in _documents(manifests)]
+
+    def get(self, kind: str, name: str, namespace: str = "default") -> Object:
+        found = _kind(kind)
+        return self.run(self._live.client.get(found, name, _namespace(found, namespace)))
+
+    def list(self, kind: str, namespace: str = "", *, labels: str = "") -> Objects:
+        """The objects of one kind, of all namespaces unless one is named."""
+        selection = Selection(namespace, label_selector=labels)
+        page = self.run(self._live.client.list(_kind(kind), selection))
+        return [msgspec.json.decode(raw) for raw in page.items]
+
+    def patch(self, kind: str, name: str, patch: Object, namespace: str = "default") -> Object:
+        """Change some fields (a JSON merge patch)."""
+        found = _kind(kind)
+        return self.run(self._live.client.patch(found, name, patch, _namespace(found, namespace)))
+
+    def delete(self, kind: str, name: str, namespace: str = "default") -> None:
+        found = _kind(kind)
+        self.run(self._live.client.delete(found, name, _namespace(found, namespace)))
+
+    def wait_for(
+        self, condition: Callable[[], T], what: str = "", timeout_seconds: float = WAIT_SECONDS
+    ) -> T:
+        """Call `condition` until it returns something true; AssertionError if it never does."""
+        deadline = time.monotonic() + timeout_seconds
+        while not (found := condition()):
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"{what or 'the condition'} did not come true within {timeout_seconds:g} s"
+                )
+            time.sleep(LOOK_SECONDS)
+        return found
+
+    def wait_for_pod(
+        self,
+        name: str,
+        phase: str = "Running",
+        namespace: str = "default",
+        timeout_seconds: float = WAIT_SECONDS,
+    ) -> Object:
+        """Wait until a pod is in a phase; AssertionError says why it is not."""
+
+        def reached() -> Object | None:
+            pod = self.get("pods", name, namespace)
+            return pod if pod.get("status", {}).get("phase") == phase else None
+
+        try:
+            return self.wait_for(reached, timeout_seconds=timeout_seconds) or {}
+        except AssertionError:
+            found = self.get("pods", name, namespace)
+            raise AssertionError(f"pod {name} is not {phase}: {_state(found)}") from None
+
+    def devices_of(self, claim: str, namespace: str = "default") -> Texts:
+        """The devices that a claim has been given, as `pool/device`."""
+        status = self.get("resourceclaims", claim, namespace).get("status", {})
+        results = status.get("allocation", {}).get("devices", {}).get("results", [])
+        return [f"{result['pool']}/{result['device']}" for result in results]
+
+    def fail(self, node: str, *devices: str) -> None:
+        """These devices of a simulated node are broken, and no others; none at all heals it."""
+        annotations = {FAILED_ANNOTATION: ",".join(devices) or None}
+        self.patch("nodes", node, {"metadata": {"annotations": annotations}})
+
+    def driver(
+        self, driver: Driver, node: str | None = None
+    ) -> contextlib.AbstractContextManager[DriverUnderTest]:
+        """Run a driver on one of the nodes, with a DeviceClass of its name."""
+        return DriverUnderTest.running(
+            driver,
+            node or next(iter(self.fleet.machines)),
+            self.directory,
+            client=self._live.client,
+            run=self.run,
+        )
+
+    def violations(self) -> Texts:
+        """What may never be and is: devices held twice, reservations for nobody, and the like."""
+        return self.run(invariants.violations(self._live.client, self._plan.settings.features))
+
+    def check(self) -> None:
+        """AssertionError where an invariant does not hold, even after the controllers' work."""
+        try:
+            self.wait_for(lambda: not self.violations(), timeout_seconds=CHECK_SECONDS)
+        except AssertionError:
+            raise AssertionError("\n".join(self.violations())) from None
+
+    @property
+    def _live(self) -> _Live:
+        if not self._started.done():
+            raise RuntimeError("the cluster is not running: use it in a with statement")
+        return self._started.result()
+
+    def _main(self) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            try:
+                runner.run(self._live_on())
+            except BaseException as error:
+                if self._started.done():
+                    raise
+                self._started.set_exception(error)
+
+    async def _live_on(self) -> None:
+        async with (
+            memory.open() as store,
+            cluster.running(store, keys.directory(), self._plan) as running,
+            contextlib.AsyncExitStack() as stack,
+        ):
+            live = _Live(asyncio.get_running_loop(), running, running.client(), stack)
+            await self._until_published(live.client)
+            self._started.set_result(live)
+            await live.told_to_end.wait()
+
+    async def _until_published(self, client: Client) -> None:
+        """Ready is when the nodes are there and all of their devices are published."""
+        expected = {NODE: len(self.fleet.machines), SLICE: sum(1 for _ in self.fleet.slices())}
+        for kind, count in expected.items():
+            while len((await client.list(kind)).items) < count:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _listen(self) -> str:
+        live = self._live
+        listening = live.cluster.opened.server.listening(
+            keys.LOOPBACK, 0, keys.server_pair(), keys.authority().certificate
+        )
+        return await live.stack.enter_async_context(listening)
+
+    async def _apply(self, document: Mapping[str, Any], namespace: str) -> Object:
+        group, version = kinds.parse_api_version(document["apiVersion"])
+        kind = dataclasses.replace(kinds.served(group, document["kind"]), versions=(version,))
+        metadata, client = document["metadata"], self._live.client
+        where = _namespace(kind, metadata.get("namespace", namespace))
+        if "name" not in metadata:
+            return await client.create(kind, dict(document), where)
+        return await client.patch(
+            kind,
+            metadata["name"],
+            document,
+            where,
+            patch_type=exchange.APPLY_PATCH,
+            force=True,
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Live:
+    """What there is while a cluster runs; belongs to its event loop."""
+
+    loop: asyncio.AbstractEventLoop
+    cluster: cluster.Cluster
+    client: Client
+    stack: contextlib.AsyncExitStack
+    told_to_end: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
+
+
+class _FromAnyLoop:
+    """Carries exchanges to the cluster's event loop, whichever one the caller is on."""
+
+    def __init__(self, inside: InProcessTransport, loop: asyncio.AbstractEventLoop) -> None:
+        self._inside = inside
+        self._loop = loop
+
+    async def send(self, request: Request) -> Response:
+        response = await self._there(self._inside.send(request))
+        if response.stream is None:
+            return response
+        return msgspec.structs.replace(response, stream=self._stream(response.stream))
+
+    async def _stream(self, inside: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        try:
+            while (chunk := await self._there(_next(inside))) is not None:
+                yield chunk
+        finally:
+            if hasattr(inside, "aclose"):
+                await self._there(inside.aclose())
+
+    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+
+async def _next(stream: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(stream, None)
+
+
+def _documents(manifests: Manifests) -> Iterator[Mapping[str, Any]]:
+    if isinstance(manifests, Path):
+        manifests = manifests.read_text("utf-8")
+    if isinstance(manifests, str):
+        yield from (each for each in yaml.safe_load_all(manifests) if each)
+    elif isinstance(manifests, Mapping):
+        yield manifests
+    else:
+        yield from manifests
+
+
+def _kind(name: str) -> Kind:
+    found = kinds.by_name(name)
+    if found is None:
+        raise LookupError(f"there is no kind {name!r}; write it as in `kubectl get {name}`")
+    return found
+
+
+def _namespace(kind: Kind, namespace: str) -> str:
+    return namespace if kind.namespaced else ""
+
+
+def _state(pod: Object) -> str:
+    status = pod.get("status", {})
+    notes = [each["message"] for each in status.get("conditions", ()) if each.get("message")]
+    return "; ".join([str(status.get("phase")), *notes])
