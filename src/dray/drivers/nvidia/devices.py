@@ -1,0 +1,170 @@
+"""GPUs and their partitions as devices of a ResourceSlice, with the vendor driver's names. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dray import driverkit
+from dray.api.slices import (
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+)
+from dray.drivers.nvidia.hardware import Gpu, Placement, Profile, Versions
+
+DRIVER: Final = "gpu.nvidia.com"
+TYPE, UUID, PARENT, PROFILE = "type", "uuid", "parentUUID", "profile"
+GPU_TYPE, MIG_TYPE = "gpu", "mig"
+BUS_ID: Final = "resource.kubernetes.io/pciBusID"
+PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
+NUMA_NODE: Final = "resource.kubernetes.io/numaNode"
+MEMORY: Final = "memory"
+MIB: Final = 2**20
+_OF_THE_WHOLE: Final = frozenset(
+    {
+        UUID,
+        "index",
+        "minor",
+        "powerLimitWatts",
+        "thermalSlowdownCelsius",
+        "thermalShutdownCelsius",
+        "persistence",
+        "nvlinks",
+    }
+)
+_NOT_IN_NAMES = re.compile("[^a-z0-9]+")
+
+Attributes = dict[str, DeviceAttribute]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is known of a GPU's machine."""
+
+    node: str
+    versions: Versions
+    pcie_root: str | None = None
+    numa_node: int | None = None
+
+
+def gpu_name(gpu: Gpu) -> str:
+    return f"gpu-{gpu.minor}"
+
+
+def partition_name(gpu: Gpu, profile: Profile, placement: Placement) -> str:
+    label = _NOT_IN_NAMES.sub("-", profile.name.lower().replace(".", ""))
+    return f"{gpu_name(gpu)}-mig-{label}-{profile.id}-{placement.start}"
+
+
+def whole(gpu: Gpu, around: Surroundings) -> Device:
+    return Device(
+        name=gpu_name(gpu),
+        attributes=_attributes(gpu, around),
+        capacity={MEMORY: DeviceCapacity(_bytes(gpu.memory_bytes))},
+    )
+
+
+def shared(device: Device) -> Device:
+    """A GPU that several claims may have at once, each with a share of its memory."""
+    memory = device.capacity[MEMORY].value
+    policy = CapacityRequestPolicy(
+        default=memory, valid_range=CapacityRequestPolicyRange(min="1Mi", step="1Mi")
+    )
+    return Device(
+        name=device.name,
+        attributes=device.attributes,
+        capacity={**device.capacity, MEMORY: DeviceCapacity(memory, policy)},
+        allow_multiple_allocations=True,
+    )
+
+
+def partition(parent: Device, name: str, profile: Profile, placement: Placement) -> Device:
+    """What every partition has, whether it exists or might."""
+    inherited = {key: value for key, value in parent.attributes.items() if key not in _OF_THE_WHOLE}
+    own: dict[str, Any] = {
+        TYPE: MIG_TYPE,
+        PROFILE: profile.name,
+        PARENT: parent.attributes[UUID],
+        "placementStart": placement.start,
+        "placementSize": placement.size,
+    }
+    return Device(
+        name=name,
+        attributes={**inherited, **driverkit.device("", **own).attributes},
+        capacity=capacities(profile),
+    )
+
+
+def capacities(profile: Profile) -> dict[str, DeviceCapacity]:
+    return {
+        name: DeviceCapacity(value)
+        for name, value in {
+            "multiprocessors": str(profile.multiprocessors),
+            "copyEngines": str(profile.copy_engines),
+            "decoders": str(profile.decoders),
+            "encoders": str(profile.encoders),
+            "jpegEngines": str(profile.jpeg_engines),
+            "ofaEngines": str(profile.ofa_engines),
+            MEMORY: f"{profile.memory_mebibytes}Mi",
+        }.items()
+    }
+
+
+def text(value: str) -> DeviceAttribute:
+    return DeviceAttribute(string_value=value)
+
+
+def _attributes(gpu: Gpu, around: Surroundings) -> Attributes:
+    given: dict[str, Any] = {
+        TYPE: GPU_TYPE,
+        UUID: gpu.uuid,
+        "productName": gpu.name,
+        "brand": gpu.brand,
+        "architecture": gpu.architecture,
+        "cudaComputeCapability": _version(gpu.compute_capability),
+        "driverVersion": _version(_numbers(around.versions.driver)),
+        "cudaDriverVersion": _version(around.versions.cuda),
+        "index": gpu.index,
+        "minor": gpu.minor,
+        BUS_ID: gpu.pci_bus_id,
+        PCIE_ROOT: around.pcie_root,
+        NUMA_NODE: around.numa_node,
+        "vendorID": f"0x{gpu.pci_vendor_id:04x}",
+        "deviceID": f"0x{gpu.pci_device_id:04x}",
+        "powerLimitWatts": gpu.power_limit_watts,
+        "thermalSlowdownCelsius": gpu.slowdown_celsius,
+        "thermalShutdownCelsius": gpu.shutdown_celsius,
+        "ecc": gpu.has_ecc,
+        "persistence": gpu.is_persistent,
+        "nvlinks": gpu.nvlinks or None,
+        **_domain(gpu, around.node),
+    }
+    known = {name: value for name, value in given.items() if value is not None}
+    return driverkit.device("", **known).attributes
+
+
+def _domain(gpu: Gpu, node: str) -> dict[str, str]:
+    """GPUs with the same domain reach each other through NVSwitches: in one rack, or one node."""
+    if gpu.fabric is not None:
+        clique = f"{gpu.fabric.cluster_uuid}.{gpu.fabric.clique}"
+        return {"nvswitchDomain": gpu.fabric.cluster_uuid, "cliqueID": clique}
+    return {"nvswitchDomain": node} if gpu.has_nvswitch else {}
+
+
+def _version(numbers: Iterable[int]) -> DeviceAttribute:
+    """A semantic version: three numbers, none with a leading zero."""
+    first, second, third = [*numbers, 0, 0][:3]
+    return DeviceAttribute(version_value=f"{first}.{second}.{third}")
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)] or [0]
+
+
+def _bytes(count: int) -> str:
+    return f"{count // MIB}Mi" if count % MIB == 0 else str(count)

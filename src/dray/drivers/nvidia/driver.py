@@ -1,0 +1,257 @@
+"""The driver of NVIDIA GPUs: what it publishes, how it prepares a claim's devices, how they are.
+
+The hardware is asked in threads, by one call at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeVar
+
+from dray.api import quantity
+from dray.api.claims import ResourceClaim
+from dray.api.slices import CounterSet, Device
+from dray.driverkit import cdi
+from dray.driverkit.cdi import Edits
+from dray.driverkit.driver import (
+    Allocated,
+    DeviceHealth,
+    DeviceStatus,
+    Driver,
+    Prepared,
+    PrepareError,
+    Released,
+)
+from dray.drivers.nvidia import config, devices, health, injection, nvml
+from dray.drivers.nvidia.config import ConfigError, Mps, Sharing
+from dray.drivers.nvidia.hardware import Hardware, HardwareError, Placement, Unavailable
+from dray.drivers.nvidia.health import QUIET_SECONDS, HealthWatch, Report
+from dray.drivers.nvidia.host import Host
+from dray.drivers.nvidia.injection import Shown
+from dray.drivers.nvidia.inventory import (
+    ExistingPartition,
+    Machine,
+    Part,
+    PossiblePartition,
+    Settings,
+    WholeGpu,
+)
+from dray.drivers.nvidia.sharing import Commands, SharingState, Wish
+from dray.drivers.nvidia.state import GpuState
+
+NVML_LIBRARY: Final = "libnvidia-ml.so.1"
+ADVICE: Final = "ask for MPS in the claim's configuration if they need a limit"
+Place = tuple[int, Placement]
+"""A profile's number and the memory slices it lies on."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the driver runs."""
+
+    settings: Settings = field(default_factory=Settings)
+    skipped_xids: frozenset[int] = frozenset()
+    quiet_seconds: float = QUIET_SECONDS
+
+
+class NvidiaDriver(Driver):
+    """The GPUs of one machine; `folder` keeps what must survive the process."""
+
+    name = devices.DRIVER
+
+    def __init__(
+        self,
+        hardware: Hardware,
+        folder: Path,
+        options: Options | None = None,
+        *,
+        host: Host | None = None,
+        commands: Commands | None = None,
+    ) -> None:
+        super().__init__()
+        chosen = options or Options()
+        self._hardware = hardware
+        self._host = host or Host()
+        self._machine = Machine(hardware, self._host, chosen.settings)
+        self._watch = HealthWatch(
+            hardware, skipped_xids=chosen.skipped_xids, quiet_seconds=chosen.quiet_seconds
+        )
+        self._state = GpuState(hardware, folder, may_switch=chosen.settings.makes_partitions)
+        self._sharing = SharingState(hardware, self._host, folder, commands)
+        self.warn: Callable[[ResourceClaim, str], object] = lambda _claim, _note: None
+        """Called from any thread with what the users of a claim should know."""
+        self._lock = asyncio.Lock()
+        self._is_reconciled = False
+        self._inventory = self._machine.take_inventory(self._state)
+
+    def devices(self) -> Iterable[Device]:
+        return self._inventory.devices
+
+    def shared_counters(self) -> Iterable[CounterSet]:
+        return self._inventory.counter_sets
+
+    async def prepare(self, allocated: Allocated) -> Prepared:
+        return await self._alone(lambda: self._prepare(allocated))
+
+    async def unprepare(self, released: Released) -> None:
+        await self._alone(lambda: self._release(_key_of_released(released)))
+
+    async def health(self) -> Iterable[DeviceHealth]:
+        return await self._alone(self._look)
+
+    async def _alone(self, work: Callable[[], T]) -> T:
+        async with self._lock, self._state.turn():
+            with _told():
+                return await _to_its_end(lambda: self._in_turn(work))
+
+    def _in_turn(self, work: Callable[[], T]) -> T:
+        self._sharing.reload()
+        if not self._is_reconciled:
+            # Not before it is our turn: what looks unfinished may be another process's work.
+            self._state.reconcile()
+            self._is_reconciled = True
+        return work()
+
+    def _prepare(self, allocated: Allocated) -> Prepared:
+        part = self._inventory.parts[allocated.name]
+        kind = config.GPU_CONFIG if isinstance(part, WholeGpu) else config.MIG_CONFIG
+        wanted = config.sharing(allocated.config, kind)
+        if allocated.result.admin_access and not isinstance(part, ExistingPartition):
+            # Whoever watches over GPUs must not change them.
+            return _prepared(injection.of_gpu(self._host, part.gpu, allocated.name), part.gpu.uuid)
+        uuid, edits = self._take(allocated, part)
+        shared = self._share(allocated, part, uuid, wanted)
+        return _prepared(cdi.merge([edits, shared]), uuid, part.gpu.uuid)
+
+    def _take(self, allocated: Allocated, part: Part) -> tuple[str, Edits]:
+        """The UUID of the device, which a partition has from now on, and what shows it."""
+        gpu, name, key = part.gpu, allocated.name, _key(allocated)
+        match part:
+            case WholeGpu():
+                self._state.hold_gpu(key, gpu.uuid, can_partition=gpu.can_partition)
+                return gpu.uuid, injection.of_gpu(self._host, gpu, name)
+            case PossiblePartition(cut=cut):
+                number, compute = self._state.hold_partition(key, gpu.uuid, cut)
+            case ExistingPartition(instance=instance, compute=compute):
+                number = instance.id
+        shown = Shown(number, compute.id, compute.uuid)
+        return compute.uuid, injection.of_partition(self._host, gpu, shown, name)
+
+    def _share(self, allocated: Allocated, part: Part, uuid: str, wanted: Sharing) -> Edits:
+        share = allocated.result.consumed_capacity.get(devices.MEMORY)
+        limit = quantity.parse(share).value() // devices.MIB if share else None
+        if isinstance(wanted, Mps):
+            own = wanted.limit(uuid, _number(allocated))
+            limit = own if limit is None else min(limit, own or limit)
+        elif limit is not None:
+            note = f"nothing keeps programs to their {share} of {uuid}: {ADVICE}"
+            self.warn(allocated.claim, note)
+        wish = Wish(_key(allocated), part.gpu.uuid, uuid, wanted, limit, allocated.is_shared)
+        return self._sharing.arrange(wish)
+
+    def _release(self, key: str) -> None:
+        self._sharing.release(key)
+        self._state.release(key)
+
+    def _look(self) -> list[DeviceHealth]:
+        """Also sees what others have changed: partitions made by hand, modes to be restored."""
+        self._state.settle()
+        with contextlib.suppress(HardwareError):
+            self._inventory = self._machine.take_inventory(self._state)
+        found: dict[str, list[Report]] = {}
+        for report in self._watch.look(self._machine.gpus):
+            for name in self._devices_of(report):
+                found.setdefault(name, []).append(report)
+        return [health.combined(name, reports) for name, reports in found.items()]
+
+    def _devices_of(self, report: Report) -> Iterator[str]:
+        """The devices that a report is about: of an instance, its own, else all of the GPU's."""
+        place = self._place_of(report)
+        for name, part in self._inventory.parts.items():
+            if part.gpu.uuid == report.gpu and place in (None, _place(part)):
+                yield name
+
+    def _place_of(self, report: Report) -> Place | None:
+        """Where the instance of a report lies; None where it is about the whole GPU."""
+        if report.instance is None:
+            return None
+        with contextlib.suppress(HardwareError):
+            for instance in self._hardware.instances(report.gpu):
+                if instance.id == report.instance:
+                    return instance.profile, instance.placement
+        return None
+
+
+def discover(folder: Path, options: Options | None = None) -> NvidiaDriver | None:
+    """The driver for the GPUs of this machine; None where there are none."""
+    return find(folder, options) if nvml.is_here() else None
+
+
+def find(folder: Path, options: Options | None = None, root: Path = Path("/")) -> NvidiaDriver:
+    """The driver for the machine seen at `root`; Unavailable says why there is none."""
+    is_elsewhere = root != Path("/")
+    host = Host(root, is_elsewhere=is_elsewhere)
+    library = host.library(NVML_LIBRARY) if is_elsewhere else None
+    hardware = nvml.open_library(library)
+    if not hardware.gpus():
+        raise Unavailable("the NVIDIA driver finds no GPU")
+    return NvidiaDriver(hardware, folder, options, host=host)
+
+
+async def _to_its_end(work: Callable[[], T]) -> T:
+    """Work in a thread cannot be cancelled: who is, waits for it before others have their turn."""
+    thread = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(thread)
+    except asyncio.CancelledError:
+        await asyncio.wait({thread})
+        raise
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """What the hardware refuses is an error of the claim, to be tried again."""
+    try:
+        yield
+    except (HardwareError, ConfigError) as error:
+        raise PrepareError(str(error)) from error
+
+
+def _prepared(edits: Edits, uuid: str, parent: str = "") -> Prepared:
+    data = {devices.UUID: uuid}
+    if parent and parent != uuid:
+        data[devices.PARENT] = parent
+    attributes = {devices.UUID: devices.text(uuid)}
+    return Prepared(edits, DeviceStatus(data=data), attributes)
+
+
+def _place(part: Part) -> Place | None:
+    match part:
+        case PossiblePartition(cut=cut):
+            return cut.profile.id, cut.placement
+        case ExistingPartition(instance=instance):
+            return instance.profile, instance.placement
+        case WholeGpu():
+            return None
+
+
+def _number(allocated: Allocated) -> int:
+    """Which of the claim's devices of this driver it is."""
+    assert allocated.claim.status.allocation is not None
+    results = allocated.claim.status.allocation.devices.results
+    ours = [each for each in results if each.driver == devices.DRIVER]
+    return ours.index(allocated.result)
+
+
+def _key(allocated: Allocated) -> str:
+    result = allocated.result
+    return f"{allocated.claim.metadata.uid}/{result.device}/{result.share_id or ''}"
+
+
+def _key_of_released(released: Released) -> str:
+    return f"{released.claim_uid}/{released.name}/{released.share_id or ''}"

@@ -1,0 +1,245 @@
+"""The machine around the GPUs: device nodes, capabilities, buses, and the vendor's files.
+
+`root` is where the machine's file system is seen: `/`, or where a driver in a container has it
+mounted. Paths that go out are always those of the machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import stat
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final, NamedTuple
+
+from dray.drivers.nvidia.hardware import HardwareError
+
+CAPABILITIES_FOLDER: Final = "/dev/nvidia-caps"
+COMMON_NODES: Final = (
+    "/dev/nvidiactl",
+    "/dev/nvidia-uvm",
+    "/dev/nvidia-uvm-tools",
+    "/dev/nvidia-modeset",
+)
+LIBRARIES: Final = (
+    "libcuda",
+    "libcudadebugger",
+    "libnvcuvid",
+    "libnvidia-allocator",
+    "libnvidia-cfg",
+    "libnvidia-encode",
+    "libnvidia-gpucomp",
+    "libnvidia-ml",
+    "libnvidia-nvvm",
+    "libnvidia-opencl",
+    "libnvidia-opticalflow",
+    "libnvidia-pkcs11",
+    "libnvidia-pkcs11-openssl3",
+    "libnvidia-ptxjitcompiler",
+    "libnvidia-sandboxutils",
+)
+PROGRAMS: Final = (
+    "nvidia-smi",
+    "nvidia-debugdump",
+    "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server",
+)
+DEFAULT_LIBRARY_FOLDERS: Final = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/lib/x86_64-linux-gnu",
+    "/lib/aarch64-linux-gnu",
+    "/lib64",
+)
+"""Where programs find libraries without being told."""
+VENDOR_LIBRARY_FOLDERS: Final = (
+    "/usr/local/nvidia/lib64",
+    "/usr/local/nvidia/lib",
+    "/opt/nvidia/lib64",
+    "/home/kubernetes/bin/nvidia/lib64",
+)
+PROGRAM_FOLDERS: Final = ("/usr/bin", "/usr/local/bin", "/bin", "/usr/sbin")
+VENDOR_PROGRAM_FOLDERS: Final = (
+    "/usr/local/nvidia/bin",
+    "/opt/nvidia/bin",
+    "/home/kubernetes/bin/nvidia/bin",
+)
+_MINOR = re.compile(r"^DeviceFileMinor:\s*(\d+)$", re.MULTILINE)
+_MAJOR = re.compile(r"^\s*(\d+) nvidia-caps$", re.MULTILINE)
+_LISTED = re.compile(r"=> (\S+)$", re.MULTILINE)
+_PCI_ROOT = re.compile(r"pci[0-9a-f]{4}:[0-9a-f]{2}")
+_ASK_SECONDS: Final = 10.0
+_ENTER: Final = ("nsenter", "--target", "1", "--mount", "--")
+
+
+class VendorFile(NamedTuple):
+    """A file of the vendor's, and a name by which programs ask for it."""
+
+    real: PurePosixPath
+    name: str
+
+    @property
+    def target(self) -> PurePosixPath:
+        """Where containers get it: links of the machine may point where containers have nothing."""
+        return self.real.with_name(self.name)
+
+
+class Host:
+    """`is_elsewhere`: this process runs in a container, and the machine's programs do not."""
+
+    def __init__(self, root: Path = Path("/"), *, is_elsewhere: bool = False) -> None:
+        self._root = root
+        self.prefix: tuple[str, ...] = _ENTER if is_elsewhere else ()
+        """What runs a command on the machine itself."""
+
+    @functools.cached_property
+    def boot(self) -> str:
+        """Another one after each boot."""
+        try:
+            return self._read("/proc/sys/kernel/random/boot_id").strip()
+        except HardwareError:
+            return ""
+
+    def common_nodes(self) -> list[str]:
+        """Device nodes that every user of any GPU needs."""
+        return [node for node in COMMON_NODES if self._on(node).exists()]
+
+    def gpu_node(self, minor: int) -> str:
+        node = f"/dev/nvidia{minor}"
+        if not self._on(node).exists():
+            raise HardwareError(f"there is no device node {node}")
+        return node
+
+    def capability_nodes(self, minor: int, instance: int, compute: int) -> list[str]:
+        """The nodes that open a GPU instance and its compute instance, made where they are not."""
+        folder = f"/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"
+        grants = (f"{folder}/access", f"{folder}/ci{compute}/access")
+        return [self._capability_node(grant) for grant in grants]
+
+    def _capability_node(self, grant: str) -> str:
+        found = _MINOR.search(self._read(grant))
+        if found is None:
+            raise HardwareError(f"{grant} names no device")
+        number = int(found[1])
+        node = f"{CAPABILITIES_FOLDER}/nvidia-cap{number}"
+        if not self._on(node).exists():
+            self._make_node(node, number)
+        return node
+
+    def _make_node(self, node: str, number: int) -> None:
+        """NVIDIA's own tools make these nodes when they are first used, or not at all."""
+        major = _MAJOR.search(self._read("/proc/devices"))
+        if major is None:
+            raise HardwareError("the NVIDIA driver has no capability devices")
+        path = self._on(node)
+        try:
+            path.parent.mkdir(exist_ok=True)
+            os.mknod(path, stat.S_IFCHR | 0o444, os.makedev(int(major[1]), number))
+            path.chmod(0o444)
+        except OSError as error:
+            raise HardwareError(f"cannot make device node {node}: {error.strerror}") from error
+
+    def pcie_root(self, bus_id: str) -> str | None:
+        """The root complex above a device, as `pci0000:00`."""
+        for part in self._device_path(bus_id).parts:
+            if _PCI_ROOT.fullmatch(part):
+                return part
+        return None
+
+    def numa_node(self, bus_id: str) -> int | None:
+        try:
+            node = int((self._on(f"/sys/bus/pci/devices/{bus_id}") / "numa_node").read_text())
+        except (OSError, ValueError):
+            return None
+        return node if node >= 0 else None
+
+    def _device_path(self, bus_id: str) -> Path:
+        path = self._on(f"/sys/bus/pci/devices/{bus_id}")
+        try:
+            return path.resolve(strict=True)
+        except OSError:
+            return Path()
+
+    @functools.cached_property
+    def libraries(self) -> tuple[VendorFile, ...]:
+        """The vendor's libraries under every name that programs ask for; one file for each."""
+        found: dict[str, VendorFile] = {}
+        for folder in self._library_folders():
+            for path in self._entries(folder):
+                stem, separator, _ = path.name.partition(".so.")
+                if separator and stem in LIBRARIES:
+                    found.setdefault(path.name, VendorFile(self._real(path), path.name))
+        return tuple(found.values())
+
+    @functools.cached_property
+    def programs(self) -> tuple[VendorFile, ...]:
+        folders = [PurePosixPath(each) for each in (*PROGRAM_FOLDERS, *VENDOR_PROGRAM_FOLDERS)]
+        found = {name: self._first(folder / name for folder in folders) for name in PROGRAMS}
+        return tuple(VendorFile(real, name) for name, real in found.items() if real is not None)
+
+    def library(self, name: str) -> Path | None:
+        """Where a library is seen from here."""
+        found = (self._on(str(file.real)) for file in self.libraries if file.name == name)
+        return next(found, None)
+
+    def program(self, name: str) -> PurePosixPath | None:
+        return next((file.real for file in self.programs if file.name == name), None)
+
+    def _real(self, path: PurePosixPath) -> PurePosixPath:
+        """The file behind links, which may point out of the mounted root."""
+        current = path
+        for _ in range(8):
+            seen = self._on(str(current))
+            if not seen.is_symlink():
+                break
+            current = PurePosixPath(os.path.normpath(current.parent / os.readlink(seen)))
+        return current
+
+    def sees(self, path: str) -> Path:
+        """Where a file of the machine is seen from here."""
+        return self._on(path)
+
+    def _library_folders(self) -> Iterator[PurePosixPath]:
+        known = (*DEFAULT_LIBRARY_FOLDERS, *VENDOR_LIBRARY_FOLDERS)
+        folders = dict.fromkeys([*map(PurePosixPath, known), *self._cached_folders()])
+        seen = set()
+        for folder in folders:
+            real = self._on(str(folder)).resolve()
+            if real not in seen and real.is_dir():
+                seen.add(real)
+                yield folder
+
+    def _cached_folders(self) -> Iterable[PurePosixPath]:
+        """Where the linker's cache says that libcuda is."""
+        command = ["ldconfig", "-p", "-C", str(self._on("/etc/ld.so.cache"))]
+        try:
+            listed = subprocess.run(
+                command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=True
+            ).stdout
+        except (OSError, subprocess.SubprocessError):
+            return
+        for path in map(PurePosixPath, _LISTED.findall(listed)):
+            if path.name.startswith(("libcuda.so", "libnvidia-ml.so")):
+                yield path.parent
+
+    def _entries(self, folder: PurePosixPath) -> list[PurePosixPath]:
+        names = sorted(entry.name for entry in self._on(str(folder)).iterdir())
+        return [folder / name for name in names]
+
+    def _first(self, paths: Iterable[PurePosixPath]) -> PurePosixPath | None:
+        reals = map(self._real, paths)
+        return next((path for path in reals if self._on(str(path)).is_file()), None)
+
+    def _read(self, path: str) -> str:
+        try:
+            return self._on(path).read_text("ascii")
+        except OSError as error:
+            raise HardwareError(f"cannot read {path}: {error.strerror}") from error
+
+    def _on(self, path: str) -> Path:
+        return self._root / path.lstrip("/")

@@ -1,0 +1,212 @@
+"""What a machine offers, and what is behind each device's name."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import msgspec
+
+from dray.api.slices import CounterSet, Device
+from dray.drivers.nvidia import devices, partitions
+from dray.drivers.nvidia.devices import Surroundings
+from dray.drivers.nvidia.hardware import (
+    ComputeInstance,
+    Gpu,
+    Hardware,
+    Instance,
+    Placement,
+    Profile,
+)
+from dray.drivers.nvidia.host import Host
+from dray.drivers.nvidia.partitions import Cut
+from dray.drivers.nvidia.state import GpuState
+
+HOPPER: Final = (9, 0)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the driver may do with the GPUs of its machine."""
+
+    node: str = ""
+    makes_partitions: bool = True
+    """Offer every MIG profile at every place and make them when claimed."""
+    shares_memory: bool = False
+    """Let several claims have a GPU, each with a share of its memory; such GPUs are not cut."""
+
+
+@dataclass(frozen=True)
+class WholeGpu:
+    gpu: Gpu
+
+
+@dataclass(frozen=True)
+class PossiblePartition:
+    """A partition that is made when it is claimed."""
+
+    gpu: Gpu
+    cut: Cut
+
+
+@dataclass(frozen=True)
+class ExistingPartition:
+    """A partition that somebody else has made, and keeps."""
+
+    gpu: Gpu
+    instance: Instance
+    compute: ComputeInstance
+
+
+Compute = tuple[ComputeInstance, ...]
+Part = WholeGpu | PossiblePartition | ExistingPartition
+Offered = tuple[Device, Part]
+
+
+@dataclass(frozen=True)
+class Inventory:
+    devices: tuple[Device, ...] = ()
+    counter_sets: tuple[CounterSet, ...] = ()
+    parts: dict[str, Part] = field(default_factory=dict)
+
+
+class Machine:
+    """The GPUs of a machine. What cannot change while the driver runs is read once."""
+
+    def __init__(self, hardware: Hardware, host: Host, settings: Settings) -> None:
+        self._hardware = hardware
+        self._settings = settings
+        versions = hardware.versions()
+        self._gpus: dict[str, tuple[Gpu, Device]] = {}
+        for gpu in hardware.gpus():
+            bus = gpu.pci_bus_id
+            around = Surroundings(settings.node, versions, host.pcie_root(bus), host.numa_node(bus))
+            self._gpus[gpu.uuid] = gpu, devices.whole(gpu, around)
+        self._profiles: dict[str, Sequence[Profile]] = {}
+        self._looks: list[_Look] = []
+        self._inventory = Inventory()
+
+    @property
+    def gpus(self) -> list[str]:
+        return list(self._gpus)
+
+    def take_inventory(self, state: GpuState) -> Inventory:
+        """What there is now; the same object as before if nothing has changed."""
+        looks = [self._look(gpu, device, state) for gpu, device in self._gpus.values()]
+        if looks != self._looks:
+            self._looks, self._inventory = looks, _inventory(looks)
+        return self._inventory
+
+    def _look(self, gpu: Gpu, device: Device, state: GpuState) -> _Look:
+        if not gpu.can_partition:
+            return _Look(gpu, device, self._settings)
+        uuid = gpu.uuid
+        if not self._profiles.get(uuid):
+            # Before Hopper, GPUs know their profiles in MIG mode only.
+            self._profiles[uuid] = self._hardware.profiles(uuid)
+        is_on = self._hardware.is_partitioned(uuid)
+        existing = self._hardware.instances(uuid) if is_on else ()
+        return _Look(
+            gpu,
+            device,
+            self._settings,
+            self._profiles[uuid],
+            is_on,
+            tuple(
+                (each, tuple(self._hardware.compute_instances(uuid, each.id)))
+                for each in existing
+                if not state.is_ours(uuid, each)
+            ),
+            frozenset(state.held_places(uuid)),
+        )
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One GPU as it is now."""
+
+    gpu: Gpu
+    device: Device
+    settings: Settings
+    profiles: Sequence[Profile] = ()
+    is_on: bool = False
+    foreign: tuple[tuple[Instance, Compute], ...] = ()
+    held: frozenset[tuple[int, Placement]] = frozenset()
+
+    @property
+    def _is_cut_on_demand(self) -> bool:
+        wanted = self.settings.makes_partitions and not self.settings.shares_memory
+        return wanted and bool(self.profiles)
+
+    @property
+    def _can_be_whole(self) -> bool:
+        """In MIG mode a GPU is whole for nobody, and before Hopper only a reset ends that mode."""
+        can_switch = self.settings.makes_partitions and self.gpu.compute_capability >= HOPPER
+        return not self.foreign and (not self.is_on or can_switch)
+
+    def wholes(self) -> Iterator[Offered]:
+        if not self._can_be_whole:
+            return
+        device = self.device
+        if self.settings.shares_memory:
+            device = devices.shared(device)
+        elif self._is_cut_on_demand:
+            device = partitions.partitionable(device, self.profiles)
+        yield device, WholeGpu(self.gpu)
+
+    def partitions(self) -> Iterator[Offered]:
+        for instance, compute in self.foreign:
+            yield from self._existing(instance, compute)
+        if not self._is_cut_on_demand:
+            return
+        for cut in partitions.in_order(self.profiles):
+            # Beside a layout that somebody else has made, only what claims hold already stays.
+            if not self.foreign or (cut.profile.id, cut.placement) in self.held:
+                made = partitions.partition(self.gpu, self.device, cut)
+                yield made, PossiblePartition(self.gpu, cut)
+
+    def _existing(self, instance: Instance, parts: Compute) -> Iterator[Offered]:
+        found = next((each for each in self.profiles if each.id == instance.profile), None)
+        if found is None:
+            return
+        name = devices.partition_name(self.gpu, found, instance.placement)
+        for compute in parts:
+            own_name = name if len(parts) == 1 else f"{name}-ci{compute.id}"
+            profile = _narrowed(found, compute)
+            device = devices.partition(self.device, own_name, profile, instance.placement)
+            uuid = {devices.UUID: devices.text(compute.uuid)}
+            yield (
+                msgspec.structs.replace(device, attributes={**device.attributes, **uuid}),
+                ExistingPartition(self.gpu, instance, compute),
+            )
+
+    def counter_sets(self) -> Iterator[CounterSet]:
+        if self._is_cut_on_demand and (not self.foreign or self.held):
+            yield partitions.counter_set(self.device, self.profiles)
+
+
+def _inventory(looks: Sequence[_Look]) -> Inventory:
+    """Partitions come first and from the last GPU on, whole GPUs from the first: so that first fit
+    keeps GPUs whole for as long as it can."""
+    cut = itertools.chain.from_iterable(look.partitions() for look in reversed(looks))
+    whole = itertools.chain.from_iterable(look.wholes() for look in looks)
+    offered = [*cut, *whole]
+    return Inventory(
+        tuple(device for device, _ in offered),
+        tuple(itertools.chain.from_iterable(look.counter_sets() for look in looks)),
+        {device.name: part for device, part in offered},
+    )
+
+
+def _narrowed(profile: Profile, compute: ComputeInstance) -> Profile:
+    """A compute instance may have only a part of its partition's multiprocessors."""
+    slices, of_all = compute.compute_slices, profile.compute_slices
+    if slices >= of_all:
+        return profile
+    return replace(
+        profile,
+        name=f"{slices}c.{profile.name}",
+        multiprocessors=profile.multiprocessors * slices // of_all,
+    )

@@ -1,0 +1,469 @@
+"""GPUs as NVIDIA's management library (NVML) reports them. The only module that knows pynvml."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from dray.drivers.nvidia.hardware import (
+    ComputeInstance,
+    Condition,
+    Fabric,
+    Fault,
+    Gpu,
+    HardwareError,
+    Instance,
+    InUse,
+    Lost,
+    Placement,
+    Profile,
+    ResetRequired,
+    Unavailable,
+    Unsupported,
+    Versions,
+)
+
+BRANDS: Final = {
+    0: "Unknown",
+    1: "Quadro",
+    2: "Tesla",
+    3: "NVS",
+    4: "Grid",
+    5: "GeForce",
+    6: "Titan",
+    7: "NvidiaVApps",
+    8: "NvidiaVPC",
+    9: "NvidiaVCS",
+    10: "NvidiaVWS",
+    11: "NvidiaCloudGaming",
+    12: "QuadroRTX",
+    13: "NvidiaRTX",
+    14: "Nvidia",
+    15: "GeForceRTX",
+    16: "TitanRTX",
+}
+ARCHITECTURES: Final = {
+    2: "Kepler",
+    3: "Maxwell",
+    4: "Pascal",
+    5: "Volta",
+    6: "Turing",
+    7: "Ampere",
+    8: "Ada Lovelace",
+    9: "Hopper",
+    10: "Blackwell",
+    13: "Rubin",
+}
+UNKNOWN: Final = "Unknown"
+KERNEL_DRIVER: Final = Path("/proc/driver/nvidia")
+COMPUTE_PROFILES: Final = {1: 0, 2: 1, 3: 2, 4: 3, 7: 4, 8: 5, 6: 6}
+"""NVML's numbers of the profiles for compute instances, by their slices."""
+MAX_PLACEMENTS: Final = 32
+MIB: Final = 2**20
+_WHOLE_GPU: Final = 0xFFFFFFFF
+
+
+def is_here() -> bool:
+    """Whether this machine has GPUs that can be used."""
+    if not KERNEL_DRIVER.exists():
+        return False
+    with contextlib.suppress(HardwareError):
+        return bool(open_library().gpus())
+    return False
+
+
+def open_library(path: Path | None = None) -> Nvml:
+    """NVML, from a path where the linker would not find it; Unavailable where there is none."""
+    try:
+        import pynvml
+    except ImportError:
+        raise Unavailable("nvidia-ml-py is not installed: pip install 'dray[nvidia]'") from None
+    try:
+        if path is not None:
+            # A library that is loaded already is found by its name.
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        pynvml.nvmlInit()
+    except OSError as error:
+        raise Unavailable(f"the NVIDIA library cannot be loaded: {error}") from None
+    except pynvml.NVMLError as error:
+        raise Unavailable(f"the NVIDIA driver does not answer: {error}") from None
+    return Nvml(pynvml)
+
+
+class Nvml:
+    """See `hardware.Hardware` for what each call means."""
+
+    def __init__(self, library: ModuleType) -> None:
+        self.library: Any = library
+        self._known_profiles: dict[str, dict[int, Any]] = {}
+        self._events: Any = None
+        self._events_lock = threading.Lock()
+
+    def versions(self) -> Versions:
+        with self._translated("read versions"):
+            cuda = self.library.nvmlSystemGetCudaDriverVersion_v2()
+            driver = str(self.library.nvmlSystemGetDriverVersion())
+        return Versions(driver, (cuda // 1000, cuda % 1000 // 10))
+
+    def gpus(self) -> Sequence[Gpu]:
+        with self._translated("count GPUs"):
+            count = self.library.nvmlDeviceGetCount()
+        found = []
+        for index in range(count):
+            with contextlib.suppress(Lost):
+                found.append(self._gpu(index))
+        return found
+
+    def _gpu(self, index: int) -> Gpu:
+        library = self.library
+        with self._translated(f"read GPU {index}"):
+            handle = library.nvmlDeviceGetHandleByIndex(index)
+            pci = library.nvmlDeviceGetPciInfo(handle)
+            major, minor = library.nvmlDeviceGetCudaComputeCapability(handle)
+            memory = library.nvmlDeviceGetMemoryInfo(handle)
+            uuid = str(library.nvmlDeviceGetUUID(handle))
+            name = str(library.nvmlDeviceGetName(handle))
+            node = library.nvmlDeviceGetMinorNumber(handle)
+        optional = self._optional
+        power = optional(library.nvmlDeviceGetPowerManagementLimit, handle)
+        ecc = optional(library.nvmlDeviceGetCurrentEccMode, handle)
+        persistence = optional(library.nvmlDeviceGetPersistenceMode, handle)
+        links, has_switch = self._links(handle)
+        return Gpu(
+            uuid=uuid,
+            index=index,
+            minor=node,
+            name=name,
+            brand=BRANDS.get(optional(library.nvmlDeviceGetBrand, handle) or 0, UNKNOWN),
+            architecture=ARCHITECTURES.get(
+                optional(library.nvmlDeviceGetArchitecture, handle) or 0, UNKNOWN
+            ),
+            compute_capability=(major, minor),
+            memory_bytes=int(memory.total),
+            pci_bus_id=f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0",
+            pci_vendor_id=pci.pciDeviceId & 0xFFFF,
+            pci_device_id=pci.pciDeviceId >> 16,
+            power_limit_watts=None if power is None else power // 1000,
+            slowdown_celsius=self._threshold(handle, "NVML_TEMPERATURE_THRESHOLD_SLOWDOWN"),
+            shutdown_celsius=self._threshold(handle, "NVML_TEMPERATURE_THRESHOLD_SHUTDOWN"),
+            has_ecc=None if ecc is None else bool(ecc),
+            is_persistent=None if persistence is None else bool(persistence),
+            nvlinks=links,
+            has_nvswitch=has_switch,
+            fabric=self._fabric(handle),
+            can_partition=optional(library.nvmlDeviceGetMigMode, handle) is not None,
+        )
+
+    def _threshold(self, handle: Any, name: str) -> int | None:
+        which = getattr(self.library, name)
+        found = self._optional(self.library.nvmlDeviceGetTemperatureThreshold, handle, which)
+        return None if found is None else int(found)
+
+    def _links(self, handle: Any) -> tuple[int, bool]:
+        """How many NVLinks are active, and whether a switch is at the other end."""
+        library, active, has_switch = self.library, 0, False
+        for link in range(library.NVML_NVLINK_MAX_LINKS):
+            if not self._optional(library.nvmlDeviceGetNvLinkState, handle, link):
+                continue
+            active += 1
+            remote = self._optional(library.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+            has_switch |= remote == library.NVML_NVLINK_DEVICE_TYPE_SWITCH
+        return active, has_switch
+
+    def _fabric(self, handle: Any) -> Fabric | None:
+        library = self.library
+        info = library.c_nvmlGpuFabricInfoV_t()
+        asked = self._optional(library.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info))
+        if asked is None or info.state != library.NVML_GPU_FABRIC_STATE_COMPLETED:
+            return None
+        digits = bytes(info.clusterUuid).hex()
+        if not digits.strip("0"):
+            return None
+        parts = (digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:])
+        return Fabric("-".join(parts), int(info.cliqueId))
+
+    def profiles(self, gpu: str) -> Sequence[Profile]:
+        handle = self._handle(gpu)
+        found = (self._profile(handle, info) for info in self._profile_infos(gpu).values())
+        return [profile for profile in found if profile.placements]
+
+    def _profile(self, handle: Any, info: Any) -> Profile:
+        size = round(info.memorySizeMB / 1024)
+        name = _text(getattr(info, "name", "")).removeprefix("MIG ")
+        return Profile(
+            id=info.id,
+            name=name or f"{info.sliceCount}g.{size}gb",
+            compute_slices=info.sliceCount,
+            memory_mebibytes=int(info.memorySizeMB),
+            multiprocessors=info.multiprocessorCount,
+            copy_engines=info.copyEngineCount,
+            decoders=info.decoderCount,
+            encoders=info.encoderCount,
+            jpeg_engines=info.jpegCount,
+            ofa_engines=info.ofaCount,
+            placements=self._placements(handle, info.id),
+        )
+
+    def _profile_infos(self, gpu: str) -> dict[int, Any]:
+        """NVML's descriptions of the profiles by their ids. They are asked for often and take long
+        to answer, and a GPU that knows its profiles does not learn others."""
+        if not self._known_profiles.get(gpu):
+            handle = self._handle(gpu)
+            numbers = range(self.library.NVML_GPU_INSTANCE_PROFILE_COUNT)
+            found = (self._profile_info(handle, number) for number in numbers)
+            self._known_profiles[gpu] = {info.id: info for info in found if info is not None}
+        return self._known_profiles[gpu]
+
+    def _profile_info(self, handle: Any, number: int) -> Any:
+        """A profile by its number, in the newer form that has a name where there is one."""
+        read = self.library.nvmlDeviceGetGpuInstanceProfileInfo
+        newer = self._optional(read, handle, number, version=2)
+        return newer or self._optional(read, handle, number, version=1)
+
+    def _placements(self, handle: Any, profile: int) -> tuple[Placement, ...]:
+        library = self.library
+        room = (library.c_nvmlGpuInstancePlacement_t * MAX_PLACEMENTS)()
+        count = ctypes.c_uint(MAX_PLACEMENTS)
+        asked = self._optional(
+            library.nvmlDeviceGetGpuInstancePossiblePlacements,
+            handle,
+            profile,
+            room,
+            ctypes.byref(count),
+        )
+        if asked is None:
+            return ()
+        return tuple(sorted(Placement(each.start, each.size) for each in room[: count.value]))
+
+    def is_partitioned(self, gpu: str) -> bool:
+        with self._translated(f"read the MIG mode of {gpu}"):
+            current, _ = self.library.nvmlDeviceGetMigMode(self._handle(gpu))
+        return bool(current)
+
+    def set_partitioned(self, gpu: str, wanted: bool) -> None:
+        library, doing = self.library, f"turn MIG mode of {gpu} {'on' if wanted else 'off'}"
+        with self._translated(doing):
+            activation = library.nvmlDeviceSetMigMode(self._handle(gpu), int(wanted))
+        if activation == library.NVML_SUCCESS and self.is_partitioned(gpu) == wanted:
+            return
+        with contextlib.suppress(HardwareError), self._translated(f"take back to {doing}"):
+            library.nvmlDeviceSetMigMode(self._handle(gpu), int(not wanted))
+        if activation == library.NVML_SUCCESS:
+            raise ResetRequired(f"cannot {doing}: the GPU must be reset for it")
+        raise self._error(doing, library.NVMLError(activation))
+
+    def instances(self, gpu: str) -> Sequence[Instance]:
+        if not self.is_partitioned(gpu):
+            return []
+        found = (
+            Instance(info.id, info.profileId, Placement(info.placement.start, info.placement.size))
+            for info in self._instance_infos(gpu)
+        )
+        return sorted(found, key=lambda instance: instance.placement)
+
+    def _instance_infos(self, gpu: str) -> Iterator[Any]:
+        library, handle = self.library, self._handle(gpu)
+        for profile in self._profile_infos(gpu).values():
+            room = (library.c_nvmlGpuInstance_t * profile.instanceCount)()
+            count = ctypes.c_uint(0)
+            with self._translated("list GPU instances"):
+                library.nvmlDeviceGetGpuInstances(handle, profile.id, room, ctypes.byref(count))
+                for instance in room[: count.value]:
+                    yield library.nvmlGpuInstanceGetInfo(instance)
+
+    def compute_instances(self, gpu: str, instance: int) -> Sequence[ComputeInstance]:
+        found = self._compute_instances(self._handle(gpu))
+        return [compute for parent, compute in found if parent == instance]
+
+    def _compute_instances(self, handle: Any) -> Iterator[tuple[int, ComputeInstance]]:
+        """Every compute instance of a GPU, with the number of its GPU instance."""
+        library = self.library
+        with self._translated("count MIG devices"):
+            count = library.nvmlDeviceGetMaxMigDeviceCount(handle)
+        for index in range(count):
+            mig = self._optional(library.nvmlDeviceGetMigDeviceHandleByIndex, handle, index)
+            if mig is None:
+                continue
+            with self._translated("read a MIG device"):
+                parent = library.nvmlDeviceGetGpuInstanceId(mig)
+                number = library.nvmlDeviceGetComputeInstanceId(mig)
+                uuid = str(library.nvmlDeviceGetUUID(mig))
+                slices = library.nvmlDeviceGetAttributes_v2(mig).computeInstanceSliceCount
+            yield parent, ComputeInstance(number, uuid, slices)
+
+    def create_instance(self, gpu: str, profile: int, placement: Placement) -> int:
+        library = self.library
+        place = library.c_nvmlGpuInstancePlacement_t(placement.start, placement.size)
+        with self._translated(f"create a GPU instance on {gpu}"):
+            made = library.nvmlDeviceCreateGpuInstanceWithPlacement(
+                self._handle(gpu), profile, ctypes.byref(place)
+            )
+            return int(library.nvmlGpuInstanceGetInfo(made).id)
+
+    def create_compute(self, gpu: str, instance: int) -> ComputeInstance:
+        library, handle = self.library, self._handle(gpu)
+        with self._translated(f"create a compute instance on {gpu}"):
+            parent = library.nvmlDeviceGetGpuInstanceById(handle, instance)
+            made = library.nvmlGpuInstanceCreateComputeInstance(
+                parent, self._whole_profile(gpu, parent).id
+            )
+            number = int(library.nvmlComputeInstanceGetInfo(made).id)
+        for owner, compute in self._compute_instances(handle):
+            if (owner, compute.id) == (instance, number):
+                return compute
+        raise HardwareError(f"the new compute instance {number} of {gpu} is not listed")
+
+    def _whole_profile(self, gpu: str, parent: Any) -> Any:
+        """The profile of a compute instance with everything that a GPU instance has."""
+        number = self.library.nvmlGpuInstanceGetInfo(parent).profileId
+        slices = self._profile_infos(gpu)[number].sliceCount
+        found = self._compute_profile(parent, COMPUTE_PROFILES.get(slices, 0))
+        if found is not None and found.sliceCount == slices:
+            return found
+        return max(self._compute_profiles(parent), key=lambda each: each.multiprocessorCount)
+
+    def _compute_profiles(self, parent: Any) -> list[Any]:
+        """Every profile that a GPU instance has for compute instances."""
+        numbers = range(self.library.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
+        found = (self._compute_profile(parent, number) for number in numbers)
+        known = [info for info in found if info is not None]
+        if not known:
+            raise Unsupported("the GPU instance has no profile for compute instances")
+        return known
+
+    def _compute_profile(self, parent: Any, number: int) -> Any:
+        read = self.library.nvmlGpuInstanceGetComputeInstanceProfileInfo
+        shared = self.library.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED
+        newer = self._optional(read, parent, number, shared, version=2)
+        return newer or self._optional(read, parent, number, shared, version=1)
+
+    def destroy_instance(self, gpu: str, instance: int) -> None:
+        library = self.library
+        with self._translated(f"destroy GPU instance {instance} of {gpu}"):
+            parent = library.nvmlDeviceGetGpuInstanceById(self._handle(gpu), instance)
+            self._destroy_compute(parent, self._whole_profile(gpu, parent))
+            try:
+                library.nvmlGpuInstanceDestroy(parent)
+            except library.NVMLError_InUse:
+                # Somebody may have cut it further.
+                for profile in self._compute_profiles(parent):
+                    self._destroy_compute(parent, profile)
+                library.nvmlGpuInstanceDestroy(parent)
+
+    def _destroy_compute(self, parent: Any, profile: Any) -> None:
+        library = self.library
+        room = (library.c_nvmlComputeInstance_t * profile.instanceCount)()
+        count = ctypes.c_uint(0)
+        library.nvmlGpuInstanceGetComputeInstances(parent, profile.id, room, ctypes.byref(count))
+        for each in room[: count.value]:
+            library.nvmlComputeInstanceDestroy(each)
+
+    def processes(self, gpu: str) -> Sequence[int]:
+        handle, library = self._handle(gpu), self.library
+        found: set[int] = set()
+        for read in (
+            library.nvmlDeviceGetComputeRunningProcesses,
+            library.nvmlDeviceGetGraphicsRunningProcesses,
+        ):
+            found |= {each.pid for each in self._optional(read, handle) or ()}
+        return sorted(found)
+
+    def is_exclusive(self, gpu: str) -> bool:
+        with self._translated(f"read the compute mode of {gpu}"):
+            mode = self.library.nvmlDeviceGetComputeMode(self._handle(gpu))
+        return bool(mode == self.library.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS)
+
+    def set_exclusive(self, gpu: str, wanted: bool) -> None:
+        library = self.library
+        default, exclusive = (
+            library.NVML_COMPUTEMODE_DEFAULT,
+            library.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS,
+        )
+        with self._translated(f"set the compute mode of {gpu}"):
+            library.nvmlDeviceSetComputeMode(self._handle(gpu), exclusive if wanted else default)
+
+    def condition(self, gpu: str) -> Condition:
+        library, handle = self.library, self._handle(gpu)
+        remapped = self._optional(library.nvmlDeviceGetRemappedRows, handle)
+        _, _, pending, failed = remapped or (0, 0, 0, 0)
+        errors = self._optional(
+            library.nvmlDeviceGetTotalEccErrors,
+            handle,
+            library.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
+            library.NVML_VOLATILE_ECC,
+        )
+        return Condition(int(errors or 0), bool(pending), bool(failed))
+
+    def next_fault(self, timeout_seconds: float) -> Fault | None:
+        library = self.library
+        try:
+            event = library.nvmlEventSetWait_v2(self._event_set(), int(timeout_seconds * 1000))
+        except library.NVMLError_Timeout:
+            return None
+        except library.NVMLError as error:
+            raise self._error("wait for events", error) from error
+        gpu = self._optional(library.nvmlDeviceGetUUID, event.device)
+        if event.eventType != library.nvmlEventTypeXidCriticalError:
+            return None
+        instance = None if event.gpuInstanceId == _WHOLE_GPU else int(event.gpuInstanceId)
+        return Fault(str(gpu or ""), int(event.eventData), instance)
+
+    def _event_set(self) -> Any:
+        """The events of every GPU, registered when they are first waited for."""
+        library = self.library
+        with self._events_lock:
+            if self._events is None:
+                with self._translated("create an event set"):
+                    self._events = library.nvmlEventSetCreate()
+                    for index in range(library.nvmlDeviceGetCount()):
+                        self._register(index)
+            return self._events
+
+    def _register(self, index: int) -> None:
+        library = self.library
+        handle = self._optional(library.nvmlDeviceGetHandleByIndex, index)
+        supported = self._optional(library.nvmlDeviceGetSupportedEventTypes, handle)
+        if handle is not None and supported:
+            wanted = library.nvmlEventTypeXidCriticalError & supported
+            self._optional(library.nvmlDeviceRegisterEvents, handle, wanted, self._events)
+
+    def _handle(self, gpu: str) -> Any:
+        """Asked for each time: switching MIG mode makes old handles useless."""
+        with self._translated(f"find {gpu}"):
+            return self.library.nvmlDeviceGetHandleByUUID(gpu)
+
+    def _optional(self, read: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """What a GPU may not know of itself, None if so; only a lost GPU is an error."""
+        library = self.library
+        try:
+            return read(*given, **named)
+        except library.NVMLError_GpuIsLost as error:
+            raise Lost("the GPU has fallen off the bus") from error
+        except library.NVMLError:
+            return None
+
+    @contextlib.contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except self.library.NVMLError as error:
+            raise self._error(doing, error) from error
+
+    def _error(self, doing: str, error: Any) -> HardwareError:
+        library = self.library
+        kinds = {
+            library.NVML_ERROR_NOT_SUPPORTED: Unsupported,
+            library.NVML_ERROR_IN_USE: InUse,
+            library.NVML_ERROR_RESET_REQUIRED: ResetRequired,
+            library.NVML_ERROR_GPU_IS_LOST: Lost,
+        }
+        return kinds.get(error.value, HardwareError)(f"cannot {doing}: {error}")
+
+
+def _text(given: bytes | str) -> str:
+    return given.decode() if isinstance(given, bytes) else given

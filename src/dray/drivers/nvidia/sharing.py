@@ -1,0 +1,276 @@
+"""Sharing set up on a GPU: the length of turns, or a Multi-Process Service (MPS) for the programs.
+
+What was set is on disk before it is set, so that a restarted driver can take it back. One service
+runs for each device that asks for it, with files of its own: containers that have the device get
+its pipe and its shared memory, others do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+import msgspec
+
+from dray.driverkit.cdi import Edits, Mount
+from dray.driverkit.checkpoint import Checkpoint
+from dray.drivers.nvidia import config
+from dray.drivers.nvidia.config import Mps, Sharing, TimeSlicing
+from dray.drivers.nvidia.hardware import Hardware, HardwareError
+from dray.drivers.nvidia.host import Host
+
+log = logging.getLogger(__name__)
+
+LEDGER_VERSION: Final = 1
+LEDGER_FILE: Final = "sharing.json"
+COMMAND_SECONDS: Final = 30.0
+SMI, CONTROL = "nvidia-smi", "nvidia-cuda-mps-control"
+LOGGED_LINES: Final = 3
+PIPE_TARGET: Final = "/tmp/nvidia-mps"
+READ_WRITE: Final = ("rw", "nosuid", "nodev", "bind")
+SHARED_MEMORY_SIZE: Final = "size=1g"
+_START = 'mount --bind "$1" /dev/shm && exec "$2" -d'
+"""The service has a /dev/shm of its own, which its clients get instead of theirs."""
+
+
+class Commands(Protocol):
+    """Runs the vendor's programs; raises HardwareError for what they refuse."""
+
+    def run(self, argv: Sequence[str], env: Mapping[str, str] = {}, stdin: str = "") -> None: ...
+
+
+class SystemCommands:
+    def run(self, argv: Sequence[str], env: Mapping[str, str] = {}, stdin: str = "") -> None:
+        # A file, not a pipe: a service that goes on in the background keeps what it was given.
+        with tempfile.TemporaryFile() as output:
+            try:
+                ran = subprocess.run(
+                    argv,
+                    env={**os.environ, **env},
+                    input=stdin.encode(),
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    timeout=COMMAND_SECONDS,
+                    check=False,
+                )
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise HardwareError(f"{argv[0]} cannot be run: {error}") from error
+            output.seek(0)
+            said = output.read().decode("utf-8", "replace").strip()
+        if ran.returncode:
+            raise HardwareError(f"{' '.join(argv[:3])} failed with {ran.returncode}: {said}")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What one device of a claim asks for."""
+
+    key: str
+    gpu: str
+    uuid: str
+    """The device's own: the GPU's, or a partition's."""
+    sharing: Sharing
+    memory_mebibytes: int | None = None
+    is_shared: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        return self.uuid == self.gpu
+
+    @property
+    def strategy(self) -> str:
+        return config.MPS if isinstance(self.sharing, Mps) else config.TIME_SLICING
+
+    @property
+    def interval(self) -> str:
+        """How long turns shall be; the default where nothing else can be chosen."""
+        if isinstance(self.sharing, TimeSlicing) and self.is_whole:
+            return self.sharing.interval
+        return config.INTERVALS[0]
+
+
+class Arrangement(msgspec.Struct, frozen=True):
+    """What is set up for a device, and for which claims."""
+
+    gpu: str
+    strategy: str
+    interval: str
+    holders: tuple[str, ...]
+    was_exclusive: bool | None = None
+    """The GPU's mode before a service had it for itself; None where that was not changed."""
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    boot: str = ""
+    """Of the machine: nothing of what is set up survives it."""
+    arrangements: dict[str, Arrangement] = {}
+
+
+class SharingState:
+    """Blocks, as GpuState does, and is called in the same turns."""
+
+    def __init__(
+        self, hardware: Hardware, host: Host, folder: Path, commands: Commands | None = None
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._hardware = hardware
+        self._host = host
+        self._folder = folder / "mps"
+        self._commands = commands or SystemCommands()
+        self._checkpoint = Checkpoint(folder / LEDGER_FILE, Ledger, version=LEDGER_VERSION)
+        self._known = self._read()
+
+    def reload(self) -> None:
+        """See what another process of the driver has written."""
+        if self._checkpoint.is_stale:
+            self._known = self._read()
+
+    def arrange(self, wish: Wish) -> Edits:
+        """Set up what a claim wants; what its containers need for it."""
+        known = self._known.get(wish.uuid)
+        if known is not None and (known.strategy, known.interval) != (wish.strategy, wish.interval):
+            raise HardwareError(
+                f"{wish.uuid} is shared by {known.strategy} ({known.interval} turns) already, and "
+                f"cannot be by {wish.strategy} ({wish.interval} turns)"
+            )
+        is_usual = wish.strategy == config.TIME_SLICING and wish.interval == config.INTERVALS[0]
+        if is_usual and not wish.is_shared:
+            return Edits()
+        self._join(wish, known)
+        if isinstance(wish.sharing, Mps):
+            if known is None:
+                self._start_service(wish, wish.sharing)
+            return self._client(wish, wish.sharing)
+        if known is None and not is_usual:
+            self._set_turns(wish.gpu, wish.interval)
+        return Edits()
+
+    def _join(self, wish: Wish, known: Arrangement | None) -> None:
+        if known is None:
+            takes_gpu = wish.strategy == config.MPS and wish.is_whole
+            mode = self._hardware.is_exclusive(wish.gpu) if takes_gpu else None
+            known = Arrangement(wish.gpu, wish.strategy, wish.interval, (), mode)
+        holders = tuple(dict.fromkeys((*known.holders, wish.key)))
+        self._note(wish.uuid, msgspec.structs.replace(known, holders=holders))
+
+    def release(self, key: str) -> None:
+        for uuid, known in list(self._known.items()):
+            left = tuple(each for each in known.holders if each != key)
+            if left == known.holders:
+                continue
+            if left:
+                self._note(uuid, msgspec.structs.replace(known, holders=left))
+            else:
+                self._end(uuid, known)
+                del self._known[uuid]
+                self._write()
+
+    def _end(self, uuid: str, known: Arrangement) -> None:
+        if known.strategy == config.MPS:
+            self._stop_service(uuid, known)
+        elif known.interval != config.INTERVALS[0]:
+            self._set_turns(known.gpu, config.INTERVALS[0])
+
+    def _set_turns(self, gpu: str, interval: str) -> None:
+        number = str(config.INTERVALS.index(interval))
+        self._run([self._program(SMI), "compute-policy", "-i", gpu, "--set-timeslice", number])
+
+    def _start_service(self, wish: Wish, wanted: Mps) -> None:
+        pipe, log_folder, memory = self._folders(wish.uuid)
+        for folder in (pipe, log_folder, memory):
+            folder.mkdir(parents=True, exist_ok=True)
+        if wish.is_whole:
+            self._hardware.set_exclusive(wish.gpu, True)
+        self._run(["mount", "-t", "tmpfs", "-o", SHARED_MEMORY_SIZE, "shm", str(memory)])
+        start = ["unshare", "--mount", "sh", "-c", _START, "sh", str(memory)]
+        env = {**self._service_env(wish.uuid), "CUDA_VISIBLE_DEVICES": wish.uuid}
+        try:
+            self._run([*start, self._program(CONTROL)], env)
+        except HardwareError as error:
+            raise HardwareError(f"{error} {_last_words(log_folder)}") from error
+        if wanted.thread_percentage is not None:
+            percentage = wanted.thread_percentage
+            self._tell(wish.uuid, f"set_default_active_thread_percentage {percentage}")
+
+    def _stop_service(self, uuid: str, known: Arrangement) -> None:
+        memory = self._folders(uuid)[2]
+        with _ended_already(uuid):
+            self._tell(uuid, "quit")
+        with _ended_already(uuid):
+            self._run(["umount", str(memory)])
+        if known.was_exclusive is not None:
+            self._hardware.set_exclusive(known.gpu, known.was_exclusive)
+        shutil.rmtree(memory.parent, ignore_errors=True)
+
+    def _client(self, wish: Wish, wanted: Mps) -> Edits:
+        pipe, _, memory = self._folders(wish.uuid)
+        env = {"CUDA_MPS_PIPE_DIRECTORY": PIPE_TARGET}
+        if wish.memory_mebibytes is not None:
+            env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={wish.memory_mebibytes}M"
+        if wanted.thread_percentage is not None:
+            env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(wanted.thread_percentage)
+        mounts = (
+            Mount(str(pipe), PIPE_TARGET, READ_WRITE),
+            Mount(str(memory), "/dev/shm", READ_WRITE),
+        )
+        return Edits(env=env, mounts=mounts)
+
+    def _tell(self, uuid: str, command: str) -> None:
+        self._run([self._program(CONTROL)], self._service_env(uuid), command + "\n")
+
+    def _run(self, argv: Sequence[str], env: Mapping[str, str] = {}, stdin: str = "") -> None:
+        self._commands.run([*self._host.prefix, *argv], env, stdin)
+
+    def _service_env(self, uuid: str) -> dict[str, str]:
+        pipe, log_folder, _ = self._folders(uuid)
+        return {"CUDA_MPS_PIPE_DIRECTORY": str(pipe), "CUDA_MPS_LOG_DIRECTORY": str(log_folder)}
+
+    def _folders(self, uuid: str) -> tuple[Path, Path, Path]:
+        # Sockets are in there, whose paths must be short.
+        folder = self._folder / hashlib.blake2s(uuid.encode(), digest_size=4).hexdigest()
+        return folder / "pipe", folder / "log", folder / "shm"
+
+    def _program(self, name: str) -> str:
+        found = self._host.program(name)
+        if found is None:
+            raise HardwareError(f"{name} is not installed on this machine")
+        return str(found)
+
+    def _note(self, uuid: str, arrangement: Arrangement) -> None:
+        self._known[uuid] = arrangement
+        self._write()
+
+    def _read(self) -> dict[str, Arrangement]:
+        found = self._checkpoint.read() or Ledger()
+        return dict(found.arrangements) if found.boot == self._host.boot else {}
+
+    def _write(self) -> None:
+        self._checkpoint.write(Ledger(self._host.boot, self._known))
+
+
+def _last_words(folder: Path) -> str:
+    """What a service has logged last."""
+    lines = [
+        line
+        for path in sorted(folder.glob("*.log"))
+        for line in path.read_text("utf-8", "replace").splitlines()
+    ]
+    return " ".join(lines[-LOGGED_LINES:])
+
+
+@contextlib.contextmanager
+def _ended_already(uuid: str) -> Iterator[None]:
+    """What has ended by itself, as with a reboot, needs no ending."""
+    try:
+        yield
+    except HardwareError as error:
+        log.info("the service of %s has ended already: %s", uuid, error)

@@ -1,0 +1,279 @@
+"""Which claims hold which GPUs and partitions: on disk before and after every change of a GPU.
+
+A partition is noted before it is made, with its place, and again with its number when it is there.
+So after a crash nothing has to be guessed: what was noted and not finished is removed, what is
+noted and gone is forgotten, and what was never noted belongs to somebody else and is left alone.
+The MIG mode of a GPU is noted before it is first switched, and restored when nobody holds the GPU
+any more.
+
+All calls block. They are made one after the other, inside a `turn`: during an upgrade two processes
+of the driver have the ledger in common.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import msgspec
+
+from dray.driverkit.checkpoint import Checkpoint
+from dray.drivers.nvidia.hardware import (
+    ComputeInstance,
+    Hardware,
+    HardwareError,
+    Instance,
+    InUse,
+    Placement,
+)
+from dray.drivers.nvidia.partitions import Cut
+
+log = logging.getLogger(__name__)
+
+LEDGER_VERSION: Final = 1
+LEDGER_FILE: Final = "gpus.json"
+PATIENCE_SECONDS: Final = 3.0
+"""How long a partition whose processes have just ended may still count as used."""
+_PAUSE_SECONDS: Final = 0.1
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """What one device of one claim holds: a whole GPU, or a partition of it."""
+
+    gpu: str
+    partition: Noted | None = None
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """A partition as it was asked for; without a number it may not exist."""
+
+    profile: int
+    start: int
+    size: int
+    instance: int | None = None
+
+    @property
+    def placement(self) -> Placement:
+        return Placement(self.start, self.size)
+
+    def describes(self, instance: Instance) -> bool:
+        """Numbers are given anew after a reboot, so the place must be right as well."""
+        is_there = (instance.profile, instance.placement) == (self.profile, self.placement)
+        return is_there and self.instance in (None, instance.id)
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    holdings: dict[str, Holding] = {}
+    found_modes: dict[str, bool] = {}
+    """Whether MIG was on when a GPU was first switched."""
+
+
+class Partition(NamedTuple):
+    """A partition that a container can be given."""
+
+    instance: int
+    compute: ComputeInstance
+
+
+class GpuState:
+    """`may_switch`: whether MIG mode may be turned on and off."""
+
+    def __init__(
+        self,
+        hardware: Hardware,
+        folder: Path,
+        *,
+        may_switch: bool = True,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._hardware = hardware
+        self._may_switch = may_switch
+        self._pause = pause
+        self._checkpoint = Checkpoint(folder / LEDGER_FILE, Ledger, version=LEDGER_VERSION)
+        self._read()
+
+    @contextlib.asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """No other process of the driver changes a GPU meanwhile."""
+        async with self._checkpoint.exclusive():
+            if self._checkpoint.is_stale:
+                self._read()
+            yield
+
+    def reconcile(self) -> None:
+        """Bring what was noted and what there is together, after a start."""
+        for key, holding in list(self._holdings.items()):
+            if holding.partition is None:
+                continue
+            try:
+                self._reconcile(key, holding.gpu, holding.partition)
+            except HardwareError as error:
+                log.warning("a partition of %s is not looked after: %s", holding.gpu, error)
+        self.settle()
+
+    def _reconcile(self, key: str, gpu: str, noted: Noted) -> None:
+        if noted.instance is None:
+            log.warning("removing a partition of %s that was never finished", gpu)
+            self.release(key)
+        elif self._find(gpu, noted) is None:
+            log.warning("a partition of %s is gone, as after a reboot", gpu)
+            self._forget(key)
+
+    def is_ours(self, gpu: str, instance: Instance) -> bool:
+        return any(noted.describes(instance) for noted in self._noted(gpu))
+
+    def held_places(self, gpu: str) -> set[tuple[int, Placement]]:
+        """The profiles and places of the partitions that claims hold."""
+        return {(noted.profile, noted.placement) for noted in self._noted(gpu)}
+
+    def hold_gpu(self, key: str, gpu: str, *, can_partition: bool) -> None:
+        """Have a GPU whole: in MIG mode programs would not see it."""
+        if can_partition:
+            if any(True for _ in self._noted(gpu)):
+                raise InUse(f"{gpu} is still divided into partitions")
+            self._switch(gpu, False)
+        self._note(key, Holding(gpu))
+
+    def hold_partition(self, key: str, gpu: str, cut: Cut) -> Partition:
+        """Make a partition at exactly this place; the same one if it was made already."""
+        known = self._holdings.get(key)
+        if known is not None:
+            made = self._made(known)
+            if made is not None:
+                return made
+            self.release(key)
+        if any(each.gpu == gpu and each.partition is None for each in self._holdings.values()):
+            raise InUse(f"{gpu} is still held as a whole")
+        self._switch(gpu, True)
+        self._refuse_occupied(gpu, cut)
+        noted = Noted(cut.profile.id, cut.placement.start, cut.placement.size)
+        self._note(key, Holding(gpu, noted))
+        try:
+            with self._users_named(gpu):
+                return self._make(key, gpu, noted)
+        except HardwareError:
+            # What cannot be removed now stays noted, and is removed by the next attempt.
+            with contextlib.suppress(HardwareError):
+                self.release(key)
+            raise
+
+    def release(self, key: str) -> None:
+        """Give back what was held, also where it was only half made. May be called again."""
+        holding = self._holdings.get(key)
+        if holding is None:
+            return
+        if holding.partition is not None:
+            instance = self._find(holding.gpu, holding.partition)
+            if instance is not None:
+                self._destroy(holding.gpu, instance.id)
+        self._forget(key)
+        self._restore_mode(holding.gpu)
+
+    def settle(self) -> None:
+        """Restore the modes of GPUs that nobody holds any more and that were in use before."""
+        for gpu in list(self._found_modes):
+            self._restore_mode(gpu)
+
+    def _make(self, key: str, gpu: str, noted: Noted) -> Partition:
+        number = self._hardware.create_instance(gpu, noted.profile, noted.placement)
+        compute = self._hardware.create_compute(gpu, number)
+        self._note(key, Holding(gpu, msgspec.structs.replace(noted, instance=number)))
+        return Partition(number, compute)
+
+    def _made(self, holding: Holding) -> Partition | None:
+        if holding.partition is None or holding.partition.instance is None:
+            return None
+        found = self._find(holding.gpu, holding.partition)
+        made = self._hardware.compute_instances(holding.gpu, found.id) if found else ()
+        return Partition(found.id, made[0]) if found and made else None
+
+    def _refuse_occupied(self, gpu: str, cut: Cut) -> None:
+        wanted = cut.placement.slices
+        for instance in self._hardware.instances(gpu):
+            taken = instance.placement.slices
+            if wanted.start < taken.stop and taken.start < wanted.stop:
+                raise InUse(
+                    f"GPU instance {instance.id} lies on memory slices {taken.start} to "
+                    f"{taken.stop - 1} of {gpu}, where {cut.profile.name} should go"
+                )
+
+    def _switch(self, gpu: str, wanted: bool) -> None:
+        if self._hardware.is_partitioned(gpu) == wanted:
+            return
+        if not self._may_switch:
+            raise HardwareError(
+                f"MIG mode of {gpu} must be {'on' if wanted else 'off'}, and this driver may not "
+                "switch it"
+            )
+        if gpu not in self._found_modes:
+            self._found_modes[gpu] = not wanted
+            self._write()
+        try:
+            with self._users_named(gpu):
+                self._hardware.set_partitioned(gpu, wanted)
+        except HardwareError:
+            self._restore_mode(gpu)
+            raise
+
+    @contextlib.contextmanager
+    def _users_named(self, gpu: str) -> Iterator[None]:
+        """Where a GPU is in use, say who uses it."""
+        users = ", ".join(map(str, self._hardware.processes(gpu)))
+        try:
+            yield
+        except InUse as error:
+            raise InUse(f"{error}; used by process {users}" if users else str(error)) from error
+
+    def _restore_mode(self, gpu: str) -> None:
+        found = self._found_modes.get(gpu)
+        if found is None or any(each.gpu == gpu for each in self._holdings.values()):
+            return
+        try:
+            if self._hardware.is_partitioned(gpu) != found:
+                if self._hardware.instances(gpu):
+                    return
+                self._hardware.set_partitioned(gpu, found)
+        except HardwareError as error:
+            log.warning("MIG mode of %s is not restored yet: %s", gpu, error)
+            return
+        del self._found_modes[gpu]
+        self._write()
+
+    def _destroy(self, gpu: str, instance: int) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self._hardware.destroy_instance(gpu, instance)
+            except InUse:
+                if time.monotonic() >= deadline:
+                    raise
+            self._pause(_PAUSE_SECONDS)
+
+    def _find(self, gpu: str, noted: Noted) -> Instance | None:
+        found = (each for each in self._hardware.instances(gpu) if noted.describes(each))
+        return next(found, None)
+
+    def _noted(self, gpu: str) -> list[Noted]:
+        held = (each for each in self._holdings.values() if each.gpu == gpu)
+        return [each.partition for each in held if each.partition is not None]
+
+    def _note(self, key: str, holding: Holding) -> None:
+        self._holdings[key] = holding
+        self._write()
+
+    def _forget(self, key: str) -> None:
+        self._holdings.pop(key, None)
+        self._write()
+
+    def _read(self) -> None:
+        found = self._checkpoint.read() or Ledger()
+        self._holdings = dict(found.holdings)
+        self._found_modes = dict(found.found_modes)
+
+    def _write(self) -> None:
+        self._checkpoint.write(Ledger(self._holdings, self._found_modes))
