@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
 import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dray import telemetry
 from dray.allocator import fleet as allocator
@@ -20,17 +22,26 @@ from dray.api.claims import ResourceClaim
 from dray.api.exchange import User
 from dray.apiserver import server
 from dray.apiserver.access.authentication import AUTHENTICATED
+from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Opened, Settings
 from dray.client.inprocess import InProcessTransport
 from dray.client.verbs import Client
 from dray.controllers import manager
+from dray.drivers.simulated import scaling
 from dray.drivers.simulated.driver import SimulatedDriver
 from dray.drivers.simulated.fleet import Fleet
 from dray.explain import explain, sentences
 from dray.node.nameonly import NameOnlyAgent
 from dray.node.registration import Registration
+from dray.node.runtimes import choice, none
+from dray.node.runtimes.choice import Choice
+from dray.node.runtimes.interface import Unusable
 from dray.scheduler import scheduler
 from dray.store.store import Store
+
+if TYPE_CHECKING:
+    from dray.computer import Computer
+    from dray.machines import Machines
 
 COLLECTION_THRESHOLDS = (20_000, 50, 100)
 EXPLAINED_NODES = 64
@@ -54,7 +65,15 @@ class Plan:
     policy: str | None = None
     """How the scheduler orders devices; None is Kubernetes' first fit."""
     fleet: Fleet | None = None
-    """Simulated nodes; their pods run in name only."""
+    """Simulated nodes."""
+    has_computer: bool = False
+    """Whether this computer is a node, with the GPUs it really has."""
+    runtime: str = none.NAME
+    """What their containers run in: one of `dray.node.runtimes.choice.NAMES`."""
+    allows_host: bool = False
+    """Whether containers may see the files of this computer, with hostPath and otherwise."""
+    keeps_pods: bool = False
+    """Whether containers run on when the cluster ends, for the next one to find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +82,11 @@ class Cluster:
 
     opened: Opened
     registry: telemetry.Registry
+    choice: Choice
+    """What the containers of the fleet run in."""
+    machines: Machines | None = None
+    """The nodes whose containers are real."""
+    computer: Computer | None = None
 
     def client(self, user: User = ADMIN) -> Client:
         return Client(InProcessTransport(self.opened.app.handle, user))
@@ -72,17 +96,67 @@ class Cluster:
 async def running(
     store: Store, directory: Path, plan: Plan | None = None
 ) -> AsyncIterator[Cluster]:
-    """A cluster over a store; `directory` keeps its keys. Ready when yielded."""
+    """A cluster over a store; `directory` keeps its keys and containers. Ready when yielded.
+
+    Raises Unusable for a runtime that does not work here.
+    """
     chosen = plan or Plan()
     registry = telemetry.Registry()
     signer = server.signer_in(directory)
+    found = _chosen_runtime(chosen)
     async with server.opened(
-        store, signer=signer, settings=chosen.settings, registry=registry
+        store,
+        signer=signer,
+        settings=chosen.settings,
+        registry=registry,
+        identity=server.identity_in(directory),
     ) as opened:
-        cluster = Cluster(opened, registry)
+        cluster = _with_machines(Cluster(opened, registry, found), directory, chosen)
         with _rare_collections():
             async with _supervised(_components(cluster, chosen)):
-                yield cluster
+                try:
+                    yield cluster
+                finally:
+                    if cluster.machines is not None:
+                        cluster.machines.end()
+
+
+def _chosen_runtime(plan: Plan) -> Choice:
+    machines = len(plan.fleet.machines) if plan.fleet else 0
+    found = choice.choose(plan.runtime, machines=machines, allows_host=plan.allows_host)
+    if found.runtime is None and plan.has_computer:
+        raise Unusable(found.why)
+    return found
+
+
+def _with_machines(cluster: Cluster, directory: Path, plan: Plan) -> Cluster:
+    runtime = cluster.choice.runtime
+    if runtime is None or not (plan.fleet or plan.has_computer):
+        return cluster
+    # What drivers speak takes long to import, and clusters in name only do without.
+    from dray import machines
+    from dray.node.endpoint import Identity
+
+    authority = Authority.load_or_create(directory)
+    pair = authority.server_pair((machines.ADDRESS, "localhost"))
+    site = machines.Site(
+        client_of=cluster.client,
+        fleet_client=cluster.client(FLEET),
+        directory=directory,
+        runtime=runtime,
+        identity=Identity(pair.certificate, pair.key, authority.certificate),
+        features=plan.settings.features,
+        now=_now,
+        allows_host=plan.allows_host,
+    )
+    made = machines.Machines(site)
+    made.keeps_pods = plan.keeps_pods
+    computer = None
+    if plan.has_computer:
+        from dray.computer import Computer
+
+        computer = Computer(site, made)
+    return dataclasses.replace(cluster, machines=made, computer=computer)
 
 
 @contextlib.contextmanager
@@ -111,8 +185,21 @@ def _components(cluster: Cluster, plan: Plan) -> dict[str, Component]:
             explainer=_explainer,
         )
     if plan.fleet is not None:
-        found["fleet"] = lambda: _run_fleet(cluster.client(FLEET), plan.fleet)
+        found["fleet"] = lambda: _run_fleet(cluster, plan.fleet)
+    if cluster.computer is not None:
+        found["computer"] = cluster.computer.run
     return found
+
+
+def component_names(plan: Plan) -> tuple[str, ...]:
+    """What runs beside the API server."""
+    named = {
+        "controllers": plan.controls,
+        "scheduler": plan.schedules,
+        "fleet": plan.fleet,
+        "computer": plan.has_computer,
+    }
+    return tuple(name for name, wanted in named.items() if wanted)
 
 
 def _explainer(fleet: allocator.Fleet) -> Callable[[Sequence[ResourceClaim]], str]:
@@ -130,11 +217,20 @@ def _explainer(fleet: allocator.Fleet) -> Callable[[Sequence[ResourceClaim]], st
     return why
 
 
-async def _run_fleet(client: Client, fleet: Fleet | None) -> None:
-    """The simulated nodes of one process: they share a lease, a driver and an agent."""
+async def _run_fleet(cluster: Cluster, fleet: Fleet | None) -> None:
+    """The simulated nodes of one process, as many as are wished for."""
     assert fleet is not None
+    client, real = cluster.client(FLEET), cluster.machines
+    if real is not None:
+        await scaling.follow(client, fleet, real.run)
+    else:
+        await scaling.follow(client, fleet, lambda sized: _run_in_name(client, sized))
+
+
+async def _run_in_name(client: Client, fleet: Fleet) -> None:
+    """They share a lease, a driver and an agent, and start nothing."""
     registration = Registration(
-        client, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime="none", now=_now
+        client, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=none.NAME, now=_now
     )
     driver = SimulatedDriver(client, fleet, now=_now)
     agent = NameOnlyAgent(client, registration.addresses, now=_now)

@@ -1,4 +1,8 @@
-"""The agent of one node: its drivers, its pods, and what is left of pods that are gone."""
+"""The agent of one node: its drivers, its pods, and what is left of pods that are gone.
+
+An agent that ends leaves its containers running, for the next one to find, unless told to stop
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +19,22 @@ from dray.client.cache import Cache, Change
 from dray.client.events import Recorder
 from dray.client.verbs import Client, Selection
 from dray.node import containers, podresources
+from dray.node.containers import Starter
 from dray.node.drivers import DriverError, Drivers
 from dray.node.health import DeviceHealth
+from dray.node.machine import Machine
 from dray.node.podresources import Holder
 from dray.node.preparation import Preparation
-from dray.node.worker import Machine, PodWorker
+from dray.node.runtimes.interface import Runtime
+from dray.node.worker import PodWorker
 
 log = logging.getLogger(__name__)
 
 POD = kinds.served("", "Pod")
 COMPONENT = "kubelet"
 RESTART_SECONDS = 1.0
+STOP_SECONDS = 5.0
+"""How long containers may take to stop when the agent ends, whatever their pods say."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +44,21 @@ class Folders:
     state: Path
     registry: Path
     cdi: Path
+    pod_resources: Path
+    """The socket for exporters."""
+
+
+@dataclass(frozen=True)
+class Means:
+    """What an agent runs containers with; agents of one process may share it."""
+
+    runtime: Runtime
+    starter: Starter
+    allows_host: bool = False
 
 
 class Agent:
-    """Runs the pods that are bound to one node, in sandboxes."""
+    """Runs the pods that are bound to one node."""
 
     def __init__(
         self,
@@ -46,15 +66,17 @@ class Agent:
         node: str,
         address: str,
         folders: Folders,
+        means: Means,
         *,
         now: Callable[[], datetime.datetime],
-        allows_host: bool = False,
     ) -> None:
         bound = Selection(field_selector=f"spec.nodeName={node}")
         self._pods: Cache[Pod] = Cache(client, POD, Pod, bound)
         self._workers: dict[str, PodWorker] = {}
         self._arrivals: asyncio.Queue[PodWorker] = asyncio.Queue()
-        self._pod_resources = folders.state / "pod-resources" / "kubelet.sock"
+        self._pod_resources = folders.pod_resources
+        self.stops_pods = False
+        """Whether the containers are stopped when the agent ends."""
         self.drivers = Drivers(folders.registry)
         self._health = DeviceHealth(self.drivers, self._health_changed)
         self._machine = Machine(
@@ -63,15 +85,27 @@ class Agent:
             address,
             folders.state / "pods",
             (folders.cdi,),
+            self.drivers,
             Preparation(client, self.drivers, folders.state),
             Recorder(client, COMPONENT, instance=node, now=now),
             self._health.of,
             now,
-            allows_host,
+            means.runtime,
+            means.starter,
+            means.allows_host,
         )
 
     async def run(self) -> None:
         self._machine.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._machine.starter.prepare()
+        try:
+            await self._run()
+        finally:
+            if self.stops_pods:
+                stopping = [worker.stop(STOP_SECONDS) for worker in self._workers.values()]
+                await asyncio.gather(*stopping)
+
+    async def _run(self) -> None:
         async with (
             podresources.serving(self._pod_resources, self._holders),
             asyncio.TaskGroup() as group,
@@ -86,11 +120,6 @@ class Agent:
             while True:
                 worker = await self._arrivals.get()
                 group.create_task(self._keep_running(worker), name=f"pod-{worker.pod.metadata.uid}")
-
-    def log_of(self, namespace: str, name: str, container: str, previous: bool) -> Path | None:
-        """The file with the output of a container of one of the node's pods."""
-        worker = self.worker(namespace, name)
-        return worker.log_of(container, previous=previous) if worker else None
 
     def worker(self, namespace: str, name: str) -> PodWorker | None:
         """Who runs a pod of this node."""
@@ -125,15 +154,18 @@ class Agent:
 
     async def _keep_running(self, worker: PodWorker) -> None:
         """A fault in one pod's worker is logged and tried again; the other pods go on."""
+        while not await self._ran(worker):
+            await asyncio.sleep(RESTART_SECONDS)
+        self._workers.pop(worker.pod.metadata.uid, None)
+
+    async def _ran(self, worker: PodWorker) -> bool:
+        is_done = False
         try:
-            while True:
-                try:
-                    return await worker.run()
-                except* (OSError, ValueError, LookupError) as faults:
-                    log.exception("pod %s", worker.pod.metadata.name, exc_info=faults)
-                await asyncio.sleep(RESTART_SECONDS)
-        finally:
-            self._workers.pop(worker.pod.metadata.uid, None)
+            await worker.run()
+            is_done = True
+        except* (OSError, ValueError, LookupError) as faults:
+            log.exception("pod %s", worker.pod.metadata.name, exc_info=faults)
+        return is_done
 
     async def _clean_up(self) -> None:
         """Stop and forget what a former agent started for pods that are gone by now."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ from dray.protocol.services import Caller, Service
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 0.25
+LOOK_SECONDS: Final = 0.1
+RETRY_ROUNDS: Final = 10
+"""So often nothing is new before those that did not answer are asked again."""
 REGISTER_SECONDS: Final = 10.0
 _SPOKEN = (services.DRA_V1, services.DRA_V1BETA1)
 _HEALTH_SPOKEN = (services.HEALTH_V1, services.HEALTH_V1ALPHA1)
@@ -66,16 +69,28 @@ class Driver:
     async def unprepare(self, claim: ClaimReference) -> None:
         await self._call("NodeUnprepareResources", claim)
 
+    async def close(self) -> None:
+        if "_channel" in self.__dict__:
+            await self._channel.close()
+
+    @functools.cached_property
+    def _channel(self) -> grpc.aio.Channel:
+        """One for all calls: to open one takes longer than most calls do."""
+        return grpc.aio.insecure_channel(services.address(self.endpoint))
+
     async def _call(self, method: str, claim: ClaimReference) -> Any:
         messages = self.service.messages
         asked = messages.Claim(namespace=claim.namespace, name=claim.name, uid=claim.uid)
         request = self.service.methods[method].request(claims=[asked])
         what = f"driver {self.name}: {method} of claim {claim.namespace}/{claim.name}"
         try:
-            async with grpc.aio.insecure_channel(services.address(self.endpoint)) as channel:
-                response = await Caller(channel, self.service).call(method, request)
+            response = await Caller(self._channel, self.service).call(method, request)
         except grpc.aio.AioRpcError as error:
             raise DriverError(f"{what}: {error.code().name}: {error.details()}") from error
+        except (grpc.aio.UsageError, asyncio.CancelledError) as error:
+            if _is_cancelled():
+                raise
+            raise DriverError(f"{what}: the driver went away meanwhile") from error
         if claim.uid not in response.claims:
             raise DriverError(f"{what}: the claim is missing in the answer")
         answer = response.claims[claim.uid]
@@ -84,60 +99,96 @@ class Driver:
         return answer
 
 
+def _is_cancelled() -> bool:
+    """Whether this task is to end, and not only a call whose channel was closed."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Drivers:
     """Watches the registry of a node. Run it until cancelled."""
 
     def __init__(self, registry: Path) -> None:
         self._registry = registry
-        self._by_socket: dict[Path, tuple[int, Driver | None]] = {}
+        self._by_socket: dict[Path, _Registered] = {}
+        self._declined: dict[Path, _Socket] = {}
+        self._silent: dict[Path, _Socket] = {}
+        self._seen_at = 0
         self.changed = asyncio.Event()
         """Set, and replaced by a new one, whenever a driver comes or goes."""
 
-    def get(self, name: str) -> Driver:
-        found = [each for _, each in self._by_socket.values() if each and each.name == name]
-        if not found:
-            raise DriverError(f"driver {name} is not registered on this node")
-        return found[-1]
+    def find(self, name: str) -> Driver | None:
+        found = [each.driver for each in self._by_socket.values() if each.driver.name == name]
+        return found[-1] if found else None
 
     def __iter__(self) -> Iterator[Driver]:
         """Each driver once: the one that is called."""
-        return iter([self.get(name) for name in self.names])
+        return iter([found for name in self.names if (found := self.find(name)) is not None])
 
     @property
     def names(self) -> list[str]:
-        return sorted({each.name for _, each in self._by_socket.values() if each})
+        return sorted({each.driver.name for each in self._by_socket.values()})
 
     async def run(self) -> None:
         self._registry.mkdir(parents=True, exist_ok=True)
-        while True:
-            await self._look()
-            await asyncio.sleep(LOOK_SECONDS)
+        rounds = 0
+        try:
+            while True:
+                if self._has_news() or rounds % RETRY_ROUNDS == 0:
+                    await self._look()
+                rounds += 1
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            for each in self._by_socket.values():
+                await each.driver.close()
+
+    def _has_news(self) -> bool:
+        before, self._seen_at = self._seen_at, self._registry.stat().st_mtime_ns
+        return before != self._seen_at
 
     async def _look(self) -> None:
-        """A socket that was replaced has another inode and is registered anew."""
+        """A socket that was replaced is registered anew."""
         present = dict(_sockets(self._registry))
-        for path in self._by_socket.keys() - present.keys():
-            self._by_socket.pop(path)
-            self._tell()
-        for path, inode in present.items():
-            if self._by_socket.get(path, (0, None))[0] != inode:
-                self._by_socket.pop(path, None)
-                driver = await self._register(path)
-                if driver is not None:
-                    self._by_socket[path] = (inode, driver)
-                    self._tell()
+        for path, each in list(self._by_socket.items()):
+            if present.get(path) != each.socket:
+                del self._by_socket[path]
+                await each.driver.close()
+                self._tell()
+        async with asyncio.TaskGroup() as group:
+            for path, socket in present.items():
+                if path not in self._by_socket and self._declined.get(path) != socket:
+                    group.create_task(self._register(path, socket))
 
     def _tell(self) -> None:
         self.changed.set()
         self.changed = asyncio.Event()
 
-    async def _register(self, path: Path) -> Driver | None:
+    async def _register(self, path: Path, socket: _Socket) -> None:
         try:
             async with grpc.aio.insecure_channel(services.address(path)) as channel:
-                return await _introduce(Caller(channel, services.REGISTRATION))
+                driver = await _introduce(Caller(channel, services.REGISTRATION))
         except grpc.aio.AioRpcError as error:
-            log.warning("driver at %s did not register: %s", path.name, error.details())
-            return None
+            if self._silent.get(path) != socket:
+                log.warning("driver at %s did not register: %s", path.name, error.details())
+            self._silent[path] = socket
+            return
+        if driver is None:
+            self._declined[path] = socket
+            return
+        self._by_socket[path] = _Registered(socket, driver)
+        self._tell()
+
+
+class _Socket(NamedTuple):
+    """Tells a socket from the one that was there before: inodes are soon used again."""
+
+    inode: int
+    made_at: int
+
+
+class _Registered(NamedTuple):
+    socket: _Socket
+    driver: Driver
 
 
 async def _introduce(caller: Caller) -> Driver | None:
@@ -165,11 +216,12 @@ def _refusal(type_: str, versions: Sequence[str]) -> str:
     return ""
 
 
-def _sockets(registry: Path) -> Iterable[tuple[Path, int]]:
+def _sockets(registry: Path) -> Iterable[tuple[Path, _Socket]]:
     for path in sorted(registry.glob("*.sock")):
         with contextlib.suppress(FileNotFoundError):
             if path.is_socket():
-                yield path, path.stat().st_ino
+                found = path.stat()
+                yield path, _Socket(found.st_ino, found.st_mtime_ns)
 
 
 def _device(driver: str, message: Any) -> Device:

@@ -27,7 +27,11 @@ async def build(client: Client, pod: Pod, container: Container) -> dict[str, str
 
 
 def command(container: Container, env: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(expand(part, env) for part in (*container.command, *container.args))
+    return tuple(expand(part, env) for part in container.command)
+
+
+def arguments(container: Container, env: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(expand(part, env) for part in container.args)
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:

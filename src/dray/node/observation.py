@@ -5,15 +5,18 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from dray.api import gotime
 from dray.api.containers import Container
 from dray.api.pods import Pod
 from dray.node import statuses
 from dray.node.containers import Attempt, Exit
+from dray.node.runtimes.interface import Runtime
 
 Object = dict[str, Any]
+
+IMAGE_IGNORED: Final = "image-ignored"
 
 
 @dataclass
@@ -44,7 +47,16 @@ class Observed:
 Containers = Mapping[str, Observed]
 
 
-def phase(pod: Pod, containers: Containers, is_over: bool) -> str:
+class Failure(NamedTuple):
+    """Why a pod as a whole has failed, whatever its containers say."""
+
+    reason: str
+    message: str
+
+
+def phase(pod: Pod, containers: Containers, is_over: bool, failure: Failure | None = None) -> str:
+    if is_over and failure is not None:
+        return statuses.FAILED
     if is_over:
         exits = [containers[each.name].exit for each in pod.spec.containers]
         failed = any(each is None or each.code for each in exits)
@@ -55,11 +67,11 @@ def phase(pod: Pod, containers: Containers, is_over: bool) -> str:
 
 
 def status(
-    pod: Pod, containers: Containers, *, is_over: bool, address: str, runtime: str,
-    now: datetime.datetime,
+    pod: Pod, containers: Containers, *, is_over: bool, address: str, runtime: Runtime,
+    now: datetime.datetime, failure: Failure | None = None,
 ) -> Object:  # fmt: skip
     """The patch of the pod's status."""
-    current = phase(pod, containers, is_over)
+    current = phase(pod, containers, is_over, failure)
     time = gotime.write(now)
     made: Object = {
         "phase": current,
@@ -70,6 +82,8 @@ def status(
         "podIPs": [{"ip": address}],
         "conditions": list(_conditions(pod, containers, current, time)),
     }
+    if failure is not None:
+        made |= {"reason": failure.reason, "message": failure.message}
     for field, group in (
         ("initContainerStatuses", pod.spec.init_containers),
         ("containerStatuses", pod.spec.containers),
@@ -107,13 +121,14 @@ def _is_initialized(container: Container, containers: Containers) -> bool:
     return seen.exit is not None and seen.exit.code == 0
 
 
-def _container(pod: Pod, container: Container, seen: Observed, runtime: str) -> Object:
+def _container(pod: Pod, container: Container, seen: Observed, runtime: Runtime) -> Object:
     number = _number(seen)
     made = statuses.container_status(pod, container, _state(seen))
-    identity = f"{runtime}://{pod.metadata.uid}/{container.name}/{number}"
+    identity = f"{runtime.name}://{pod.metadata.uid}/{container.name}/{number}"
     made["containerID"] = identity if seen.attempt else ""
     made["restartCount"] = number
-    made["imageID"] = f"{runtime}://host"
+    image = container.image if runtime.has_images else IMAGE_IGNORED
+    made["imageID"] = f"{runtime.name}://{image}"
     if seen.is_running:
         made["ready"], made["started"] = _is_ready(seen), seen.is_started
     if seen.previous is not None:

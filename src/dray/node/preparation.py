@@ -7,19 +7,20 @@ that are gone. A claim that several pods share is prepared once and unprepared a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from dray.api import podclaims
 from dray.api.claims import ResourceClaim
 from dray.api.containers import Container
 from dray.api.pods import Pod
 from dray.client.verbs import Client
 from dray.driverkit.checkpoint import Checkpoint
 from dray.node import claims
-from dray.node.drivers import ClaimReference, Device, Drivers
+from dray.node.drivers import ClaimReference, Device, Driver, DriverError, Drivers
 
 CHECKPOINT_VERSION: Final = 1
 EXTENDED: Final = ""
@@ -52,11 +53,10 @@ class Preparation:
         directory.mkdir(parents=True, exist_ok=True)
         self._client = client
         self._drivers = drivers
-        self._checkpoint = Checkpoint(
-            directory / "claims.json", dict[str, HeldClaim], version=CHECKPOINT_VERSION
-        )
-        self._held = self._checkpoint.read() or {}
+        self._disk = _Disk(directory / "claims.json")
+        self._held = self._disk.read()
         self._locks: dict[str, asyncio.Lock] = {}
+        self._waits_for: dict[str, tuple[str, HeldClaim]] = {}
 
     @property
     def held(self) -> Collection[HeldClaim]:
@@ -64,12 +64,19 @@ class Preparation:
 
     async def prepare(self, pod: Pod) -> ClaimsOfPod:
         """Raises claims.NotUsable and drivers.DriverError; then it may be tried again."""
-        used = list(claims.used_by(pod))
+        used = list(podclaims.used_by(pod))
         found = await claims.usable(self._client, pod)
         return {
             each.pod_claim: await self._prepare(pod, claim)
             for each, claim in zip(used, found, strict=True)
         }
+
+    def waits_for(self, pod_uid: str) -> str:
+        """Which driver has been asked for a pod and has not answered."""
+        if pod_uid not in self._waits_for:
+            return ""
+        driver, held = self._waits_for[pod_uid]
+        return f"driver {driver}: {_PREPARE} of claim {held.namespace}/{held.name}: no answer"
 
     async def unprepare(self, pod_uid: str) -> None:
         """Let go of every claim that the pod held."""
@@ -87,27 +94,38 @@ class Preparation:
     async def _prepare(self, pod: Pod, claim: ResourceClaim) -> HeldClaim:
         async with self._lock(claim.metadata.uid):
             held = self._with_pod(pod, claim)
-            self._remember(held)
             if held.is_prepared:
+                await self._remember(held)
                 return held
-            devices: list[Device] = []
-            to_unprepare = _drivers_to_call(claim, _UNPREPARE)
-            for name in _drivers_to_call(claim, _PREPARE):
-                driver = self._drivers.get(name)
-                held = self._called(held, name) if name in to_unprepare else held
-                devices += await driver.prepare(held.reference)
-            for name in to_unprepare:
-                held = self._called(held, name)
-            held = msgspec.structs.replace(held, devices=tuple(devices), is_prepared=True)
-            self._remember(held)
+            drivers = [self._driver(name, held) for name in _drivers_to_call(claim, _PREPARE)]
+            # On disk before the first call: whoever finds it later unprepares, even in vain.
+            await self._remember(_with_drivers(held, claim))
+            devices = [
+                device
+                for driver in drivers
+                for device in await self._asked(driver, pod.metadata.uid, held)
+            ]
+            held = msgspec.structs.replace(
+                self._held[held.uid], devices=tuple(devices), is_prepared=True
+            )
+            await self._remember(held, durable=False)
             return held
 
-    def _called(self, held: HeldClaim, driver: str) -> HeldClaim:
-        """Note before the call that the driver will have to unprepare, and others need not."""
-        drivers = tuple(dict.fromkeys((*held.drivers, driver)))
-        held = msgspec.structs.replace(held, drivers=drivers)
-        self._remember(held)
-        return held
+    async def _asked(self, driver: Driver, pod_uid: str, held: HeldClaim) -> Iterable[Device]:
+        self._waits_for[pod_uid] = (driver.name, held)
+        try:
+            return await driver.prepare(held.reference)
+        finally:
+            self._waits_for.pop(pod_uid, None)
+
+    def _driver(self, name: str, held: HeldClaim) -> Driver:
+        found = self._drivers.find(name)
+        if found is None:
+            raise DriverError(
+                f"driver {name} is not registered on this node, and claim "
+                f"{held.namespace}/{held.name} needs it"
+            )
+        return found
 
     def _with_pod(self, pod: Pod, claim: ResourceClaim) -> HeldClaim:
         metadata, uid = claim.metadata, pod.metadata.uid
@@ -122,21 +140,51 @@ class Preparation:
             return
         left = tuple(each for each in held.pods if each != pod_uid)
         if left:
-            self._remember(msgspec.structs.replace(held, pods=left))
+            await self._remember(msgspec.structs.replace(held, pods=left))
             return
         for name in held.drivers:
-            await self._drivers.get(name).unprepare(held.reference)
+            await self._driver(name, held).unprepare(held.reference)
         self._held.pop(claim_uid, None)
         self._locks.pop(claim_uid, None)
-        self._checkpoint.write(self._held)
+        await self._disk.write(self._held, durable=False)
 
-    def _remember(self, held: HeldClaim) -> None:
+    async def _remember(self, held: HeldClaim, *, durable: bool = True) -> None:
         if self._held.get(held.uid) != held:
             self._held[held.uid] = held
-            self._checkpoint.write(self._held)
+            await self._disk.write(self._held, durable=durable)
 
     def _lock(self, claim_uid: str) -> asyncio.Lock:
         return self._locks.setdefault(claim_uid, asyncio.Lock())
+
+
+class _Disk:
+    """The checkpoint. Whoever waits while it is written shares the next write with the others."""
+
+    def __init__(self, path: Path) -> None:
+        self._checkpoint = Checkpoint(path, dict[str, HeldClaim], version=CHECKPOINT_VERSION)
+        self._lock = asyncio.Lock()
+        self._asked = self._written = 0
+
+    def read(self) -> dict[str, HeldClaim]:
+        return self._checkpoint.read() or {}
+
+    async def write(self, held: Mapping[str, HeldClaim], *, durable: bool) -> None:
+        self._asked += 1
+        mine = self._asked
+        async with self._lock:
+            if durable and self._written >= mine:
+                return
+            if not durable:
+                self._checkpoint.write(dict(held), durable=False)
+                return
+            asked = self._asked
+            writing = asyncio.ensure_future(asyncio.to_thread(self._checkpoint.write, dict(held)))
+            try:
+                await asyncio.shield(writing)
+            finally:
+                # Nobody else may write while the thread does, even if nobody waits for it now.
+                await asyncio.wait({writing})
+            self._written = asked
 
 
 def cdi_ids(pod: Pod, container: Container, held: ClaimsOfPod) -> list[str]:
@@ -158,6 +206,12 @@ def _ids(devices: Iterable[Device], request: str) -> Iterable[str]:
     for device in devices:
         if not request or not device.requests or request in device.requests:
             yield from device.cdi_ids
+
+
+def _with_drivers(held: HeldClaim, claim: ResourceClaim) -> HeldClaim:
+    """With those drivers that will have to unprepare; others need not."""
+    drivers = (*held.drivers, *_drivers_to_call(claim, _UNPREPARE))
+    return msgspec.structs.replace(held, drivers=tuple(dict.fromkeys(drivers)))
 
 
 def _drivers_to_call(claim: ResourceClaim, operation: str) -> list[str]:

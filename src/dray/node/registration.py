@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from dray.api import errors, exchange, gotime, kinds
+from dray.api.meta import ObjectMeta, Wire
 from dray.api.nodes import Node
 from dray.client.cache import Cache, Change
 from dray.client.controller import Controller
@@ -36,6 +37,33 @@ _UNPRESSED = {
     "DiskPressure": ("KubeletHasNoDiskPressure", "node has no disk pressure"),
     "PIDPressure": ("KubeletHasSufficientPID", "node has sufficient PID available"),
 }
+
+
+class _Condition(Wire, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _Info(Wire, frozen=True):
+    container_runtime_version: str = ""
+
+
+class _Status(Wire, frozen=True):
+    conditions: tuple[_Condition, ...] = ()
+    node_info: _Info = _Info()
+
+
+class _Registered(Wire, frozen=True):
+    """What has to be known of a node that is there: thousands are kept."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    status: _Status = _Status()
+
+    @property
+    def is_ready(self) -> bool:
+        return any(
+            each.type == "Ready" and each.status == "True" for each in self.status.conditions
+        )
 
 
 class Registration:
@@ -60,7 +88,7 @@ class Registration:
         self._lease, self._runtime = lease, runtime
         self._now = now
         self._renew_seconds = renew_seconds
-        self._nodes: Cache[Node] = Cache(client, NODE, Node, selection)
+        self._nodes: Cache[_Registered] = Cache(client, NODE, _Registered, selection)
         self._controller: Controller[str] = Controller("registration", self._reconcile, workers=16)
 
     @property
@@ -83,8 +111,8 @@ class Registration:
                 self._controller.queue.add(name)
             await self._controller.run()
 
-    def _node_changed(self, change: Change[Node]) -> None:
-        if change.new is not None and not is_ready(change.new):
+    def _node_changed(self, change: Change[_Registered]) -> None:
+        if change.new is not None and not change.new.is_ready:
             self._controller.queue.add(change.key.name)
 
     async def _reconcile(self, name: str) -> None:
@@ -97,17 +125,22 @@ class Registration:
             await self._renew(found)
         self._unregistered.pop(name, None)
 
-    async def _renew(self, found: Node) -> None:
+    async def _renew(self, found: _Registered) -> None:
         """A node that is there already: point it to our lease, report it ready."""
         name = found.metadata.name
         if found.metadata.annotations.get(LEASE_ANNOTATION) != self._lease:
             annotations = {LEASE_ANNOTATION: self._lease}
             await self._client.patch(NODE, name, {"metadata": {"annotations": annotations}})
-        if not is_ready(found):
+        version = _runtime_version(self._runtime)
+        if not found.is_ready or found.status.node_info.container_runtime_version != version:
+            news = {
+                "conditions": list(self._conditions()),
+                "nodeInfo": {"containerRuntimeVersion": version},
+            }
             await self._client.patch(
                 NODE,
                 name,
-                {"status": {"conditions": list(self._conditions())}},
+                {"status": news},
                 subresource="status",
                 patch_type=exchange.STRATEGIC_MERGE_PATCH,
             )
@@ -156,14 +189,14 @@ class Registration:
             await self._client.create(LEASE, {**body, "spec": spec}, LEASE_NAMESPACE)
 
 
-def is_ready(node: Node) -> bool:
-    return any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
-
-
 def host_address(number: int) -> str:
     """Addresses of simulated machines count up through 10.0.0.0/10."""
     number += 1
     return f"10.{number >> 16 & 0x3F}.{number >> 8 & 0xFF}.{number & 0xFF}"
+
+
+def _runtime_version(runtime: str) -> str:
+    return f"{runtime}://1"
 
 
 def _node_info(runtime: str) -> dict[str, str]:
@@ -173,7 +206,7 @@ def _node_info(runtime: str) -> dict[str, str]:
         "bootID": "",
         "kernelVersion": "",
         "osImage": "dray",
-        "containerRuntimeVersion": f"{runtime}://1",
+        "containerRuntimeVersion": _runtime_version(runtime),
         "kubeletVersion": KUBELET_VERSION,
         "kubeProxyVersion": "",
         "operatingSystem": "linux",

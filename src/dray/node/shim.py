@@ -1,41 +1,71 @@
 """Outlives the agent: owns one container, its log and its exit code on disk.
 
-Run as a program with a folder that holds `command.json`; writes `output.log` and, when the
-container has ended, `exit.json`. It says "started" on its output once the container runs. SIGTERM
-is passed on to the container's processes, SIGUSR1 kills them. Imports nothing but a little of
-Python's own library, because it is started once for each container.
+Run as a program it waits on its standard input, a socket, for folders that hold `command.json`, and
+forks for each: starting Python anew for every container would cost more than the container. What
+it forks is the shim. It writes `output.log` and, when the container has ended, `exit.json`, and
+says "started" on the descriptor that came with the folder. SIGTERM is passed on to the container's
+processes, SIGUSR1 kills them, SIGUSR2 gives the terminal the size in `size.json`. Imports nothing
+but a little of Python's own library.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import selectors
 import signal
+import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
-from typing import IO, Any
+from typing import Any
 
-COMMAND, PROCESS, OUTPUT, EXIT = "command.json", "process.json", "output.log", "exit.json"
+COMMAND, PROCESS, EXIT = "command.json", "process.json", "exit.json"
+OUTPUT, ROTATED = "output.log", "output.log.1"
+INPUT, SIZE = "input", "size.json"
 STARTED = b"started\n"
 INFO_DESCRIPTOR = "{info-fd}"
 NOT_STARTED_CODE = 128
 MAX_LINE_BYTES = 16 * 1024
+MAX_LOG_BYTES = 10 * 2**20
+MAX_PATH_BYTES = 4096
 LOOK_SECONDS = 0.002
+INPUT_DESCRIPTOR = 0
 
 
-def main(folder: str) -> int:
+def serve(requests: socket.socket) -> None:
+    """Fork a shim for each folder that is sent, until nobody is left to send one."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        message, descriptors, _, _ = socket.recv_fds(requests, MAX_PATH_BYTES, 1)
+        if not message:
+            return
+        if os.fork() == 0:
+            requests.close()
+            os.setsid()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            main(message.decode(), descriptors[0])
+            os._exit(0)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def main(folder: str, told: int) -> None:
     process = {"pid": os.getpid(), "born": born(os.getpid()), "startedAt": time.time()}
     _write(os.path.join(folder, PROCESS), process)
     with open(os.path.join(folder, COMMAND), encoding="utf-8") as file:
         command = json.load(file)
-    with open(os.path.join(folder, OUTPUT), "ab", buffering=0) as log:
-        code, reason = _run(command, log)
+    log = Log(folder)
+    try:
+        code, reason = Shim(folder, command, log).run(told)
+    finally:
+        log.close()
     ended = {"exitCode": code, "reason": reason, "finishedAt": time.time()}
     _write(os.path.join(folder, EXIT), ended, durable=True)
-    return 0
 
 
 def born(process: int) -> float:
@@ -48,34 +78,276 @@ def born(process: int) -> float:
     return -2.0 if fields[0] == "Z" else float(fields[19])
 
 
-def _run(command: Any, log: IO[bytes]) -> tuple[int, str]:
-    read_end, write_end = os.pipe()
-    argv = [str(write_end) if part == INFO_DESCRIPTOR else part for part in command["argv"]]
-    try:
-        process = subprocess.Popen(
-            argv,
-            env=command["env"],
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=(write_end,),
-        )
-    except OSError as error:
-        return NOT_STARTED_CODE, f"{argv[0]}: {error.strerror}"
-    os.close(write_end)
-    inside = _first_process(read_end)
-    signal.signal(signal.SIGTERM, lambda *_: _terminate(process.pid, inside))
-    signal.signal(signal.SIGUSR1, lambda *_: _kill(inside or process.pid, signal.SIGKILL))
-    while inside and not _children(inside) and process.poll() is None:
-        # The sandbox is there before the container's own first process is.
-        time.sleep(LOOK_SECONDS)
+class Shim:
+    """One container: its process, and what goes in and out."""
+
+    def __init__(self, folder: str, command: dict[str, Any], log: Log) -> None:
+        self._folder = folder
+        self._command = command
+        self._log = log
+        self._terminal = -1
+        self._inside = 0
+
+    def run(self, told: int) -> tuple[int, str]:
+        """Start the container and stay until it has ended; its exit code, and why it never ran."""
+        try:
+            process = self._start()
+        except OSError as error:
+            return NOT_STARTED_CODE, f"{self._command['argv'][0]}: {error.strerror}"
+        signal.signal(signal.SIGTERM, lambda *_: self._terminate(process.pid))
+        signal.signal(signal.SIGUSR1, lambda *_: self._kill(process.pid))
+        signal.signal(signal.SIGUSR2, lambda *_: self._resize())
+        self._wait_until_started(process)
+        self._copy(process, told)
+        code = process.wait()
+        return (128 - code, "") if code < 0 else (code, "")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """Bubblewrap tells on a descriptor which process is the first of its sandbox."""
+        argv = self._command["argv"]
+        if INFO_DESCRIPTOR not in argv:
+            return self._spawn(argv)
+        read_end, write_end = os.pipe()
+        try:
+            filled = [str(write_end) if part == INFO_DESCRIPTOR else part for part in argv]
+            process = self._spawn(filled, write_end)
+        except OSError:
+            os.close(read_end)
+            raise
+        finally:
+            os.close(write_end)
+        self._inside = _first_process(read_end)
+        return process
+
+    def _spawn(self, argv: list[str], *passed: int) -> subprocess.Popen[bytes]:
+        common: dict[str, Any] = {
+            "env": self._command["env"],
+            "cwd": self._command.get("cwd") or "/",
+            "start_new_session": True,
+        }
+        if not self._command.get("tty"):
+            stdin = subprocess.PIPE if self._command.get("stdin") else subprocess.DEVNULL
+            pipe = subprocess.PIPE
+            return subprocess.Popen(
+                argv, stdin=stdin, stdout=pipe, stderr=pipe, pass_fds=passed, **common
+            )
+        self._terminal, inner = os.openpty()
+        try:
+            return subprocess.Popen(
+                argv,
+                stdin=inner,
+                stdout=inner,
+                stderr=inner,
+                pass_fds=passed,
+                **common,
+            )
+        finally:
+            os.close(inner)
+
+    def _wait_until_started(self, process: subprocess.Popen[bytes]) -> None:
+        """The sandbox is there before the container's own first process is."""
+        file = self._command.get("startedFile")
+        while process.poll() is None:
+            if file and os.path.exists(file):
+                return
+            if not file and (not self._inside or _children(self._inside)):
+                return
+            time.sleep(LOOK_SECONDS)
+
+    def _terminate(self, outer: int) -> None:
+        """Ask the container's own processes to end, not what keeps them in their sandbox."""
+        for process in _children(self._inside) if self._inside else [outer]:
+            _kill(process, signal.SIGTERM)
+
+    def _kill(self, outer: int) -> None:
+        if argv := self._command.get("kill"):
+            subprocess.run(argv, check=False, capture_output=True, env=self._command["env"])
+        elif self._inside:
+            _kill(self._inside, signal.SIGKILL)
+        else:
+            _kill_session(outer)
+
+    def _resize(self) -> None:
+        if self._terminal < 0:
+            return
+        with open(os.path.join(self._folder, SIZE), encoding="utf-8") as file:
+            rows, columns = json.load(file)
+        fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def _copy(self, process: subprocess.Popen[bytes], told: int) -> None:
+        """Each line with its time and stream, as the kubelet's runtimes write logs."""
+        sources = self._sources(process)
+        with selectors.DefaultSelector() as selector:
+            for descriptor, stream in sources.items():
+                os.set_blocking(descriptor, False)
+                selector.register(descriptor, selectors.EVENT_READ, stream)
+            passed_on = self._input(process, selector)
+            ended = _end_of(process, selector)
+            _say_started(told)
+            while sources:
+                for key, _ in selector.select():
+                    if key.fd == ended:
+                        # What it leaves behind would keep its output open.
+                        selector.unregister(ended)
+                        _kill_session(process.pid)
+                        continue
+                    if key.data is passed_on:
+                        passed_on.pump()
+                        continue
+                    chunk = _read(key.fd)
+                    if chunk is None:
+                        continue
+                    if not chunk:
+                        selector.unregister(key.fd)
+                        del sources[key.fd]
+                    self._log.add(key.data, chunk, at_once=self._terminal >= 0)
+        self._log.finish()
+
+    def _sources(self, process: subprocess.Popen[bytes]) -> dict[int, bytes]:
+        if self._terminal >= 0:
+            return {self._terminal: b"stdout"}
+        assert process.stdout is not None
+        assert process.stderr is not None
+        return {process.stdout.fileno(): b"stdout", process.stderr.fileno(): b"stderr"}
+
+    def _input(
+        self, process: subprocess.Popen[bytes], selector: selectors.BaseSelector
+    ) -> Input | None:
+        if not self._command.get("stdin"):
+            return None
+        path = os.path.join(self._folder, INPUT)
+        if self._terminal >= 0:
+            return Input(path, os.dup(self._terminal), selector, ends=False)
+        assert process.stdin is not None
+        target = os.dup(process.stdin.fileno())
+        process.stdin.close()
+        return Input(path, target, selector, ends=bool(self._command.get("stdinOnce")))
+
+
+class Input:
+    """What somebody attached writes, passed on; without `ends` the container never sees its end.
+
+    Nothing is read while the container has not taken what was read before.
+    """
+
+    def __init__(
+        self, path: str, target: int, selector: selectors.BaseSelector, *, ends: bool
+    ) -> None:
+        self._path = path
+        self._target = target
+        self._selector = selector
+        self._ends = ends
+        self._pending = b""
+        os.set_blocking(target, False)
+        self._open()
+
+    def _open(self) -> None:
+        self._source = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+        self._selector.register(self._source, selectors.EVENT_READ, self)
+
+    def pump(self) -> None:
+        if self._pending:
+            self._pass_on()
+            return
+        chunk = _read(self._source)
+        if chunk is None:
+            return
+        self._pending = chunk
+        self._selector.unregister(self._source)
+        if self._pending:
+            self._selector.register(self._target, selectors.EVENT_WRITE, self)
+            return
+        left = self._source
+        if self._ends:
+            os.close(self._target)
+        else:
+            # Before the old one is closed: whoever comes now finds somebody who reads.
+            self._open()
+        os.close(left)
+
+    def _pass_on(self) -> None:
+        try:
+            written = os.write(self._target, self._pending)
+        except BlockingIOError:
+            return
+        except OSError:
+            # The container reads no more.
+            written = len(self._pending)
+        self._pending = self._pending[written:]
+        if not self._pending:
+            self._selector.unregister(self._target)
+            self._selector.register(self._source, selectors.EVENT_READ, self)
+
+
+class Log:
+    """Lines of "time stream tag text"; the tag P marks a line that the next one continues."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, OUTPUT)
+        self._rotated = os.path.join(folder, ROTATED)
+        self._descriptor = _opened(self._path)
+        self._size = os.fstat(self._descriptor).st_size
+        self._rest = {b"stdout": b"", b"stderr": b""}
+
+    def add(self, stream: bytes, chunk: bytes, *, at_once: bool) -> None:
+        """Whole lines, and very long ones in pieces; `at_once` keeps nothing back for its end."""
+        *lines, left = (self._rest[stream] + chunk).split(b"\n")
+        for line in lines:
+            self._write(stream, b"F", line)
+        limit = 0 if at_once else MAX_LINE_BYTES
+        while len(left) > limit:
+            self._write(stream, b"P", left[:MAX_LINE_BYTES])
+            left = left[MAX_LINE_BYTES:]
+        self._rest[stream] = left
+
+    def finish(self) -> None:
+        for stream, left in self._rest.items():
+            if left:
+                self._write(stream, b"P", left)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _write(self, stream: bytes, tag: bytes, line: bytes) -> None:
+        seconds, fraction = divmod(time.time_ns(), 10**9)
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{fraction:09}Z"
+        record = b"%s %s %s %s\n" % (stamp.encode(), stream, tag, line)
+        if self._size + len(record) > MAX_LOG_BYTES:
+            self._rotate()
+        os.write(self._descriptor, record)
+        self._size += len(record)
+
+    def _rotate(self) -> None:
+        """Whoever reads finds a log under this name at every moment."""
+        os.close(self._descriptor)
+        fresh = self._path + ".new"
+        self._descriptor = _opened(fresh)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._rotated)
+        os.link(self._path, self._rotated)
+        os.replace(fresh, self._path)
+        self._size = 0
+
+
+def _say_started(told: int) -> None:
+    """Nobody listens any more where the agent died meanwhile; the container goes on."""
     with contextlib.suppress(BrokenPipeError):
-        # Nobody listens any more where the agent died meanwhile; the container goes on.
-        os.write(1, STARTED)
-    _copy_output(process, log)
-    code = process.wait()
-    return (128 - code, "") if code < 0 else (code, "")
+        os.write(told, STARTED)
+    os.close(told)
+
+
+def _opened(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _read(descriptor: int) -> bytes | None:
+    """What is there, None for nothing yet; empty at the end, which a terminal tells by an error."""
+    try:
+        return os.read(descriptor, 65536)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
 
 
 def _first_process(descriptor: int) -> int:
@@ -90,15 +362,6 @@ def _first_process(descriptor: int) -> int:
         return 0
 
 
-def _terminate(outer: int, inside: int) -> None:
-    """Ask the container's own processes to end, not what keeps them in their sandbox."""
-    if not inside:
-        _kill(outer, signal.SIGTERM)
-        return
-    for child in _children(inside):
-        _kill(child, signal.SIGTERM)
-
-
 def _children(process: int) -> list[int]:
     try:
         with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as file:
@@ -108,42 +371,23 @@ def _children(process: int) -> list[int]:
 
 
 def _kill(process: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(process, number)
-    except ProcessLookupError:
-        return
 
 
-def _copy_output(process: subprocess.Popen[bytes], log: IO[bytes]) -> None:
-    """Each line with its time and stream, as the kubelet's runtimes write logs."""
-    rest = {b"stdout": b"", b"stderr": b""}
-    with selectors.DefaultSelector() as selector:
-        for stream, pipe in ((b"stdout", process.stdout), (b"stderr", process.stderr)):
-            assert pipe is not None
-            os.set_blocking(pipe.fileno(), False)
-            selector.register(pipe, selectors.EVENT_READ, stream)
-        while selector.get_map():
-            for key, _ in selector.select():
-                chunk = os.read(key.fd, 65536)
-                if not chunk:
-                    selector.unregister(key.fileobj)
-                *lines, left = (rest[key.data] + chunk).split(b"\n")
-                while len(left) > MAX_LINE_BYTES:
-                    _write_line(log, key.data, b"P", left[:MAX_LINE_BYTES])
-                    left = left[MAX_LINE_BYTES:]
-                for line in lines:
-                    _write_line(log, key.data, b"F", line)
-                rest[key.data] = left
-    for stream, left in rest.items():
-        if left:
-            _write_line(log, stream, b"P", left)
+def _end_of(process: subprocess.Popen[bytes], selector: selectors.BaseSelector) -> int:
+    """A descriptor that tells when it has ended; -1 where it has already."""
+    if process.poll() is not None:
+        _kill_session(process.pid)
+        return -1
+    descriptor = os.pidfd_open(process.pid)
+    selector.register(descriptor, selectors.EVENT_READ)
+    return descriptor
 
 
-def _write_line(log: IO[bytes], stream: bytes, tag: bytes, line: bytes) -> None:
-    nanoseconds = time.time_ns()
-    seconds, fraction = divmod(nanoseconds, 10**9)
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{fraction:09}Z"
-    log.write(b"%s %s %s %s\n" % (stamp.encode(), stream, tag, line))
+def _kill_session(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def _write(path: str, content: dict[str, Any], *, durable: bool = False) -> None:
@@ -156,4 +400,5 @@ def _write(path: str, content: dict[str, Any], *, durable: bool = False) -> None
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    serve(socket.socket(fileno=INPUT_DESCRIPTOR))
+    sys.exit(0)

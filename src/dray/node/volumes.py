@@ -15,7 +15,7 @@ from dray.api.volumes import DownwardAPIVolumeFile, Volume, VolumeProjection
 from dray.client.verbs import Client
 from dray.driverkit import checkpoint
 from dray.node import environment, sources
-from dray.node.runtimes.sandbox import Bind
+from dray.node.runtimes.interface import Bind
 from dray.node.sources import ConfigError
 
 SERVICE_ACCOUNT = kinds.served("", "ServiceAccount")

@@ -10,158 +10,191 @@ import asyncio
 import contextlib
 import datetime
 import functools
-import logging
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from dray.api import errors, exchange, kinds
+from dray.api import errors, gotime, kinds
 from dray.api.containers import Container
 from dray.api.pods import Pod
 from dray.client import events
-from dray.client.events import Recorder
-from dray.client.verbs import Client
-from dray.driverkit import cdi
-from dray.driverkit.cdi import CdiError, Edits
-from dray.node import (
-    claims,
-    containers,
-    environment,
-    health,
-    observation,
-    preparation,
-    statuses,
-    volumes,
-)
+from dray.driverkit.cdi import CdiError
+from dray.node import claims, containers, specs, statuses
 from dray.node.actions import Actions
-from dray.node.containers import Attempt, Exit
-from dray.node.drivers import Device, DriverError
-from dray.node.health import Health
-from dray.node.observation import Observed
-from dray.node.preparation import ClaimsOfPod, Preparation
+from dray.node.containers import Attempt, Command, Exit
+from dray.node.drivers import DriverError
+from dray.node.machine import Machine
+from dray.node.observation import Failure, Observed
+from dray.node.preparation import ClaimsOfPod
 from dray.node.probes import Prober
-from dray.node.runtimes import sandbox
-from dray.node.runtimes.sandbox import Bind, ContainerSpec
+from dray.node.processes import Process
+from dray.node.reporting import Reporter, Story
+from dray.node.runtimes.interface import ImageError
 from dray.node.sources import ConfigError
 from dray.node.volumes import Volumes
-
-log = logging.getLogger(__name__)
+from dray.protocol.services import DEFAULT_TIMEOUT_SECONDS as CALL_SECONDS
 
 T = TypeVar("T")
-Env = dict[str, str]
 
 POD = kinds.served("", "Pod")
 RETRY_SECONDS: Final = 0.2
 MAX_RETRY_SECONDS: Final = 60.0
 BACKOFF_SECONDS: Final = 10.0
 MAX_BACKOFF_SECONDS: Final = 300.0
+FORGIVEN_SECONDS: Final = 600.0
+"""A container that ran so long is restarted at once."""
 DEFAULT_GRACE_SECONDS: Final = 30
 HOOK_SECONDS: Final = 300.0
-IMAGE_IGNORED: Final = "The sandbox has no images: containers run the programs of the node"
+SLOW_SECONDS: Final = 5.0
+"""A driver that has not answered by then is told of."""
+DEADLINE: Final = Failure(
+    "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
+)
 
 
-@dataclass(frozen=True)
-class Machine:
-    """What the pods of a node share."""
-
-    client: Client
-    node: str
-    address: str
-    folder: Path
-    cdi_directories: tuple[Path, ...]
-    preparation: Preparation
-    recorder: Recorder
-    health_of: Callable[[Device], Health]
-    now: Callable[[], datetime.datetime]
-    allows_host: bool = False
-
-    def pod_folder(self, uid: str) -> Path:
-        return self.folder / uid
+class NotThere(Exception):
+    """A container that has no log, or does not run, now; the text is for whoever asked."""
 
 
 class PodWorker:
     def __init__(self, machine: Machine, pod: Pod) -> None:
         self._machine = machine
-        self.pod = pod
         self._uid = pod.metadata.uid
         self._folder = machine.pod_folder(pod.metadata.uid)
-        everyone = (*pod.spec.init_containers, *pod.spec.containers)
-        self._seen = {each.name: Observed() for each in everyone}
-        self._held: ClaimsOfPod = {}
+        self._story = Story(pod)
+        self._reporter = Reporter(machine, self._story)
         self._volumes: dict[str, Path] = {}
-        self._is_over = statuses.has_ended(pod)
         self._deleted = asyncio.Event()
-        self._news = asyncio.Event()
         self.update(pod)
 
-    def update(self, pod: Pod) -> None:
-        self.pod = pod
-        if pod.metadata.deletion_timestamp is not None:
-            self._deleted.set()
+    @property
+    def pod(self) -> Pod:
+        return self._story.pod
 
     @property
     def held(self) -> ClaimsOfPod:
         """The claims that are prepared for the pod, by their names in its spec."""
-        return self._held
+        return self._story.held
+
+    @property
+    def grace_seconds(self) -> float:
+        """How long the pod may take to stop."""
+        asked = self.pod.metadata.deletion_grace_period_seconds
+        if asked is not None:
+            return asked
+        own = self.pod.spec.termination_grace_period_seconds
+        return DEFAULT_GRACE_SECONDS if own is None else own
+
+    def update(self, pod: Pod) -> None:
+        self._story.pod = pod
+        if pod.metadata.deletion_timestamp is not None:
+            self._deleted.set()
 
     def health_changed(self) -> None:
-        if self._held and not self._is_over:
-            self._news.set()
+        if self.held and not self._story.is_over:
+            self._story.notice()
 
     def abandon(self) -> None:
         """The pod is gone from the API: end it without a word."""
         self._deleted.set()
 
-    def log_of(self, container: str, *, previous: bool = False) -> Path | None:
-        """The file with a container's output."""
-        last = containers.last_attempt(self._folder / "containers" / container)
-        if last is None or not previous:
-            return last.log if last else None
-        return last.folder.with_name(str(last.number - 1)) / last.log.name
+    def has_container(self, name: str) -> bool:
+        return name in self._story.containers
 
-    def exec_command(self, container: str, argv: tuple[str, ...]) -> tuple[list[str], Env]:
-        """What runs a program in a running container, and with what environment.
+    def logged(self, container: str, *, previous: bool = False) -> Attempt:
+        """The start of a container whose log is asked for; raises NotThere."""
+        last = containers.last_attempt(self._container_folder(container))
+        found = last.previous if last is not None and previous else last
+        if found is not None and found.log.exists():
+            return found
+        where = f'container "{container}" in pod "{self.pod.metadata.name}"'
+        if previous:
+            raise NotThere(f"previous terminated {where} not found")
+        raise NotThere(f"{where} is waiting to start: {self._story.containers[container].waiting}")
 
-        Raises LookupError where the container does not run.
-        """
-        attempt = containers.last_attempt(self._folder / "containers" / container)
-        if attempt is None:
-            raise LookupError(f"container {container} does not run")
-        return sandbox.exec_command(attempt.first_process(), argv), attempt.environment()
+    def running(self, container: str) -> Attempt:
+        """The running start of a container; raises NotThere."""
+        last = containers.last_attempt(self._container_folder(container))
+        if last is None or last.exit() is not None:
+            raise NotThere(f"container {container} of pod {self.pod.metadata.name} does not run")
+        return last
+
+    def exec_command(
+        self, container: str, argv: tuple[str, ...], *, stdin: bool = False, tty: bool = False
+    ) -> Command:
+        """What runs a program in a running container; raises NotThere."""
+        attempt = self.running(container)
+        try:
+            return self._machine.runtime.exec_command(attempt, argv, stdin=stdin, tty=tty)
+        except LookupError as error:
+            raise NotThere(str(error)) from error
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            reporting = group.create_task(self._keep_reporting())
-            if not self._is_over:
-                await self._live_until_deleted(group)
-                await self._stop_containers()
-                self._is_over = True
+            reporting = group.create_task(self._reporter.run())
+            if not self._story.is_over:
+                await self._live_until_ended(group)
+                await self.stop()
             await self._give_back()
             reporting.cancel()
-        await self._report_until_told()
+        # Told last: the devices of a pod that is over may be given to the next.
+        self._story.is_over = True
+        await self._reporter.report()
         await self._deleted.wait()
         await self._confirm_deletion()
         containers.remove(self._folder)
 
-    async def _live_until_deleted(self, group: asyncio.TaskGroup) -> None:
-        living = group.create_task(self._live())
-        deleted = group.create_task(self._deleted.wait())
-        await asyncio.wait({living, deleted}, return_when=asyncio.FIRST_COMPLETED)
-        for task in (living, deleted):
+    async def stop(self, at_most_seconds: float | None = None) -> None:
+        """Stop what runs: the containers, then the sidecars, the last first."""
+        grace = self.grace_seconds
+        if at_most_seconds is not None:
+            grace = min(grace, at_most_seconds)
+        sidecars = [each for each in self.pod.spec.init_containers if statuses.is_sidecar(each)]
+        others = [each for each in self.pod.spec.init_containers if each not in sidecars]
+        await self._stop_containers((*others, *self.pod.spec.containers), grace)
+        for sidecar in reversed(sidecars):
+            await self._stop_containers((sidecar,), grace)
+
+    async def _live_until_ended(self, group: asyncio.TaskGroup) -> None:
+        """Until the pod is deleted, its time is over, or its containers have ended."""
+        tasks = {
+            group.create_task(work)
+            for work in (self._live(), self._deleted.wait(), self._until_deadline())
+        }
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
             task.cancel()
-        await asyncio.wait({living, deleted})
+        await asyncio.wait(tasks)
+
+    async def _until_deadline(self) -> None:
+        """As long as the pod may be active, counted from its start, also across agents."""
+        started = self._machine.now()
+        while True:
+            allowed = self.pod.spec.active_deadline_seconds
+            if self.pod.status.start_time is not None:
+                started = gotime.parse(self.pod.status.start_time)
+            if allowed is None:
+                await self._deleted.wait()
+                return
+            left = datetime.timedelta(seconds=allowed) - (self._machine.now() - started)
+            if left <= datetime.timedelta():
+                self._story.failure = DEADLINE
+                self._tell(events.NORMAL, DEADLINE.reason, DEADLINE.message)
+                return
+            await asyncio.sleep(left.total_seconds())
 
     async def _live(self) -> None:
         """Everything up to the end of the last container."""
-        self._tell(events.NORMAL, "ImageIgnored", IMAGE_IGNORED)
-        self._held = await self._retry(self._prepare, "FailedPrepareDynamicResources")
+        if caution := self._machine.runtime.caution:
+            self._tell(events.NORMAL, "ImageIgnored", caution)
+        self._story.held = await self._retry(self._prepare, "FailedPrepareDynamicResources")
         self._volumes = await self._retry(self._make_volumes, "FailedMount")
         async with asyncio.TaskGroup() as group:
-            sidecars = []
+            sidecars: list[asyncio.Task[Exit]] = []
             for container in self.pod.spec.init_containers:
                 if statuses.is_sidecar(container):
                     sidecars.append(group.create_task(self._supervise(container, "Always")))
+                    await self._has_started(container)
                 elif (await self._supervise(container, self._init_policy())).code:
                     return self._cancel(sidecars)
             policy = self.pod.spec.restart_policy or "Always"
@@ -176,11 +209,26 @@ class PodWorker:
         for task in tasks:
             task.cancel()
 
+    async def _has_started(self, container: Container) -> None:
+        seen = self._story.containers[container.name]
+        await self._story.until(lambda: seen.is_started)
+
     def _init_policy(self) -> str:
         return "Never" if self.pod.spec.restart_policy == "Never" else "OnFailure"
 
     async def _prepare(self) -> ClaimsOfPod:
-        return await self._machine.preparation.prepare(self.pod)
+        slow = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._tell_slow)
+        try:
+            return await self._machine.preparation.prepare(self.pod)
+        finally:
+            slow.cancel()
+
+    def _tell_slow(self) -> None:
+        if silence := self._machine.preparation.waits_for(self._uid):
+            note = (
+                f"{silence} after {SLOW_SECONDS:.0f} s; it is given up after {CALL_SECONDS:.0f} s"
+            )
+            self._tell(events.WARNING, "SlowPrepareDynamicResources", note)
 
     async def _make_volumes(self) -> dict[str, Path]:
         machine = self._machine
@@ -188,29 +236,32 @@ class PodWorker:
 
     async def _supervise(self, container: Container, policy: str) -> Exit:
         """Run a container, again and again where its policy says so; how it ended at last."""
-        folder = self._folder / "containers" / container.name
+        folder = self._container_folder(container.name)
         attempt = containers.last_attempt(folder)
+        if attempt is None or not attempt.has_begun:
+            attempt = await self._start_when_possible(container, attempt.number if attempt else 0)
         while True:
-            if attempt is None:
-                attempt = await self._start_when_possible(container, folder, 0)
             ended = await self._watch(container, attempt)
             if policy == "Never" or (policy == "OnFailure" and not ended.code):
                 return ended
-            await self._back_off(container, attempt.number)
-            attempt = await self._start_when_possible(container, folder, attempt.number + 1)
+            await self._back_off(container, attempt, ended)
+            containers.remove(folder / str(attempt.number - 1))
+            attempt = await self._start_when_possible(container, attempt.number + 1)
 
     async def _watch(self, container: Container, attempt: Attempt) -> Exit:
         """One start of a container, probed until it ends."""
-        seen = self._seen[container.name]
+        seen = self._story.containers[container.name]
         seen.attempt, seen.exit = attempt, attempt.exit()
-        self._news.set()
+        self._story.notice()
         actions = self._actions(container, attempt)
         give_up = functools.partial(self._give_up, container, attempt)
         async with asyncio.TaskGroup() as group:
             probing = group.create_task(self._probe(actions, seen, give_up))
             seen.exit = await attempt.wait()
             probing.cancel()
-        self._news.set()
+        if seen.exit.reason == containers.LOST_REASON:
+            self._machine.runtime.discard(attempt)
+        self._story.notice()
         return seen.exit
 
     async def _probe(
@@ -221,103 +272,72 @@ class PodWorker:
         if hook is not None and not await actions.succeeds(hook, HOOK_SECONDS):
             give_up("PostStart hook failed")
             return
-        await Prober(actions, seen, self._news.set, give_up).run()
+        await Prober(actions, seen, self._story.notice, give_up).run()
 
     def _actions(self, container: Container, attempt: Attempt) -> Actions:
-        run = functools.partial(execute, attempt)
-        return Actions(container, self._machine.address, run)
+        async def execute(argv: tuple[str, ...]) -> int:
+            return await run_to_end(self._machine.runtime.exec_command(attempt, argv))
+
+        return Actions(container, self._machine.address, execute)
 
     def _give_up(self, container: Container, attempt: Attempt, reason: str) -> None:
         note = f"{reason}: container {container.name} will be restarted"
         self._tell(events.WARNING, "Unhealthy", note)
         attempt.terminate()
-        grace = self.pod.spec.termination_grace_period_seconds or DEFAULT_GRACE_SECONDS
-        asyncio.get_running_loop().call_later(grace, attempt.kill)
+        asyncio.get_running_loop().call_later(self.grace_seconds, attempt.kill)
 
-    async def _back_off(self, container: Container, restarts: int) -> None:
-        if not restarts:
+    async def _back_off(self, container: Container, attempt: Attempt, ended: Exit) -> None:
+        restarts = attempt.number
+        if not restarts or ended.finished_at - attempt.started_at > FORGIVEN_SECONDS:
             return
         seconds = min(BACKOFF_SECONDS * 2.0 ** min(restarts - 1, 8), MAX_BACKOFF_SECONDS)
         message = (
             f"back-off {seconds:.0f}s restarting failed container={container.name} "
             f"pod={self.pod.metadata.name}_{self.pod.metadata.namespace}({self._uid})"
         )
-        self._seen[container.name].waits("CrashLoopBackOff", message)
-        self._news.set()
+        self._waits(container, "CrashLoopBackOff", message)
         self._tell(events.WARNING, "BackOff", message)
         await asyncio.sleep(seconds)
 
-    async def _start_when_possible(
-        self, container: Container, folder: Path, number: int
-    ) -> Attempt:
+    async def _start_when_possible(self, container: Container, number: int) -> Attempt:
         delay = RETRY_SECONDS
         while True:
             try:
-                spec = await self._spec(container)
+                command = await self._command(container, number)
+                break
+            except ImageError as error:
+                reason, message = error.reason, str(error)
             except (ConfigError, CdiError, errors.StatusError) as error:
-                self._seen[container.name].waits("CreateContainerConfigError", str(error))
-                self._news.set()
-                self._tell(events.WARNING, "Failed", f"Error: {error}")
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, MAX_RETRY_SECONDS)
-            else:
-                self._seen[container.name].waits("ContainerCreating")
-                argv = sandbox.command(spec)
-                started = await containers.start(folder, number, argv, spec.env)
-                self._tell(events.NORMAL, "Started", f"Container started: {container.name}")
-                return started
+                reason, message = "CreateContainerConfigError", str(error)
+            self._waits(container, reason, message)
+            self._tell(events.WARNING, "Failed", f"Error: {message}; next try in {delay:.1f} s")
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, MAX_RETRY_SECONDS)
+        self._story.containers[container.name].waits("ContainerCreating")
+        folder = self._container_folder(container.name)
+        started = await self._machine.starter.start(folder, number, command)
+        self._tell(events.NORMAL, "Started", f"Container started: {container.name}")
+        return started
 
-    async def _spec(self, container: Container) -> ContainerSpec:
-        if not container.command:
-            raise ConfigError(
-                f"container {container.name} has no command and the sandbox has no images: "
-                "set command, or run the node with --runtime podman"
-            )
-        ids = preparation.cdi_ids(self.pod, container, self._held)
-        edits = cdi.resolve(ids, self._machine.cdi_directories)
-        env = {"PATH": sandbox.PATH, "HOSTNAME": self.pod.metadata.name, "HOME": "/root"}
-        env |= await environment.build(self._machine.client, self.pod, container)
-        env |= edits.env
-        return ContainerSpec(
-            environment.command(container, env),
-            env,
-            container.working_dir,
-            self.pod.spec.hostname or self.pod.metadata.name,
-            (*self._etc(), *volumes.binds(container, self._volumes, env), *_mounts(edits)),
-            edits.device_nodes,
-        )
+    async def _command(self, container: Container, number: int) -> Command:
+        machine = self._machine
+        spec = await specs.build(machine, self.pod, container, self.held, self._volumes)
+        await machine.runtime.pull(container.image, container.image_pull_policy)
+        folder = self._container_folder(container.name) / str(number)
+        return machine.runtime.command(spec, str(folder))
 
-    def _etc(self) -> Iterable[Bind]:
-        """A made /etc: who and where the container is, and nothing of the host's."""
-        folder = self._folder / "etc"
-        folder.mkdir(parents=True, exist_ok=True)
-        name = self.pod.spec.hostname or self.pod.metadata.name
-        files = {
-            "hostname": f"{name}\n",
-            "hosts": f"127.0.0.1 localhost\n{self._machine.address} {name}\n",
-            "passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
-            "group": "root:x:0:\nnogroup:x:65534:\n",
-            "nsswitch.conf": "hosts: files dns\n",
-        }
-        for file, content in files.items():
-            path = folder / file
-            if not path.exists():
-                path.write_text(content, "utf-8")
-            yield Bind(str(path), f"/etc/{file}")
+    def _waits(self, container: Container, reason: str, message: str) -> None:
+        self._story.containers[container.name].waits(reason, message)
+        self._story.notice()
 
-    async def _stop_containers(self) -> None:
-        everyone = (*self.pod.spec.init_containers, *self.pod.spec.containers)
-        running = [each for each in everyone if self._seen[each.name].is_running]
-        if not running:
-            return
-        grace = self.pod.metadata.deletion_grace_period_seconds
-        if grace is None:
-            grace = self.pod.spec.termination_grace_period_seconds or DEFAULT_GRACE_SECONDS
-        self._tell(events.NORMAL, "Killing", f"Stopping {len(running)} container(s)")
-        await asyncio.gather(*(self._stop(each, grace) for each in running))
+    async def _stop_containers(self, group: Iterable[Container], grace_seconds: float) -> None:
+        running = [each for each in group if self._story.containers[each.name].is_running]
+        for container in running:
+            self._tell(events.NORMAL, "Killing", f"Stopping container {container.name}")
+        await asyncio.gather(*(self._stop(each, grace_seconds) for each in running))
 
     async def _stop(self, container: Container, grace_seconds: float) -> None:
-        seen = self._seen[container.name]
+        seen = self._story.containers[container.name]
         assert seen.attempt is not None
         try:
             async with asyncio.timeout(grace_seconds):
@@ -327,7 +347,7 @@ class PodWorker:
         except TimeoutError:
             seen.attempt.kill()
             seen.exit = await seen.attempt.wait()
-        self._news.set()
+        self._story.notice()
 
     async def _pre_stop(self, container: Container, attempt: Attempt, grace_seconds: float) -> None:
         hook = container.lifecycle.pre_stop if container.lifecycle else None
@@ -352,65 +372,25 @@ class PodWorker:
 
         await self._retry(delete, "FailedDelete")
 
-    async def _keep_reporting(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            await self._report_until_told()
-
-    async def _report_until_told(self) -> None:
-        delay = RETRY_SECONDS
-        while True:
-            try:
-                return await self._report()
-            except errors.NotFound:
-                return None
-            except errors.StatusError as error:
-                log.warning("status of pod %s: %s", self.pod.metadata.name, error)
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, MAX_RETRY_SECONDS)
-
-    async def _report(self) -> None:
-        machine, metadata = self._machine, self.pod.metadata
-        body = observation.status(
-            self.pod,
-            self._seen,
-            is_over=self._is_over,
-            address=machine.address,
-            runtime=sandbox.NAME,
-            now=machine.now(),
-        )
-        if statuses.has_ended(self.pod):
-            return
-        self._add_health(body["status"])
-        await machine.client.patch(
-            POD,
-            metadata.name,
-            body,
-            metadata.namespace,
-            subresource="status",
-            patch_type=exchange.STRATEGIC_MERGE_PATCH,
-        )
-
-    def _add_health(self, status: statuses.Object) -> None:
-        specs = {each.name: each for each in self.pod.spec.containers}
-        for entry in status.get("containerStatuses", ()):
-            container = specs[entry["name"]]
-            found = health.resource_statuses(container, self._held, self._machine.health_of)
-            if found:
-                entry["allocatedResourcesStatus"] = found
-
     async def _retry(self, work: Callable[[], Awaitable[T]], reason: str) -> T:
-        """Until it succeeds; each failure is told in one event, with when the next try is."""
+        """Until it succeeds; each failure is told in one event, with when the next try is.
+
+        A driver that comes or goes meanwhile is a reason to try at once.
+        """
         delay = RETRY_SECONDS
         while True:
+            changed = self._machine.drivers.changed
             try:
                 return await work()
             except (claims.NotUsable, ConfigError, DriverError, errors.StatusError) as error:
-                note = f"{error}; next try in {delay:.1f} s"
-                self._tell(events.WARNING, reason, note)
-            await asyncio.sleep(delay)
+                self._tell(events.WARNING, reason, f"{error}; next try in {delay:.1f} s")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await changed.wait()
             delay = min(delay * 2, MAX_RETRY_SECONDS)
+
+    def _container_folder(self, name: str) -> Path:
+        return self._folder / "containers" / name
 
     def _tell(self, type_: str, reason: str, note: str) -> None:
         reference = events.reference(POD, self.pod.metadata)
@@ -418,11 +398,12 @@ class PodWorker:
         self._machine.recorder.record(reference, type_, reason, note, replace=replace)
 
 
-async def execute(attempt: Attempt, argv: tuple[str, ...]) -> int:
+async def run_to_end(command: Command) -> int:
     """Run a program inside a container; its exit code."""
-    process = await asyncio.create_subprocess_exec(
-        *sandbox.exec_command(attempt.first_process(), argv),
-        env=attempt.environment(),
+    process = Process(
+        command.argv,
+        env=command.env,
+        cwd=command.cwd,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
@@ -431,10 +412,4 @@ async def execute(attempt: Attempt, argv: tuple[str, ...]) -> int:
         return await process.wait()
     except asyncio.CancelledError:
         process.kill()
-        await process.wait()
         raise
-
-
-def _mounts(edits: Edits) -> Iterable[Bind]:
-    for mount in edits.mounts:
-        yield Bind(mount.host_path, mount.container_path, "rw" not in mount.options)

@@ -15,9 +15,10 @@ import pytest
 
 from dray.driverkit.cdi import DeviceNode
 from dray.node import containers, shim
-from dray.node.containers import Attempt, Exit
+from dray.node.containers import Attempt, Exit, Starter
 from dray.node.runtimes import sandbox
-from dray.node.runtimes.sandbox import Bind, ContainerSpec
+from dray.node.runtimes.interface import Bind, ContainerSpec
+from dray.node.runtimes.sandbox import Sandbox
 
 pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
 
@@ -25,11 +26,13 @@ SHELL_ENV = {"PATH": sandbox.PATH}
 
 
 def shell(script: str, **fields: object) -> ContainerSpec:
-    return ContainerSpec(("/bin/sh", "-c", script), SHELL_ENV, **fields)  # type: ignore[arg-type]
+    command = ("/bin/sh", "-c", script)
+    return ContainerSpec(command, env=SHELL_ENV, **fields)  # type: ignore[arg-type]
 
 
 async def start(folder: Path, spec: ContainerSpec, number: int = 0) -> Attempt:
-    return await containers.start(folder, number, sandbox.command(spec), spec.env)
+    async with Starter() as starter:
+        return await starter.start(folder, number, Sandbox().command(spec, ""))
 
 
 def ran(folder: Path, spec: ContainerSpec) -> tuple[int, str]:
@@ -182,7 +185,7 @@ def test_a_container_whose_shim_was_killed_is_lost_and_gone(tmp_path: Path) -> N
 
 
 def test_a_program_that_is_not_there_fails_with_a_message(tmp_path: Path) -> None:
-    code, text = ran(tmp_path, ContainerSpec(("/no/such/program",), SHELL_ENV))
+    code, text = ran(tmp_path, ContainerSpec(("/no/such/program",), env=SHELL_ENV))
     assert code != 0
     assert "No such file or directory" in text
 
@@ -197,3 +200,11 @@ def test_the_latest_attempt_is_found(tmp_path: Path) -> None:
         assert found.exit() == (await found.wait())
 
     run(test)
+
+
+def test_a_file_of_the_host_may_be_mounted_where_the_host_has_a_link_to_it(tmp_path: Path) -> None:
+    """As CDI specs do with the libraries of a driver."""
+    links = (each for each in Path("/usr/bin").iterdir() if each.is_symlink())
+    link = next(each for each in links if os.readlink(each).startswith("/") and each.exists())
+    bind = Bind(os.path.realpath(link), str(link))
+    assert ran(tmp_path, shell("echo fine", binds=(bind,))) == (0, "fine")

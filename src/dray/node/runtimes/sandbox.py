@@ -11,59 +11,91 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from dray.driverkit.cdi import DeviceNode
 from dray.node import shim
+from dray.node.containers import Attempt, Command
+from dray.node.runtimes.interface import Bind, ContainerSpec, Unusable, with_terminal
 
 NAME: Final = "sandbox"
 PATH: Final = "/opt/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SHOWN = ("/usr", *_SYSTEM)
 _FROM_ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl", "/etc/localtime")
 _EMPTY = ("/tmp", "/run", "/var/tmp", "/root", "/home")
 _PROBE_SECONDS = 10.0
+_GENERATIONS: Final = 3
+"""From the shim to bubblewrap, to bubblewrap inside the sandbox, to the container's own."""
 
 
-@dataclass(frozen=True)
-class Bind:
-    source: str
-    target: str
-    read_only: bool = True
+class Sandbox:
+    name = NAME
+    has_images = False
+    has_own_etc = False
+    caution = "The sandbox has no images: containers run the programs of the node"
+    default_environment = {"PATH": PATH, "HOME": "/root"}
 
+    def try_out(self) -> None:
+        if shutil.which("bwrap") is None:
+            raise Unusable("bubblewrap (bwrap) is not installed")
+        told = ("--info-fd", shim.INFO_DESCRIPTOR)
+        argv = [part for part in _argv(ContainerSpec(("/bin/true",))) if part not in told]
+        try:
+            ran = subprocess.run(argv, capture_output=True, timeout=_PROBE_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unusable(f"bubblewrap cannot be run: {error}") from error
+        if ran.returncode:
+            said = ran.stderr.decode("utf-8", "replace").strip()
+            raise Unusable(f"bubblewrap cannot make a sandbox here: {said}")
 
-@dataclass(frozen=True)
-class ContainerSpec:
-    """Everything a runtime has to know to start one container."""
+    async def pull(self, image: str, policy: str) -> None:
+        return None
 
-    argv: tuple[str, ...]
-    env: dict[str, str] = field(default_factory=dict)
-    working_directory: str = "/"
-    hostname: str = "localhost"
-    binds: tuple[Bind, ...] = ()
-    device_nodes: tuple[DeviceNode, ...] = ()
+    def command(self, spec: ContainerSpec, folder: str) -> Command:
+        return Command(
+            _argv(spec),
+            spec.env,
+            stdin=spec.stdin,
+            stdin_once=spec.stdin_once,
+            tty=spec.tty,
+        )
+
+    def exec_command(
+        self, attempt: Attempt, argv: tuple[str, ...], *, stdin: bool = False, tty: bool = False
+    ) -> Command:
+        """With no more rights than the container itself has."""
+        entered = [
+            "nsenter",
+            *("--target", str(_first_process(attempt)), "--preserve-credentials"),
+            *("--user", "--mount", "--pid", "--uts", "--ipc", "--root", "--wd", "--"),
+            *("setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"),
+            *(with_terminal(argv) if tty else argv),
+        ]
+        return Command(entered, attempt.command()["env"])
+
+    def discard(self, attempt: Attempt) -> None:
+        """Sandboxes die with their shim."""
 
 
 def is_usable() -> bool:
     """Whether a sandbox can really be made here, not only whether the program is installed."""
-    if shutil.which("bwrap") is None:
-        return False
-    told = ("--info-fd", shim.INFO_DESCRIPTOR)
-    argv = [part for part in command(ContainerSpec(("/bin/true",))) if part not in told]
     try:
-        ran = subprocess.run(argv, capture_output=True, timeout=_PROBE_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        Sandbox().try_out()
+    except Unusable:
         return False
-    return ran.returncode == 0
+    return True
 
 
-def command(spec: ContainerSpec) -> list[str]:
+def _argv(spec: ContainerSpec) -> list[str]:
     """The program and arguments that run a container; the shim fills in {info-fd}."""
     return [
         shutil.which("bwrap") or "bwrap",
-        *("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts"),
-        *("--unshare-cgroup-try", "--cap-drop", "ALL", "--die-with-parent", "--new-session"),
+        *_users(),
+        *("--unshare-pid", "--unshare-ipc", "--unshare-uts"),
+        *("--unshare-cgroup-try", "--cap-drop", "ALL", "--die-with-parent"),
+        # With a terminal the container makes a session itself, once it is inside.
+        *(() if spec.tty else ("--new-session",)),
         *("--hostname", spec.hostname[:63], "--info-fd", shim.INFO_DESCRIPTOR),
         *_system_files(),
         *("--proc", "/proc", "--dev", "/dev"),
@@ -71,19 +103,28 @@ def command(spec: ContainerSpec) -> list[str]:
         *_device_nodes(spec),
         *_binds(spec),
         *("--chdir", spec.working_directory or "/", "--"),
-        *spec.argv,
+        *(with_terminal(spec.argv) if spec.tty else spec.argv),
     ]
 
 
-def exec_command(first_process: int, argv: tuple[str, ...]) -> list[str]:
-    """What runs another program in the sandbox of a running container, with no more rights."""
-    return [
-        "nsenter",
-        *("--target", str(first_process), "--preserve-credentials"),
-        *("--user", "--mount", "--pid", "--uts", "--ipc", "--root", "--wd", "--"),
-        *("setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all", "--"),
-        *argv,
-    ]
+def _users() -> tuple[str, ...]:
+    """An ordinary user is root inside, and nowhere else. With another number there, bubblewrap
+    would make a view of users within the first, which nobody can enter to run a program there."""
+    if os.getuid() == 0:
+        return ("--unshare-user-try",)
+    return ("--unshare-user", "--uid", "0", "--gid", "0")
+
+
+def _first_process(attempt: Attempt) -> int:
+    """The container's own first process, seen from outside; LookupError if there is none."""
+    process = attempt.pid
+    for _ in range(_GENERATIONS):
+        children = Path(f"/proc/{process}/task/{process}/children")
+        try:
+            process = int(children.read_text("ascii").split()[0])
+        except (OSError, IndexError) as error:
+            raise LookupError(f"container {attempt.folder.parent.name} does not run") from error
+    return process
 
 
 def _system_files() -> Iterator[str]:
@@ -105,4 +146,12 @@ def _device_nodes(spec: ContainerSpec) -> Iterator[str]:
 def _binds(spec: ContainerSpec) -> Iterator[str]:
     """Outer folders first, so that what is mounted inside them stays visible."""
     for bind in sorted(spec.binds, key=lambda each: len(Path(each.target).parts)):
-        yield from ("--ro-bind" if bind.read_only else "--bind", bind.source, bind.target)
+        if not _is_shown_anyway(bind):
+            yield from ("--ro-bind" if bind.read_only else "--bind", bind.source, bind.target)
+
+
+def _is_shown_anyway(bind: Bind) -> bool:
+    """The host's own file at its own place, where it may be a link: nothing is mounted on links."""
+    if not bind.read_only or not bind.target.startswith(tuple(f"{each}/" for each in _SHOWN)):
+        return False
+    return os.path.realpath(bind.source) == os.path.realpath(bind.target)

@@ -1,0 +1,226 @@
+"""What a node serves to the API server: logs, exec and attach, over HTTPS, to nobody else.
+
+The paths and parameters are the kubelet's (pkg/kubelet/server/server.go), so that a Kubernetes API
+server can ask a dray node, too. A client must have a certificate of the cluster's authority and one
+of the names that API servers use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+
+from dray.api import agents, channels, gotime
+from dray.api.exchange import MessageSocket
+from dray.client import websockets
+from dray.node import logs, sessions
+from dray.node.logs import LogOptions
+from dray.node.sessions import Wanted
+from dray.node.worker import NotThere, PodWorker
+
+log = logging.getLogger(__name__)
+
+API_SERVERS: Final = (agents.API_SERVER_NAME,)
+SHUTDOWN_SECONDS: Final = 1.0
+MAX_LINE_BYTES: Final = 2**18
+"""Of the request line: a command with long arguments is part of it."""
+
+Find = Callable[[str, str], "PodWorker | None"]
+"""Who runs a pod, by its namespace and name."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who the endpoint is, and who may ask it."""
+
+    certificate: bytes
+    key: bytes
+    client_authority: bytes
+    clients: Collection[str] = API_SERVERS
+
+    def context(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata=self.client_authority.decode())
+        with tempfile.TemporaryDirectory(prefix="dray-") as directory:
+            path = Path(directory, "agent.pem")
+            path.touch(0o600)
+            path.write_bytes(self.certificate + self.key)
+            context.load_cert_chain(path)
+        return context
+
+
+class Endpoint:
+    """Answers for the pods that `find` knows."""
+
+    def __init__(self, find: Find, identity: Identity) -> None:
+        self._find = find
+        self._identity = identity
+        self._open: set[asyncio.Task[Any]] = set()
+
+    @contextlib.asynccontextmanager
+    async def listening(self, address: str, port: int = 0) -> AsyncIterator[int]:
+        """Serve until the block is left; yields the port."""
+        server = web.Server(
+            self._serve, handler_cancellation=True, access_log=None, logger=log,
+            max_line_size=MAX_LINE_BYTES, max_field_size=MAX_LINE_BYTES,
+        )  # fmt: skip
+        runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN_SECONDS)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, address, port, ssl_context=self._identity.context())
+            await site.start()
+            yield int(runner.addresses[0][1])
+        finally:
+            for task in tuple(self._open):
+                task.cancel()
+            await runner.cleanup()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        refusal = self._refusal(request)
+        if refusal:
+            return web.Response(status=403, text=refusal)
+        match request.path.strip("/").split("/"):
+            case [agents.LOGS, namespace, pod, container]:
+                return await self._answered(self._logs, request, namespace, pod, container)
+            case [agents.EXEC, namespace, pod, container]:
+                return await self._answered(self._exec, request, namespace, pod, container)
+            case [agents.ATTACH, namespace, pod, container]:
+                return await self._answered(self._attach, request, namespace, pod, container)
+        return web.Response(status=404, text="404 page not found")
+
+    def _refusal(self, request: web.BaseRequest) -> str:
+        transport = request.transport
+        certificate = transport.get_extra_info("peercert") if transport else None
+        subject = {
+            key: value for part in (certificate or {}).get("subject", ()) for key, value in part
+        }
+        name = subject.get("commonName", "")
+        return "" if name in self._identity.clients else f"{name!r} may not ask this node"
+
+    async def _answered(
+        self,
+        answer: Callable[[web.BaseRequest, PodWorker, str], Awaitable[web.StreamResponse]],
+        request: web.BaseRequest,
+        namespace: str,
+        pod: str,
+        container: str,
+    ) -> web.StreamResponse:
+        worker = self._find(namespace, pod)
+        if worker is None or not worker.has_container(container):
+            text = f'container "{container}" of pod "{namespace}/{pod}" is not on this node'
+            return web.Response(status=404, text=text)
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        try:
+            return await answer(request, worker, container)
+        except (NotThere, ValueError) as error:
+            return web.Response(status=400, text=str(error))
+        finally:
+            self._open.discard(task)
+
+    async def _logs(
+        self, request: web.BaseRequest, worker: PodWorker, container: str
+    ) -> web.StreamResponse:
+        query = request.query
+        options = _log_options(query)
+        attempt = worker.logged(container, previous=_is_true(query.get("previous", "")))
+        if not _is_true(query.get("follow", "")):
+            return web.Response(body=logs.read(attempt.log, options), content_type="text/plain")
+        answer = web.StreamResponse(headers={"content-type": "text/plain"})
+        answer.enable_chunked_encoding()
+        await answer.prepare(request)
+        following = logs.follow(attempt.log, lambda: attempt.exit() is not None, options)
+        with contextlib.suppress(ConnectionError):
+            async with contextlib.aclosing(following):  # type: ignore[type-var]
+                async for chunk in following:
+                    if chunk:
+                        await answer.write(chunk)
+        return answer
+
+    async def _exec(
+        self, request: web.BaseRequest, worker: PodWorker, container: str
+    ) -> web.StreamResponse:
+        wanted = _wanted(request)
+        argv = tuple(request.query.getall("command", ()))
+        if not argv:
+            raise ValueError("you must specify a command")
+        command = worker.exec_command(container, argv, stdin=wanted.stdin, tty=wanted.tty)
+        return await _conversation(
+            request, lambda socket: sessions.execute(socket, command, wanted)
+        )
+
+    async def _attach(
+        self, request: web.BaseRequest, worker: PodWorker, container: str
+    ) -> web.StreamResponse:
+        wanted = _wanted(request)
+        attempt = worker.running(container)
+        return await _conversation(request, lambda socket: sessions.attach(socket, attempt, wanted))
+
+
+class _Socket:
+    """A WebSocket as a conversation in messages."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def receive(self) -> bytes | None:
+        return await websockets.received(self._socket.receive)
+
+    async def send(self, message: bytes) -> None:
+        if not self._socket.closed:
+            with contextlib.suppress(ConnectionError):
+                await self._socket.send_bytes(message)
+
+
+async def _conversation(
+    request: web.BaseRequest, converse: Callable[[MessageSocket], Awaitable[None]]
+) -> web.StreamResponse:
+    socket = web.WebSocketResponse(protocols=channels.PROTOCOLS, max_msg_size=0)
+    if not socket.can_prepare(request).ok:
+        spoken = " and ".join(channels.PROTOCOLS)
+        raise ValueError(f"exec and attach need WebSockets ({spoken}): use kubectl 1.31 or newer")
+    await socket.prepare(request)
+    await converse(_Socket(socket))
+    await socket.close()
+    return socket
+
+
+def _wanted(request: web.BaseRequest) -> Wanted:
+    asked = {name: _is_true(request.query.get(name, "")) for name in ("input", "output", "error")}
+    if not any(asked.values()):
+        raise ValueError("you must specify at least 1 of stdin, stdout, stderr")
+    tty = _is_true(request.query.get("tty", ""))
+    return Wanted(asked["input"], asked["output"], asked["error"] and not tty, tty)
+
+
+def _log_options(query: Any) -> LogOptions:
+    since = ""
+    if seconds := query.get("sinceSeconds"):
+        moment = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=int(seconds))
+        since = gotime.write(moment, gotime.MICROSECONDS)
+    elif time := query.get("sinceTime"):
+        since = gotime.write(gotime.parse(time), gotime.MICROSECONDS)
+    tail, limit = query.get("tailLines"), query.get("limitBytes")
+    return LogOptions(
+        int(tail) if tail else None,
+        since.removesuffix("Z"),
+        _is_true(query.get("timestamps", "")),
+        int(limit) if limit else None,
+    )
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() in ("1", "t", "true")

@@ -1,0 +1,80 @@
+"""Child processes that are reaped when they end, whether or not anybody waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Sequence
+from typing import Any
+
+
+class Process:
+    """A running child. Must be made on the event loop."""
+
+    def __init__(self, argv: Sequence[str], **options: Any) -> None:
+        self.child: subprocess.Popen[bytes] = subprocess.Popen(argv, **options)
+        self._ended = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = os.pidfd_open(self.child.pid)
+        self._loop.add_reader(self._descriptor, self._reap)
+
+    @property
+    def pid(self) -> int:
+        return self.child.pid
+
+    @property
+    def has_ended(self) -> bool:
+        return self.child.poll() is not None
+
+    async def wait(self) -> int:
+        """The exit code; that of a process that a signal killed is 128 and its number."""
+        await self._ended.wait()
+        code = self.child.returncode
+        return 128 - code if code < 0 else code
+
+    def kill(self) -> None:
+        self.child.kill()
+
+    def close_pipes(self) -> None:
+        for pipe in (self.child.stdin, self.child.stdout, self.child.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def _reap(self) -> None:
+        self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        self.child.wait()
+        self._ended.set()
+
+
+async def end_of(process: int) -> None:
+    """Wait for any process to end, also one that somebody else has started."""
+    try:
+        descriptor = os.pidfd_open(process)
+    except ProcessLookupError:
+        return
+    try:
+        await readable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+async def readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def writable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(descriptor)

@@ -1,0 +1,45 @@
+"""The drivers that a node agent finds in its registry."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from dray.node import drivers
+from dray.node.drivers import Driver, Drivers
+from dray.protocol import services
+
+WAIT_SECONDS = 30.0
+
+
+def test_a_socket_that_got_the_inode_of_its_predecessor_is_registered_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    introduced = [0]
+
+    async def introduce(_caller: object) -> Driver:
+        introduced[0] += 1
+        return Driver("gpu.example.com", str(tmp_path / "dra.sock"), services.DRA_V1)
+
+    async def until(number: int) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while introduced[0] < number:
+                await asyncio.sleep(0.01)
+
+    async def work() -> None:
+        task = asyncio.create_task(Drivers(tmp_path).run())
+        await until(1)
+        os.utime(path, ns=(1, 1))
+        await until(2)
+        task.cancel()
+        await asyncio.wait({task})
+
+    monkeypatch.setattr(drivers, "_introduce", introduce)
+    path = tmp_path / "gpu-reg.sock"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        asyncio.run(work())
