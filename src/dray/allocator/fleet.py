@@ -302,6 +302,14 @@ class Fleet:
         """All that is published, whether a node sees it or not."""
         return self._slices.values()
 
+    def pools(self) -> Mapping[PoolId, PoolEntry]:
+        """Every pool that is published or of which claims hold devices."""
+        return self._pools
+
+    def taint_rules(self) -> Collection[DeviceTaintRule]:
+        """The rules that apply."""
+        return self._rules.values() if self.features.device_taint_rules else ()
+
     def holders_of(self, device: DeviceId) -> tuple[ClaimKey, ...]:
         pool = self._pools.get(PoolId(device.driver, device.pool))
         holding = pool.holdings.by_device.get(device.device) if pool else None
@@ -328,7 +336,7 @@ class Fleet:
     def _build(self, entry: NodeEntry) -> Inventory | Failure:
         assert entry.node is not None, "only nodes that are there are asked"
         slices = itertools.chain(entry.slices.values(), self._shared_slices.values())
-        rules = list(self._rules.values()) if self.features.device_taint_rules else []
+        rules = list(self.taint_rules())
         try:
             gathered = pools.gather(entry.node, slices, self._slices_of, self.features)
         except Failure as failure:

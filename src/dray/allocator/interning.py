@@ -19,11 +19,12 @@ from dray.api.slices import (
     ResourceSlice,
 )
 
+_ATTRIBUTES_LIMIT = 1 << 18
 _force = msgspec.structs.force_setattr
 
 
 class Interner:
-    """Remembers what it has seen for as long as it lives."""
+    """Remembers what it has seen, up to a limit; then it begins anew."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -54,6 +55,9 @@ class Interner:
         self, published: dict[str, DeviceAttribute]
     ) -> dict[str, DeviceAttribute]:
         known = self._attributes
+        if len(known) >= _ATTRIBUTES_LIMIT:
+            known.clear()
+            self._attribute_maps.clear()
         is_new = False
         for name, attribute in published.items():
             same = known.get(attribute)

@@ -6,7 +6,7 @@ the whole fleet. Answers have three values: yes, no, and the error that evaluati
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 
 from dray.allocator import attributes, shapes, verdicts
 from dray.allocator.attributes import Value
@@ -61,6 +61,16 @@ class Selector:
         (shape,) = self._read([candidate])
         known = self._answers.get(shape)
         return self._remember(shape, candidate) if known is None else known
+
+    def accepts(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """For each device whether it matches; an error is a no."""
+        if self._compiled.error is not None:
+            return [False] * len(candidates)
+        found = []
+        for candidate, shape in zip(candidates, self._read(candidates), strict=True):
+            answer = self._answers.get(shape)
+            found.append((self._remember(shape, candidate) if answer is None else answer) is True)
+        return found
 
     def failure_on(self, candidate: Candidate) -> str:
         """What upstream says after the number of the selector."""

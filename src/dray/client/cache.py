@@ -29,8 +29,8 @@ class HasMetadata(msgspec.Struct, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class _Identity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """The little of metadata that every event is read for."""
+class _Named(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """The little of metadata that is read where the object itself is of no interest."""
 
     name: str = ""
     namespace: str = ""
@@ -38,8 +38,11 @@ class _Identity(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 
 
 class _HasIdentity(msgspec.Struct, frozen=True, gc=False):
-    metadata: _Identity = _Identity()
+    metadata: _Named = _Named()
 
+
+Identity = _Named | ObjectMeta
+"""Which object, and how new it is."""
 
 _identities = msgspec.json.Decoder(_HasIdentity)
 
@@ -150,7 +153,8 @@ class Cache(Generic[T]):
         page = await self._client.list(self._kind, self._selection)
         gone = set(self._objects) | set(self._undecodable)
         for raw in page.items:
-            gone.discard(self._store(bytes(raw)))
+            # A copy, because a part of the list would keep all of it alive.
+            gone.discard(_key(self._store(bytes(raw))))
         for key in gone:
             self._remove(key)
         self._resource_version = page.resource_version
@@ -161,32 +165,34 @@ class Cache(Generic[T]):
             self._kind, self._selection, resource_version=self._resource_version
         )
         async for event in events:
-            raw = bytes(event.object)
-            metadata = _identities.decode(raw).metadata
+            if event.type in ("DELETED", "BOOKMARK"):
+                identity: Identity = _identities.decode(event.object).metadata
+            else:
+                identity = self._store(event.object)
             if event.type == "DELETED":
-                self._remove(ObjectKey(metadata.namespace, metadata.name))
-            elif event.type != "BOOKMARK":
-                self._store(raw)
-            self._resource_version = metadata.resource_version
+                self._remove(_key(identity))
+            self._resource_version = identity.resource_version
 
-    def _store(self, raw: bytes) -> ObjectKey:
+    def _store(self, raw: bytes | msgspec.Raw) -> Identity:
+        """Take in an object that is new or has changed; who it is."""
         try:
             value = decode(raw, self._decoder, self._type)
         except msgspec.ValidationError as error:
             return self._keep_undecodable(raw, str(error))
-        key = _key(value)
-        self._undecodable.pop(key, None)
+        metadata: ObjectMeta = value.metadata  # type: ignore[attr-defined]
+        key = _key(metadata)
+        if self._undecodable:
+            self._undecodable.pop(key, None)
         self._replace(key, value)
-        return key
+        return metadata
 
-    def _keep_undecodable(self, raw: bytes, reason: str) -> ObjectKey:
-        document = msgspec.json.decode(raw)
-        metadata = document.get("metadata", {})
-        key = ObjectKey(metadata.get("namespace", ""), metadata.get("name", ""))
+    def _keep_undecodable(self, raw: bytes | msgspec.Raw, reason: str) -> Identity:
+        identity = _identities.decode(raw).metadata
+        key = _key(identity)
         log.error("%s %s cannot be read: %s", self._kind.plural, key, reason)
-        self._undecodable[key] = Undecodable(key, document, reason)
+        self._undecodable[key] = Undecodable(key, msgspec.json.decode(raw), reason)
         self._replace(key, None)
-        return key
+        return identity
 
     def _remove(self, key: ObjectKey) -> None:
         self._undecodable.pop(key, None)
@@ -216,7 +222,7 @@ class Cache(Generic[T]):
                     index.setdefault(value, {})[key] = new
 
 
-def decode(raw: bytes, decoder: msgspec.json.Decoder[T], type_: type[T]) -> T:
+def decode(raw: bytes | msgspec.Raw, decoder: msgspec.json.Decoder[T], type_: type[T]) -> T:
     """Straight into the struct; a server that writes `null` for absent costs a second try."""
     try:
         return decoder.decode(raw)
@@ -224,6 +230,5 @@ def decode(raw: bytes, decoder: msgspec.json.Decoder[T], type_: type[T]) -> T:
         return msgspec.convert(canonical.prune_nulls(msgspec.json.decode(raw)), type_)
 
 
-def _key(value: Any) -> ObjectKey:
-    metadata: ObjectMeta = value.metadata
-    return ObjectKey(metadata.namespace, metadata.name)
+def _key(identity: Identity) -> ObjectKey:
+    return ObjectKey(identity.namespace, identity.name)

@@ -3,7 +3,8 @@
 `record` only notes; `run` writes. An event that repeats is updated ever more rarely, and an object
 about which one reason has many things to say gets one combined event, so neither a loop that fails
 for ever nor a large rollout fills the store. What is remembered is bounded: after that, the event
-that was used longest ago starts anew.
+that was used longest ago starts anew. While the process is busy, events are written slowly: whoever
+waits for a device does not wait for the news of others.
 
 Events are written in core/v1, which both groups read. Where there is an `action` they have the form
 of events.k8s.io (time, series), otherwise the older one (count, first and last time).
@@ -39,7 +40,11 @@ MAX_SIMILAR = 10
 SIMILAR_WITHIN_SECONDS = 600.0
 MAX_NOTE_CHARACTERS = 1024
 COMBINED = "(combined from similar events): "
-
+BUSY_SECONDS = 0.002
+"""A turn of the loop that takes longer says that others have work to do."""
+BUSY_FACTOR = 20
+"""While they do, events get one twentieth of the turns."""
+MAX_WAIT_SECONDS = 1.0
 
 EVENT = kinds.served("", "Event")
 
@@ -193,8 +198,8 @@ class Recorder:
         """Write what may be written; seconds until the next may be, None if there is none."""
         clock = time.monotonic()
         for key, record in list(self._unwritten.items()):
-            if record.not_before <= clock:
-                self._unwritten.pop(key, None)
+            if record.not_before <= clock and self._unwritten.pop(key, None) is not None:
+                await _give_way()
                 await self._write(key, record)
         later = [record.not_before for record in self._unwritten.values()]
         return max(min(later) - time.monotonic(), 0.0) if later else None
@@ -251,3 +256,12 @@ class Recorder:
         observed = gotime.write(record.last, gotime.MICROSECONDS)
         series = {"count": record.count, "lastObservedTime": observed}
         return {"message": record.note, "series": series}
+
+
+async def _give_way() -> None:
+    """Let others go first, the longer the more there are, but not for ever."""
+    began = time.monotonic()
+    await asyncio.sleep(0)
+    turn = time.monotonic() - began
+    if turn > BUSY_SECONDS:
+        await asyncio.sleep(min(turn * BUSY_FACTOR, MAX_WAIT_SECONDS))

@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+NAME = "dray"
+"""Of the cluster, the user and the context that dray writes."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
@@ -89,44 +91,55 @@ def in_cluster() -> Connection:
     )
 
 
-def write(
-    path: Path, connection: Connection, *, cluster: str = "dray", user: str = "admin"
-) -> None:
+def write(path: Path, connection: Connection) -> None:
     """Write a kubeconfig with one context, readable by its owner only."""
+    _save(path, _with_context({}, connection))
+
+
+def merge(connection: Connection, path: Path | None = None) -> Path:
+    """Add a context to the user's own kubeconfig and make it the current one; which file that is.
+
+    Everything else in the file stays, except what an earlier merge has put there.
+    """
+    listed = [item for item in os.environ.get("KUBECONFIG", "").split(os.pathsep) if item]
+    chosen = path or Path(listed[0] if listed else Path.home() / ".kube" / "config")
+    chosen.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    document = _read(chosen) if chosen.exists() and chosen.stat().st_size else {}
+    _save(chosen, _with_context(document, connection))
+    return chosen
+
+
+def _with_context(document: dict[str, Any], connection: Connection) -> dict[str, Any]:
+    """The document with the entries of a connection in place of those of the same name."""
     credentials: dict[str, Any] = {}
     if connection.client_certificate:
         credentials["client-certificate-data"] = _encode(connection.client_certificate)
         credentials["client-key-data"] = _encode(connection.client_key)
     if connection.token:
         credentials["token"] = connection.token
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "current-context": cluster,
-        "clusters": [
-            {
-                "name": cluster,
-                "cluster": {
-                    "server": connection.server,
-                    "certificate-authority-data": _encode(connection.certificate_authority),
-                },
-            }
-        ],
-        "users": [{"name": user, "user": credentials}],
-        "contexts": [
-            {
-                "name": cluster,
-                "context": {
-                    "cluster": cluster,
-                    "user": user,
-                    "namespace": connection.namespace,
-                },
-            }
-        ],
+    cluster = {
+        "server": connection.server,
+        "certificate-authority-data": _encode(connection.certificate_authority),
     }
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    context = {"cluster": NAME, "user": NAME, "namespace": connection.namespace}
+    changed = {"apiVersion": "v1", "kind": "Config", **document, "current-context": NAME}
+    for section, item, value in (
+        ("clusters", "cluster", cluster),
+        ("users", "user", credentials),
+        ("contexts", "context", context),
+    ):
+        others = [each for each in document.get(section) or () if each.get("name") != NAME]
+        changed[section] = [*others, {"name": NAME, item: value}]
+    return changed
+
+
+def _save(path: Path, document: dict[str, Any]) -> None:
+    """Replace a file at once, so that nobody reads half of it."""
+    temporary = path.with_name(f"{path.name}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         yaml.safe_dump(document, file, sort_keys=False)
+    os.replace(temporary, path.resolve())
 
 
 def _files(path: str | os.PathLike[str] | None) -> list[Path]:

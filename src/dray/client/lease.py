@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dray.api import errors, gotime, kinds
+from dray.client import cancellation
 from dray.client.verbs import Client, Object
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class LeaderElection:
                     await lead()
                     renewal.cancel()
             except* LeadershipLost as lost:
+                cancellation.raise_if_cancelled()
                 raise lost.exceptions[0] from None
 
     async def _acquire(self) -> None:

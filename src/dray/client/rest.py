@@ -17,6 +17,7 @@ import aiohttp
 
 from dray.api import errors
 from dray.api.exchange import Request, Response
+from dray.client import websockets
 from dray.client.kubeconfig import Connection, ExecPlugin, KubeconfigError
 
 TOKEN_FILE_SECONDS = 60.0
@@ -52,10 +53,15 @@ class RestTransport:
             self._session = None
 
     async def send(self, request: Request) -> Response:
-        """The response of the server; an endless one streams until its iterator is closed."""
+        """The response of the server; an endless one streams until its iterator is closed.
+
+        A request with an `upgrade` header is answered with a conversation.
+        """
         session = self._session or await self._open()
         headers = {"User-Agent": USER_AGENT, **request.headers}
         headers.update(await self._credentials.headers())
+        if headers.pop("upgrade", ""):
+            return await self._converse(session, request, headers)
         try:
             answer = await session.request(
                 request.method,
@@ -79,6 +85,27 @@ class RestTransport:
         async with answer:
             return Response(answer.status, received, await answer.read())
 
+    async def _converse(
+        self, session: aiohttp.ClientSession, request: Request, headers: dict[str, str]
+    ) -> Response:
+        protocols = headers.pop("sec-websocket-protocol").split(",")
+        connecting = session.ws_connect(
+            self._connection.server + request.path,
+            params=request.query,
+            headers=headers,
+            protocols=protocols,
+            server_hostname=self._connection.tls_server_name or None,
+            max_msg_size=websockets.MAX_MESSAGE_BYTES,
+        )
+        try:
+            return Response(101, upgrade=await websockets.upgraded(connecting))
+        except websockets.Refused as refusal:
+            return Response(refusal.status, {}, refusal.body)
+        except (aiohttp.ClientError, OSError) as error:
+            raise errors.ServiceUnavailable(
+                f"cannot reach {self._connection.server}: {error}"
+            ) from error
+
     async def _open(self) -> aiohttp.ClientSession:
         certificate = await self._credentials.client_certificate()
         connector = aiohttp.TCPConnector(
@@ -86,7 +113,11 @@ class RestTransport:
         )
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=30)
         self._session = aiohttp.ClientSession(
-            connector=connector, timeout=timeout, auto_decompress=True, read_bufsize=2**20
+            connector=connector,
+            timeout=timeout,
+            auto_decompress=True,
+            read_bufsize=2**20,
+            trace_configs=[websockets.tracing()],
         )
         return self._session
 

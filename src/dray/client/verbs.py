@@ -68,6 +68,10 @@ class Client:
         self._transport = transport
         self._field_manager = field_manager
 
+    def managed_by(self, field_manager: str) -> Client:
+        """The same client, whose writes are noted under another name in managedFields."""
+        return Client(self._transport, field_manager=field_manager)
+
     async def get(
         self, kind: Kind, name: str, namespace: str = "", subresource: str = ""
     ) -> Object:

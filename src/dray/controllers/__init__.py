@@ -1,1 +1,1 @@
-"""The loops that keep what is there in step with what is asked for, one module per loop."""
+"""The loops that keep what is there in step with what is asked for."""

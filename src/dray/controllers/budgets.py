@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import errors, gotime, selectors
+from dray.api import errors, gotime, ownership, selectors
 from dray.api.core import PodDisruptionBudget, PodDisruptionBudgetStatus
 from dray.api.meta import Condition, OwnerReference
 from dray.api.pods import Pod
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, loops, ownership, podstate, resources, rollouts, wire
+from dray.controllers import caches, loops, podstate, resources, wire
 from dray.controllers.loops import Context, Loop
+from dray.controllers.workloads import rollouts
 
 DELETION_SECONDS = 120.0
 """How long a pod that was allowed to be evicted counts as gone before it is."""

@@ -1,4 +1,7 @@
-"""The watched copies that the loops share: one per kind, made when the first loop asks for it."""
+"""The watched copies that the loops share, each made when the first loop asks for it.
+
+There is one per kind, except where somebody can do with much less of the objects than others.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from dray.api import ownership, podclaims
 from dray.api.claims import ResourceClaim
 from dray.api.classes import DeviceClass
 from dray.api.core import Lease, Namespace, PodDisruptionBudget, ResourceQuota
@@ -20,7 +24,8 @@ from dray.api.taints import DeviceTaintRule
 from dray.api.workloads import PodGroup
 from dray.client.cache import Cache, HasMetadata, IndexFunction, ObjectKey
 from dray.client.verbs import Client
-from dray.controllers import ownership, podclaims, resources
+from dray.controllers import resources
+from dray.controllers.devices.eviction_times import TaintedSlice
 from dray.controllers.templated import (
     ClaimTemplate,
     DaemonSet,
@@ -48,8 +53,8 @@ OWNER, ORPHAN = "owner", "orphan"
 class Caches:
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._caches: dict[tuple[str, str], Cache[Any]] = {}
-        self._optional: set[tuple[str, str]] = set()
+        self._caches: dict[tuple[str, str, type], Cache[Any]] = {}
+        self._optional: set[Cache[Any]] = set()
 
     @property
     def pods(self) -> Cache[Pod]:
@@ -58,7 +63,7 @@ class Caches:
             Pod,
             {
                 CLAIM: podclaims.used_claims,
-                TEMPLATE: podclaims.used_templates,
+                TEMPLATE: _templates,
                 GROUP: _group,
                 NODE: _node,
                 OWNER: ownership.controller_uids,
@@ -72,7 +77,7 @@ class Caches:
         indexes: Mapping[str, IndexFunction[ResourceClaim]] = {
             OWNER: ownership.controller_uids,
             NAMESPACE: _namespace,
-            POOL: _pools_of_claim,
+            POOL: pools_of,
         }
         return self._get(resources.CLAIM, ResourceClaim, indexes)
 
@@ -84,13 +89,17 @@ class Caches:
     def pod_groups(self) -> Cache[PodGroup]:
         indexes: Mapping[str, IndexFunction[PodGroup]] = {
             CLAIM: podclaims.group_claims,
-            TEMPLATE: podclaims.group_templates,
+            TEMPLATE: _templates,
         }
         return self._get(resources.POD_GROUP, PodGroup, indexes)
 
     @property
     def slices(self) -> Cache[ResourceSlice]:
         return self._get(resources.SLICE, ResourceSlice, {POOL: _pool_of_slice})
+
+    @property
+    def tainted_slices(self) -> Cache[TaintedSlice]:
+        return self._get(resources.SLICE, TaintedSlice, {POOL: _pool_of_slice})
 
     @property
     def device_classes(self) -> Cache[DeviceClass]:
@@ -155,9 +164,12 @@ class Caches:
 
         Nobody waits for it but who asked: a kind that cannot be listed stops no other loop.
         """
-        if (kind.group, kind.plural) not in self._caches:
-            self._optional.add((kind.group, kind.plural))
-        return self._get(kind, HasMetadata)
+        for (group, plural, _), known in self._caches.items():
+            if (group, plural) == (kind.group, kind.plural):
+                return known
+        cache = self._get(kind, HasMetadata)
+        self._optional.add(cache)
+        return cache
 
     def _get(
         self,
@@ -165,7 +177,7 @@ class Caches:
         type_: type[T],
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> Cache[T]:
-        key = (kind.group, kind.plural)
+        key = (kind.group, kind.plural, type_)
         cache = self._caches.get(key)
         if cache is None:
             cache = self._caches[key] = Cache(self._client, kind, type_, indexes=indexes)
@@ -174,13 +186,13 @@ class Caches:
     async def run(self) -> None:
         """Keep all copies current until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for (_, plural), cache in self._caches.items():
+            for (_, plural, _), cache in self._caches.items():
                 group.create_task(_keep(plural, cache), name=f"cache-{plural}")
 
     async def synced(self) -> None:
         """Wait until every copy that a loop relies on is complete."""
-        for key, cache in self._caches.items():
-            if key not in self._optional:
+        for cache in self._caches.values():
+            if cache not in self._optional:
                 await cache.synced.wait()
 
 
@@ -198,11 +210,23 @@ def is_gone(cache: Cache[Any], key: ObjectKey) -> bool:
     return cache.get(key.name, key.namespace) is None and key not in cache.undecodable
 
 
+def pools_of(claim: ResourceClaim) -> set[PoolId]:
+    """The pools that a claim has devices of."""
+    if claim.status.allocation is None:
+        return set()
+    results = claim.status.allocation.devices.results
+    return {PoolId(result.driver, result.pool) for result in results}
+
+
+def _templates(user: Pod | PodGroup) -> Iterable[Hashable]:
+    for source in user.spec.resource_claims:
+        if source.resource_claim_template_name:
+            yield ObjectKey(user.metadata.namespace, source.resource_claim_template_name)
+
+
 def _group(pod: Pod) -> Iterable[Hashable]:
-    group = pod.spec.scheduling_group
-    if group is None or group.pod_group_name is None:
-        return ()
-    return (ObjectKey(pod.metadata.namespace, group.pod_group_name),)
+    name = podclaims.group_name(pod)
+    return (ObjectKey(pod.metadata.namespace, name),) if name else ()
 
 
 def _node(pod: Pod) -> Iterable[Hashable]:
@@ -217,9 +241,5 @@ def _orphan(value: Any) -> Iterable[Hashable]:
     return () if ownership.controller_of(value.metadata) else (value.metadata.namespace,)
 
 
-def _pool_of_slice(published: ResourceSlice) -> Iterable[Hashable]:
+def _pool_of_slice(published: ResourceSlice | TaintedSlice) -> Iterable[Hashable]:
     return (PoolId(published.spec.driver, published.spec.pool.name),)
-
-
-def _pools_of_claim(claim: ResourceClaim) -> Iterable[Hashable]:
-    return podclaims.pools(claim)

@@ -13,28 +13,29 @@ from typing import Any
 
 from dray.api import features as gates
 from dray.api.features import Features
+from dray.client import cancellation
 from dray.client.lease import LeaderElection, LeadershipLost, Timing
 from dray.client.verbs import Client
 from dray.controllers import discovery, loops
 from dray.controllers.budgets import Budgets
 from dray.controllers.caches import Caches
-from dray.controllers.claims import Claims
-from dray.controllers.daemonsets import DaemonSets
-from dray.controllers.deployments import Deployments
+from dray.controllers.devices.claims import Claims
+from dray.controllers.devices.pool_status import PoolStatuses
+from dray.controllers.devices.taint_eviction import TaintEviction
 from dray.controllers.garbage import Garbage
-from dray.controllers.jobs import Jobs
+from dray.controllers.jobs.jobs import Jobs
 from dray.controllers.loops import Clock, Context, Loop
 from dray.controllers.namespaces import Namespaces
-from dray.controllers.node_eviction import NodeEviction
-from dray.controllers.nodes import Nodes
-from dray.controllers.pod_garbage import PodGarbage
+from dray.controllers.nodes.node_eviction import NodeEviction
+from dray.controllers.nodes.nodes import Nodes
+from dray.controllers.nodes.pod_garbage import PodGarbage
 from dray.controllers.podgroups import PodGroups
-from dray.controllers.pool_status import PoolStatuses
 from dray.controllers.quotas import Quotas
-from dray.controllers.replicasets import ReplicaSets
 from dray.controllers.serviceaccounts import ServiceAccounts
-from dray.controllers.statefulsets import StatefulSets
-from dray.controllers.taint_eviction import TaintEviction
+from dray.controllers.workloads.daemonsets import DaemonSets
+from dray.controllers.workloads.deployments import Deployments
+from dray.controllers.workloads.replicasets import ReplicaSets
+from dray.controllers.workloads.statefulsets import StatefulSets
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +125,7 @@ async def supervise(name: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except Exception:
+            cancellation.raise_if_cancelled()
             log.exception("%s died and is started again", name)
         else:
             log.warning("%s ended and is started again", name)

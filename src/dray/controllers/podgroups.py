@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import contextlib
 
-from dray.api import errors
+from dray.api import errors, podclaims
 from dray.api.pods import Pod
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, loops, podclaims, podstate, resources, wire
+from dray.controllers import caches, loops, podstate, resources, wire
 from dray.controllers.loops import Context, Loop
 
 FINALIZER = "scheduling.k8s.io/podgroup-protection"

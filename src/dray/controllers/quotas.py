@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, quantity, usage
+from dray.api import errors, ownership, quantity, usage
 from dray.api import quota as counting
 from dray.api.claims import ResourceClaim
 from dray.api.core import ResourceQuota, ResourceQuotaStatus
 from dray.api.names import GroupResource
 from dray.api.usage import Amounts
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, loops, ownership, resources, wire
+from dray.controllers import caches, loops, resources, wire
 from dray.controllers.loops import Context, Loop
 
 SETTLE_SECONDS = 0.5

@@ -1,23 +1,29 @@
-"""The scheduler's figures: how long pods wait, how many wait, and for what."""
+"""The scheduler's figures: how long pods wait, how many wait and for what, and where devices are.
+
+What is counted is counted when somebody looks, from what there is then.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from dray import telemetry
-from dray.scheduler.queue import WORKED_ON, Entry, Queue
-from dray.scheduler.refusals import Refusal
+from dray.allocator.census import Census
+from dray.api import podclaims
+from dray.api.names import ClaimKey
+from dray.api.pods import Pod
+from dray.scheduler.queue import WORKED_ON, Entry
+from dray.scheduler.state import State
 
 WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class Metrics:
-    def __init__(self, registry: telemetry.Registry, queue: Queue) -> None:
-        self._queue = queue
-        self._refused: dict[object, tuple[str, int]] = {}
-        """What each cohort of waiting pods waits for, and how many claims each pod has open."""
+    def __init__(self, registry: telemetry.Registry, state: State) -> None:
+        self._state, self._queue = state, state.queue
+        self._census = Census(state.fleet)
         self.decisions = telemetry.Histogram(
             "dray_scheduling_decision_seconds",
             "Time to find a place for a pod, or to find that there is none.",
@@ -37,7 +43,13 @@ class Metrics:
             ("reason",),
             self._pending_claims,
         )
-        registry.register(self.decisions, self.waits, self.lengths, self.pending)
+        self.devices = telemetry.Gauge(
+            "dray_devices",
+            "Published devices by state and by each class that they match.",
+            ("state", "class"),
+            self._devices,
+        )
+        registry.register(self.decisions, self.waits, self.lengths, self.pending, self.devices)
 
     def decided(self, entry: Entry, seconds: float) -> None:
         self.decisions.observe(seconds, "placed" if entry.where == WORKED_ON else "refused")
@@ -45,21 +57,32 @@ class Metrics:
     def bound(self, entry: Entry) -> None:
         self.waits.observe(asyncio.get_running_loop().time() - entry.since)
 
-    def refused(self, question: object, refusal: Refusal, open_claims: int) -> None:
-        self._refused[question] = (refusal.category, open_claims)
-
     def _lengths(self) -> Iterator[tuple[telemetry.Labels, float]]:
         for state, count in self._queue.lengths().items():
             yield (state,), count
 
     def _pending_claims(self) -> Iterator[tuple[telemetry.Labels, float]]:
         counts: Counter[str] = Counter()
-        known = {}
-        for cohort, pods in self._queue.waiting():
-            found = self._refused.get(cohort.question)
-            if found is not None:
-                known[cohort.question] = found
-                counts[found[0]] += found[1] * pods
-        self._refused = known
+        seen: set[Hashable] = set()
+        for entry in self._queue.refused():
+            pod = self._state.pod(entry.key)
+            for claim in self._without_devices(pod) if pod else ():
+                if claim not in seen:
+                    seen.add(claim)
+                    counts[entry.reason] += 1
         for reason, count in counts.items():
             yield (reason,), count
+
+    def _without_devices(self, pod: Pod) -> Iterator[Hashable]:
+        """What stands for each such claim of a pod, also for those that are not made yet."""
+        for used in podclaims.used_by(pod):
+            if used.name is None:
+                yield pod.metadata.uid, used.pod_claim
+                continue
+            key = ClaimKey(pod.metadata.namespace, used.name)
+            claim = self._state.claim(key)
+            if claim is None or claim.status.allocation is None:
+                yield key
+
+    def _devices(self) -> Iterator[tuple[telemetry.Labels, float]]:
+        yield from self._census.counts().items()

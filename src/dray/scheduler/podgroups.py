@@ -12,19 +12,19 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.api import errors, exchange, gotime
+from dray.api import errors, exchange, gotime, podclaims
 from dray.api.claims import AllocationResult
 from dray.api.names import ClaimKey
 from dray.api.pods import Pod
 from dray.api.workloads import PodGroup
 from dray.client.cache import ObjectKey
 from dray.client.verbs import Client
-from dray.scheduler import podclaims, queue, resources
-from dray.scheduler.binding import Binder, Choice
-from dray.scheduler.choosing import Chooser
-from dray.scheduler.devices import Demand
+from dray.scheduler import queue, resources
+from dray.scheduler.fitting.choosing import Chooser
+from dray.scheduler.fitting.devices import Demand
 from dray.scheduler.refusals import Refusal
 from dray.scheduler.state import GROUP, State
+from dray.scheduler.writing.binding import Binder, Choice
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dray.api import errors, exchange, gotime, selectors
+from dray.api import errors, exchange, gotime, podclaims, selectors
 from dray.api.claims import AllocationResult
 from dray.api.core import PodDisruptionBudget
 from dray.api.names import ClaimKey
@@ -21,11 +21,12 @@ from dray.client import events
 from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.client.verbs import Client
-from dray.scheduler import devices, nodefit, podclaims, resources
-from dray.scheduler.devices import Demand, Devices, Fitting
-from dray.scheduler.needs import Charge
-from dray.scheduler.nodefit import NodeState, Sort
-from dray.scheduler.scoring import Ranking
+from dray.scheduler import resources
+from dray.scheduler.fitting import devices, nodefit
+from dray.scheduler.fitting.devices import Demand, Devices, Fitting
+from dray.scheduler.fitting.needs import Charge
+from dray.scheduler.fitting.nodefit import NodeState, Sort
+from dray.scheduler.fitting.scoring import Ranking
 from dray.scheduler.state import ON_NODE, State
 
 log = logging.getLogger(__name__)
@@ -138,6 +139,7 @@ class Preemption:
         self, state: State, finder: Devices, breathe: Callable[[], Awaitable[None]]
     ) -> None:
         self._state, self._devices, self._breathe = state, finder, breathe
+        self._budgets: Sequence[_Budget] = ()
         self.nominations = Nominations(self._pending)
 
     def ineligible(self, key: ObjectKey, pod: Pod) -> str:
@@ -155,6 +157,7 @@ class Preemption:
     async def plan(self, demand: Demand, ranking: Ranking) -> Plan | None:
         """The best way to make room, if there is one."""
         best: Plan | None = None
+        self._budgets = [_Budget.of(each) for each in self._state.budgets or ()]
         lowest = min(map(priority_of, self._state.pods), default=0)
         candidates = self._candidates(demand.pod, ranking)
         for state, possible in itertools.islice(candidates, CANDIDATES_LIMIT):
@@ -180,11 +183,15 @@ class Preemption:
                     yield state, possible
 
     def _most_important_first(self, pods: list[Pod]) -> list[Pod]:
-        """The pods that may all go without overdrawing a disruption budget."""
-        pods.sort(key=lambda each: (priority_of(each), _reversed_start(each)))
-        allowed = list(_within_budgets(pods, self._state.budgets or ()))
-        allowed.reverse()
+        """Those that no disruption budget keeps."""
+        allowed = [each for each in pods if self._may_go([each])]
+        allowed.sort(key=lambda each: (priority_of(each), _reversed_start(each)), reverse=True)
         return allowed
+
+    def _may_go(self, pods: Sequence[Pod]) -> bool:
+        """Whether all of these together overdraw no disruption budget."""
+        leaving = [each for each in pods if each.metadata.deletion_timestamp is None]
+        return all(budget.allows(leaving) for budget in self._budgets)
 
     def _holders_of_shared_devices(self, pod: Pod) -> Iterator[Pod]:
         """Less important pods that hold devices which could be used on other nodes as well."""
@@ -226,18 +233,20 @@ class Preemption:
         victims: Sequence[Pod],
         what_if: _WhatIf,
     ) -> Sequence[Pod]:
-        """Fewer victims that are no more important, if there are any."""
-        highest = max(map(priority_of, victims), default=0)
+        """Fewer victims that are no more important, if there are any; none that must not go."""
+        may_go = self._may_go(victims)
+        highest = max(map(priority_of, victims if may_go else possible), default=0)
         lesser = [pod for pod in reversed(possible) if priority_of(pod) <= highest]
-        sizes = range(1, len(victims))
+        sizes = range(1, len(victims if may_go else possible))
         combinations = itertools.chain.from_iterable(
             itertools.combinations(lesser, size) for size in sizes
         )
         for some in itertools.islice(combinations, COMBINATIONS_LIMIT):
-            what_if.set(some)
-            if await self._fits(state, demand):
-                return some
-        return victims
+            if self._may_go(some):
+                what_if.set(some)
+                if await self._fits(state, demand):
+                    return some
+        return victims if may_go else ()
 
     async def _fits(self, state: NodeState, demand: Demand) -> bool:
         if nodefit.reasons_against(state, demand.wanted, demand.extended.__contains__):
@@ -254,34 +263,27 @@ def _reversed_start(pod: Pod) -> tuple[int, ...]:
     return tuple(-ord(letter) for letter in pod.status.start_time or "")
 
 
-def _within_budgets(pods: Iterable[Pod], budgets: Iterable[PodDisruptionBudget]) -> Iterator[Pod]:
-    """The pods that may go together, the least important of them first."""
-    allowances = [_Allowance(budget) for budget in budgets]
-    for pod in pods:
-        covering = [allowance for allowance in allowances if allowance.covers(pod)]
-        if all(allowance.left > 0 for allowance in covering):
-            for allowance in covering:
-                allowance.left -= 1
-            yield pod
+class _Budget(NamedTuple):
+    """How many of which pods may go."""
 
+    namespace: str
+    selector: selectors.Selector
+    allowed: int
 
-class _Allowance:
-    """How many pods of one budget may still go."""
-
-    __slots__ = ("_namespace", "_selector", "left")
-
-    def __init__(self, budget: PodDisruptionBudget) -> None:
-        self._namespace = budget.metadata.namespace
-        self.left = budget.status.disruptions_allowed
+    @classmethod
+    def of(cls, budget: PodDisruptionBudget) -> _Budget:
         try:
-            self._selector = selectors.label_selector(budget.spec.selector)
+            selector = selectors.label_selector(budget.spec.selector)
         except selectors.SelectorError:
-            self._selector = selectors.NOTHING
+            selector = selectors.NOTHING
+        return cls(budget.metadata.namespace, selector, budget.status.disruptions_allowed)
 
-    def covers(self, pod: Pod) -> bool:
-        return pod.metadata.namespace == self._namespace and self._selector.matches(
-            pod.metadata.labels
-        )
+    def allows(self, leaving: Sequence[Pod]) -> bool:
+        return sum(map(self._covers, leaving)) <= self.allowed
+
+    def _covers(self, pod: Pod) -> bool:
+        metadata = pod.metadata
+        return metadata.namespace == self.namespace and self.selector.matches(metadata.labels)
 
 
 class Evictor:

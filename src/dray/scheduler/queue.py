@@ -54,7 +54,7 @@ def group_changes(key: ObjectKey) -> Cause:
 class Entry:
     """A pod in the queue."""
 
-    __slots__ = ("arrival", "cohort", "errors", "key", "not_before", "priority", "since", "where")
+    __slots__ = ("arrival", "cohort", "errors", "key", "priority", "reason", "since", "where")
 
     def __init__(self, key: ObjectKey, priority: int, arrival: int, since: float) -> None:
         self.key = key
@@ -67,7 +67,8 @@ class Entry:
         self.cohort: Cohort | None = None
         """Where it waits, or waited before it was tried again."""
         self.errors = 0
-        self.not_before = 0.0
+        self.reason = ""
+        """Why it was refused last, in a word."""
 
     def rank(self) -> tuple[int, int]:
         """Lower comes first: more important, then earlier."""
@@ -122,10 +123,11 @@ class Queue:
             found[entry.where] += 1
         return found
 
-    def waiting(self) -> Iterator[tuple[Cohort, int]]:
-        """The cohorts and how many pods wait in each."""
-        for cohort in self._cohorts.values():
-            yield cohort, len(cohort.entries)
+    def refused(self) -> Iterator[Entry]:
+        """The pods for which there was no place when they were tried last."""
+        for entry in self._entries.values():
+            if entry.where in (WAITING, BACKING_OFF):
+                yield entry
 
     def add(self, key: ObjectKey, priority: int) -> None:
         """A pod that wants a node; one that is known is tried again."""

@@ -11,7 +11,7 @@ from dray.api.claims import ResourceClaim
 from dray.api.names import ClaimKey
 from dray.client.cache import ObjectKey
 from dray.scheduler import queue
-from dray.scheduler.nodefit import Reason, Sort
+from dray.scheduler.fitting.nodefit import Reason, Sort
 from dray.scheduler.queue import Cause
 
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
@@ -60,7 +60,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         if self.of_group:
             return "group"
         if self.before_nodes:
-            return "claim" if any(cause.which for cause in self.causes) else "class"
+            return "class" if queue.CLASSES in self.causes else "claim"
         sorts = {reason.sort for reason in self.reasons}
         for sort in (Sort.DEVICES, Sort.CLAIM, Sort.ROOM, Sort.NEIGHBOURS, Sort.NODE):
             if sort in sorts:

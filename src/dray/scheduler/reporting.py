@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import heapq
 import logging
 import re
 import time
@@ -16,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dray.allocator import requests
-from dray.api import errors, exchange, gotime
+from dray.api import errors, exchange, gotime, podclaims
 from dray.api.claims import ResourceClaim
 from dray.api.names import ClaimKey
 from dray.api.pods import Pod, PodCondition
@@ -24,16 +25,16 @@ from dray.client import events
 from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.client.verbs import Client
-from dray.scheduler import podclaims, refusals, resources
-from dray.scheduler.claimwrites import EXPLANATION, ClaimWrites
+from dray.scheduler import refusals, resources
 from dray.scheduler.refusals import Refusal
 from dray.scheduler.state import State
+from dray.scheduler.writing.claimwrites import EXPLANATION, ClaimWrites
 
 log = logging.getLogger(__name__)
 
 PASSING_SECONDS = 1.0
 """How long something that is likely to pass may last before it is told."""
-BURST_SECONDS = 10.0
+BURST_SECONDS = 30.0
 """How long a claim may take to be made while there is a template for it."""
 RETRY_SECONDS = 0.5
 ANNOTATION_SECONDS = 30.0
@@ -71,6 +72,8 @@ class Reporter:
         self._client, self._state, self._recorder = client, state, recorder
         self._now = now
         self._reports: dict[ObjectKey, _Report] = {}
+        self._agenda: list[tuple[float, ObjectKey]] = []
+        """When to look at which pod: a heap, with entries of reports that are over."""
         self._arrival = asyncio.Event()
         self._explanations = _Explanations(state, why) if why else None
         self._templates: dict[ObjectKey, float] = {}
@@ -80,8 +83,7 @@ class Reporter:
     def refuse(self, key: ObjectKey, refusal: Refusal, preemption: str = "") -> None:
         """Note that a pod has no node; `run` tells it."""
         delay = PASSING_SECONDS if refusal.is_passing else 0.0
-        self._reports[key] = _Report(refusal, preemption, time.monotonic() + delay)
-        self._arrival.set()
+        self._note(key, _Report(refusal, preemption, time.monotonic() + delay))
 
     def forget(self, key: ObjectKey) -> None:
         """The pod has a node, or is being tried again."""
@@ -100,13 +102,30 @@ class Reporter:
                     async with asyncio.timeout(wait):
                         await self._arrival.wait()
 
+    def _note(self, key: ObjectKey, report: _Report) -> None:
+        self._reports[key] = report
+        heapq.heappush(self._agenda, (report.due, key))
+        if self._agenda[0][1] == key:
+            self._arrival.set()
+
+    def _note_unless_newer(self, key: ObjectKey, report: _Report) -> None:
+        if key not in self._reports:
+            self._note(key, report)
+
     def _due(self) -> tuple[list[tuple[ObjectKey, _Report]], float | None]:
+        """Some of what is to be told now, and how long until more is."""
         clock = time.monotonic()
-        due = [item for item in self._reports.items() if item[1].due <= clock][:WRITERS]
-        for key, _ in due:
-            del self._reports[key]
-        later = [report.due - clock for report in self._reports.values()]
-        return due, min(later) if later else None
+        due: list[tuple[ObjectKey, _Report]] = []
+        while self._agenda and len(due) < WRITERS:
+            at, key = self._agenda[0]
+            report = self._reports.get(key)
+            is_current = report is not None and report.due == at
+            if is_current and at > clock:
+                return due, at - clock
+            heapq.heappop(self._agenda)
+            if is_current:
+                due.append((key, self._reports.pop(key)))
+        return due, None
 
     async def _tell_all(self, reports: Sequence[tuple[ObjectKey, _Report]]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -122,7 +141,7 @@ class Reporter:
         if has_template and not report.is_postponed:
             # Pods that come in great numbers wait a while for their claims.
             due = time.monotonic() + BURST_SECONDS
-            self._reports.setdefault(key, report._replace(due=due, is_postponed=True))
+            self._note_unless_newer(key, report._replace(due=due, is_postponed=True))
             return
         reason = await self._reason(pod, refusal, has_template)
         nodes = len(self._state.nodes) if refusal.nodes is None else refusal.nodes
@@ -137,8 +156,7 @@ class Reporter:
             # The pod has changed meanwhile, or the server is away; who still waits is told later.
             log.info("condition of pod %s: %s", key, error)
             again = report._replace(due=time.monotonic() + RETRY_SECONDS)
-            self._reports.setdefault(key, again)
-            self._arrival.set()
+            self._note_unless_newer(key, again)
             return
         self._recorder.record(
             events.reference(resources.POD, pod.metadata),

@@ -18,18 +18,17 @@ from dray import telemetry
 from dray.allocator import policies
 from dray.allocator.fleet import Fleet
 from dray.api import features as gates
-from dray.api import selectors
+from dray.api import podclaims, selectors
 from dray.api.claims import ResourceClaim
 from dray.api.features import Features
 from dray.api.pods import Pod
 from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.client.verbs import Client
-from dray.scheduler import needs, podclaims, podgroups, preemption, queue, scoring
-from dray.scheduler.binding import Binder, Choice, NotBound
-from dray.scheduler.choosing import Chooser
-from dray.scheduler.claimwrites import ClaimWrites
-from dray.scheduler.devices import Demand, Devices
+from dray.scheduler import podgroups, preemption, queue
+from dray.scheduler.fitting import needs, readiness, scoring
+from dray.scheduler.fitting.choosing import Chooser
+from dray.scheduler.fitting.devices import Demand, Devices
 from dray.scheduler.metrics import Metrics
 from dray.scheduler.podgroups import Gang, GroupPlacement, Shared
 from dray.scheduler.preemption import Evictor, Preemption
@@ -37,6 +36,8 @@ from dray.scheduler.queue import Entry
 from dray.scheduler.refusals import Refusal
 from dray.scheduler.reporting import Reporter, Why
 from dray.scheduler.state import EXTENDED, State
+from dray.scheduler.writing.binding import Binder, Choice, NotBound
+from dray.scheduler.writing.claimwrites import ClaimWrites
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +114,7 @@ class Scheduler:
         self._evictor = Evictor(client, recorder, name, now)
         why = explainer(state.fleet) if explainer else None
         self._reporter = Reporter(client, state, recorder, self._writes, now, why)
-        self._metrics = Metrics(registry, self._queue)
+        self._metrics = Metrics(registry, state)
         self._tasks: asyncio.TaskGroup
 
     async def run(self) -> None:
@@ -150,12 +151,12 @@ class Scheduler:
             await self._place(entry, pod)
         except Exception as error:
             log.exception("pod %s cannot be scheduled", entry.key)
-            self._reporter.refuse(entry.key, Refusal(error=f"{type(error).__name__}: {error}"))
-            self._queue.retry(entry)
+            self._refuse(entry, entry.key, _broken(f"{type(error).__name__}: {error}"))
         self._metrics.decided(entry, time.perf_counter() - started)
 
     async def _place(self, entry: Entry, pod: Pod) -> None:
         if pod.spec.scheduling_gates:
+            entry.reason = "gates"
             self._queue.park(entry, pod.metadata.uid, ())
             return
         gang = podgroups.gang_of(pod, self._state)
@@ -181,7 +182,6 @@ class Scheduler:
         preempting = await self._preempt(entry, demand)
         self._free_what_is_in_the_way(demand.pod, answer)
         cost, question = time.perf_counter() - started, self._chooser.question(demand)
-        self._metrics.refused(question, answer, len(demand.open))
         self._refuse(entry, question, answer, preempting, cost)
 
     async def _place_gang(self, entry: Entry, gang: Gang) -> None:
@@ -217,8 +217,8 @@ class Scheduler:
                 causes=frozenset({queue.DEVICES}),
             )
         group = self._state.group_of(pod) if self._accepts_groups else None
-        claims = podclaims.resolve(pod, self._state.claim, group, self._accepts_groups)
-        if isinstance(claims, podclaims.NotReady):
+        claims = readiness.resolve(pod, self._state.claim, group, self._accepts_groups)
+        if isinstance(claims, readiness.NotReady):
             return _not_ready(claims)
         try:
             demand = self._devices.demand(pod, needs.needs_of(pod), claims, shared)
@@ -251,6 +251,7 @@ class Scheduler:
         cost_seconds: float = 0.0,
     ) -> None:
         self._reporter.refuse(entry.key, refusal, preempting)
+        entry.reason = refusal.category
         if refusal.is_retried:
             self._queue.retry(entry)
         else:
@@ -308,8 +309,7 @@ class Scheduler:
             self._queue.finish(entry)
         else:
             log.info("pod %s: %s", entry.key, outcome.message)
-            self._reporter.refuse(entry.key, Refusal(error=outcome.message))
-            self._queue.retry(entry)
+            self._refuse(entry, entry.key, _broken(outcome.message))
         self._queue.wake(queue.DEVICES)
         self._queue.wake(queue.ROOM)
 
@@ -318,7 +318,12 @@ def _key(pod: Pod) -> ObjectKey:
     return ObjectKey(pod.metadata.namespace, pod.metadata.name)
 
 
-def _not_ready(problem: podclaims.NotReady) -> Refusal:
+def _broken(message: str) -> Refusal:
+    """Something went wrong that may go right next time."""
+    return Refusal(error=message, is_retried=True)
+
+
+def _not_ready(problem: readiness.NotReady) -> Refusal:
     causes = frozenset[queue.Cause]()
     if problem.claim is not None:
         causes = frozenset({queue.claim_changes(ObjectKey(*problem.claim))})

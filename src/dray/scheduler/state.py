@@ -15,7 +15,8 @@ from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from typing import Any
 
 from dray.allocator.fleet import Fleet
-from dray.api import usage
+from dray.allocator.interning import Interner
+from dray.api import ownership, podclaims, usage
 from dray.api.claims import ResourceClaim
 from dray.api.classes import DeviceClass
 from dray.api.core import Namespace, PodDisruptionBudget
@@ -28,13 +29,14 @@ from dray.api.taints import DeviceTaintRule
 from dray.api.workloads import PodGroup
 from dray.client.cache import Cache, Change, ObjectKey
 from dray.client.verbs import Client, Selection
-from dray.scheduler import needs, nodeallocatable, podclaims, queue, resources
-from dray.scheduler.extended import Classes
-from dray.scheduler.inflight import Inflight
-from dray.scheduler.needs import Charge
-from dray.scheduler.neighbours import Neighbours
-from dray.scheduler.nodefit import Nodes
+from dray.scheduler import queue, resources
+from dray.scheduler.fitting import needs, nodeallocatable
+from dray.scheduler.fitting.extended import Classes
+from dray.scheduler.fitting.needs import Charge
+from dray.scheduler.fitting.neighbours import Neighbours
+from dray.scheduler.fitting.nodefit import Nodes
 from dray.scheduler.queue import Queue
+from dray.scheduler.writing.inflight import Inflight
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +55,7 @@ class State:
         self._features = features
         self.queue = Queue()
         self.fleet = Fleet(features)
+        self._interner = Interner()
         self.nodes = Nodes()
         self.classes = Classes()
         self.pods: Cache[Pod] = Cache(
@@ -199,7 +202,7 @@ class State:
         if change.new is None:
             self.fleet.drop_slice(change.key.name)
         elif change.old is None or change.old.spec != change.new.spec:
-            self.fleet.put_slice(change.new)
+            self.fleet.put_slice(self._interner.share(change.new))
         else:
             return
         # A slice that goes may make its pool complete, so that also helps.
@@ -260,7 +263,7 @@ def _node_of_pod(pod: Pod) -> Iterable[Hashable]:
 def _owner_of_extended(claim: ResourceClaim) -> Iterable[Hashable]:
     if claim.metadata.annotations.get(podclaims.EXTENDED_ANNOTATION) != "true":
         return ()
-    owner = podclaims.controller_of(claim.metadata)
+    owner = ownership.controller_of(claim.metadata)
     return (owner.uid,) if owner else ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -132,3 +133,26 @@ def test_long_notes_are_cut(length: int) -> None:
         assert len(event["message"]) == events.MAX_NOTE_CHARACTERS
 
     recording(test)()
+
+
+@recording
+async def test_events_give_way_while_others_are_busy_and_are_written_after(
+    recorder: Recorder, client: Client
+) -> None:
+    for number in range(60):
+        about = msgspec.structs.replace(POD, uid=str(number))
+        recorder.record(about, events.NORMAL, "Scheduled", "assigned")
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(recorder.flush())
+        for _ in range(30):
+            _work_for(0.01)
+            await asyncio.sleep(0)
+        assert len(await written(client)) < 30
+        await writing
+    assert len(await written(client)) == 60
+
+
+def _work_for(seconds: float) -> None:
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        pass

@@ -104,3 +104,18 @@ def test_written_file_is_private_and_reads_back(tmp_path: Path) -> None:
         b"CERT",
         b"KEY",
     )
+
+
+def test_merging_adds_one_context_and_keeps_the_rest_however_often(tmp_path: Path) -> None:
+    path = write(tmp_path / "config")
+    before = yaml.safe_load(Path(path).read_text())
+    for server in ("https://one", "https://two"):
+        assert kubeconfig.merge(Connection(server, token="t"), Path(path)) == Path(path)
+    after = yaml.safe_load(Path(path).read_text())
+    assert kubeconfig.load(path).server == "https://two"
+    for section in ("clusters", "contexts", "users"):
+        assert after[section][:-1] == before[section]
+        assert after[section][-1]["name"] == kubeconfig.NAME
+    fresh = tmp_path / "new" / "config"
+    kubeconfig.merge(Connection("https://one"), fresh)
+    assert kubeconfig.load(fresh).server == "https://one"

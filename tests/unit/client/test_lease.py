@@ -126,3 +126,22 @@ async def test_leading_ends_when_the_work_is_done(link: Link) -> None:
     await candidate(link, "a").run(work)
     lease = await Client(link).get(LEASE, "test", "kube-system")
     assert not lease["spec"].get("holderIdentity")
+
+
+@with_server
+async def test_who_is_cancelled_while_it_loses_the_lease_is_over(link: Link) -> None:
+    election = candidate(link, "a")
+
+    async def lead() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            # The lease is lost, and in the same moment somebody wants us to end.
+            task.cancel()
+
+    task = asyncio.create_task(election.run(lead))
+    await until(lambda: election.is_leading)
+    link.is_cut = True
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(10):
+            await task

@@ -31,7 +31,8 @@ class Kubelet(Loop[ObjectKey]):
         if podstate.is_deleted(pod):
             await self._remove(pod)
         elif pod.status.phase in ("", "Pending"):
-            await self._write(pod, self._running(pod))
+            if _has_its_claims(pod):
+                await self._write(pod, self._running(pod))
         elif pod.status.phase == "Running" and ENDS_AS in pod.metadata.annotations:
             await self._write(pod, self._ended(pod, pod.metadata.annotations[ENDS_AS]))
 
@@ -66,3 +67,10 @@ class Kubelet(Loop[ObjectKey]):
         await self.client.patch(
             resources.POD, pod.metadata.name, patch, pod.metadata.namespace, subresource="status"
         )
+
+
+def _has_its_claims(pod: Pod) -> bool:
+    """No pod is bound before the claims of its templates are made."""
+    made = {each.name for each in pod.status.resource_claim_statuses}
+    wanted = (each for each in pod.spec.resource_claims if each.resource_claim_template_name)
+    return all(each.name in made for each in wanted)

@@ -6,8 +6,8 @@ from typing import Any
 
 from dray.client.verbs import Object
 from dray.controllers.budgets import Budgets
-from dray.controllers.deployments import Deployments
-from dray.controllers.replicasets import ReplicaSets
+from dray.controllers.workloads.deployments import Deployments
+from dray.controllers.workloads.replicasets import ReplicaSets
 from tests.unit.controllers.kubelet import Kubelet
 from tests.unit.controllers.test_deployments import deployment, rolled_out
 from tests.unit.controllers.world import World, with_loops

@@ -6,8 +6,8 @@ from typing import Any
 
 from dray.api import features as gates
 from dray.client.verbs import Object
-from dray.controllers import claim_generation
-from dray.controllers.claims import Claims
+from dray.controllers.devices import claim_generation
+from dray.controllers.devices.claims import Claims
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops
 

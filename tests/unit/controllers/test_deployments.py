@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from dray.client.verbs import Object
-from dray.controllers import rollouts
-from dray.controllers.deployments import Deployments
-from dray.controllers.replicasets import ReplicaSets
 from dray.controllers.templated import Deployment, ReplicaSet
 from dray.controllers.wire import decode
+from dray.controllers.workloads import rollouts
+from dray.controllers.workloads.deployments import Deployments
+from dray.controllers.workloads.replicasets import ReplicaSets
 from tests.unit.controllers import objects
 from tests.unit.controllers.kubelet import NEVER_READY, Kubelet
 from tests.unit.controllers.world import Clock, World, with_loops

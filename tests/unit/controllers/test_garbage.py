@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dray.client.verbs import Object
-from dray.controllers.claims import Claims
-from dray.controllers.deployments import Deployments
+from dray.controllers.devices.claims import Claims
 from dray.controllers.garbage import Garbage
-from dray.controllers.jobs import Jobs
-from dray.controllers.replicasets import ReplicaSets
+from dray.controllers.jobs.jobs import Jobs
+from dray.controllers.workloads.deployments import Deployments
+from dray.controllers.workloads.replicasets import ReplicaSets
 from tests.unit.controllers import objects
 from tests.unit.controllers.kubelet import Kubelet
 from tests.unit.controllers.test_deployments import deployment, rolled_out

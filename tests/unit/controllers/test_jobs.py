@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dray.client.verbs import Object
-from dray.controllers import job_indexes
-from dray.controllers.claims import Claims
-from dray.controllers.jobs import Jobs
+from dray.controllers.devices.claims import Claims
+from dray.controllers.jobs import job_indexes
+from dray.controllers.jobs.jobs import Jobs
 from tests.unit.controllers import objects
 from tests.unit.controllers.kubelet import ENDS_AS, Kubelet
 from tests.unit.controllers.world import Clock, World, with_loops

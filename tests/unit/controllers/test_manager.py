@@ -71,6 +71,27 @@ def test_what_dies_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.text.count("fragile died") == 2
 
 
+def test_what_fails_while_it_is_cancelled_is_not_started_again() -> None:
+    async def failing() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(60))
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise RuntimeError("a bug at the end")
+
+    async def run() -> None:
+        task = asyncio.create_task(manager.supervise("failing", failing))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(10):
+                await task
+
+    asyncio.run(run())
+
+
 @with_loops()
 async def test_only_the_leader_works(here: World) -> None:
     timing = Timing(duration_seconds=1.0, deadline_seconds=0.6, retry_seconds=0.05)

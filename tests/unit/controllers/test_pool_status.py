@@ -9,9 +9,9 @@ from dray.api.claims import DeviceRequestAllocationResult
 from dray.api.slices import ResourceSlice
 from dray.api.taints import DeviceTaintRule
 from dray.client.verbs import Object
-from dray.controllers import pool_views
-from dray.controllers.pool_status import PoolStatuses
-from dray.controllers.pool_views import Use
+from dray.controllers.devices import pool_views
+from dray.controllers.devices.pool_status import PoolStatuses
+from dray.controllers.devices.pool_views import Use
 from dray.controllers.wire import decode
 from tests.unit.controllers import objects
 from tests.unit.controllers.test_claims import allocate

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from dray.api.claims import ResourceClaim
-from dray.api.slices import ResourceSlice
 from dray.api.taints import DeviceTaintRule
 from dray.client.verbs import Object
-from dray.controllers import eviction_times
-from dray.controllers.claims import Claims
-from dray.controllers.taint_eviction import TaintEviction
+from dray.controllers.devices import eviction_times
+from dray.controllers.devices.claims import Claims
+from dray.controllers.devices.eviction_times import TaintedSlice
+from dray.controllers.devices.taint_eviction import TaintEviction
 from dray.controllers.wire import decode
 from tests.unit.controllers import objects
 from tests.unit.controllers.kubelet import Kubelet
@@ -188,7 +188,7 @@ def tolerate(seconds: int | None = None, **more: Any) -> Object:
     ],
 )
 def test_when_a_claim_is_taken(tolerations: list[Object], delay: int | None) -> None:
-    slices = [decode(published(TAINT), ResourceSlice)]
+    slices = [decode(published(TAINT), TaintedSlice)]
     eviction = eviction_times.of_claim(allocated(*tolerations), slices, [])
     start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     if delay is None:
@@ -200,7 +200,7 @@ def test_when_a_claim_is_taken(tolerations: list[Object], delay: int | None) -> 
 
 def test_taints_of_an_outdated_slice_do_not_count() -> None:
     old, new = published(TAINT, generation=1), published(generation=2)
-    slices = [decode(each, ResourceSlice) for each in (old, new)]
+    slices = [decode(each, TaintedSlice) for each in (old, new)]
     assert eviction_times.of_claim(allocated(), slices, []) is None
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dray.client.verbs import Object
-from dray.controllers.daemonsets import DaemonSets
-from dray.controllers.statefulsets import StatefulSets
+from dray.controllers.workloads.daemonsets import DaemonSets
+from dray.controllers.workloads.statefulsets import StatefulSets
 from tests.unit.controllers import objects
 from tests.unit.controllers.kubelet import NEVER_READY, Kubelet
 from tests.unit.controllers.world import World, with_loops

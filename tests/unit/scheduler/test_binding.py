@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from dray.api import errors
 from dray.api.exchange import Request, Response
 from dray.apiserver.app import status_response
+from dray.scheduler import queue
+from dray.scheduler.writing import claimwrites
+from tests import loop
 from tests.unit.scheduler.world import (
     Clock,
     World,
@@ -22,6 +27,7 @@ from tests.unit.scheduler.world import (
     pod,
     template,
 )
+from tests.unit.scheduler.world import world as connected
 
 Proceed = Callable[[], Awaitable[Response]]
 
@@ -49,8 +55,8 @@ async def test_finalizer_then_allocation_and_reservation_then_binding(world: Wor
     await world.bound("p")
     writes = [
         (request.method, request.path.rsplit("default/", 1)[-1])
-        for request in world.requests
-        if request.method != "GET" and "/events" not in request.path
+        for request in world.decisions()
+        if request.method != "GET"
     ]
     assert writes == [
         ("PATCH", "resourceclaims/gpu"),
@@ -133,11 +139,12 @@ async def test_a_reservation_stays_while_nobody_knows_what_became_of_the_write(
     reachable = asyncio.Event()
 
     async def interfere(request: Request, proceed: Proceed) -> Response:
-        if "unknown" in request.path and not reachable.is_set():
-            if is_status_patch(request):
-                await proceed()
-            return status_response(errors.service_unavailable("cut off"))
-        return await proceed()
+        is_read = request.method == "GET" and request.path.endswith("/unknown")
+        if not (is_status_patch(request) or is_read) or reachable.is_set():
+            return await proceed()
+        if not is_read:
+            await proceed()
+        return status_response(errors.service_unavailable("cut off"))
 
     world.intercept = interfere
     await world.create(claim("unknown"), pod("first", "unknown"))
@@ -145,7 +152,7 @@ async def test_a_reservation_stays_while_nobody_knows_what_became_of_the_write(
     async def tried() -> bool:
         return any(is_status_patch(request) for request in world.requests)
 
-    reachable.clear()
+    await world.until(tried)
     await world.create(claim("late"), pod("second", "late"))
     await world.refused("second", "cannot allocate all claims")
     reachable.set()
@@ -208,7 +215,7 @@ def fabric(*, node_name: str | None = None) -> dict[str, object]:
     }
 
 
-def device_condition(device: str, type_: str) -> dict[str, object]:
+def device_condition(device: str, type_: str, pool: str = "fabric") -> dict[str, object]:
     condition = {
         "type": type_,
         "status": "True",
@@ -220,7 +227,7 @@ def device_condition(device: str, type_: str) -> dict[str, object]:
         "devices": [
             {
                 "driver": "gpu.example.com",
-                "pool": "fabric",
+                "pool": pool,
                 "device": device,
                 "conditions": [condition],
             }
@@ -317,3 +324,120 @@ async def test_admin_access_sees_devices_that_others_hold(world: World) -> None:
     await world.bound("monitor")
     found = await world.get("resourceclaims", "all")
     assert found["status"]["allocation"]["devices"]["results"][0]["adminAccess"] is True
+
+
+def fabric_of(node_name: str, *, taints: list[dict[str, str]] | None = None) -> dict[str, object]:
+    """One device of a node that has to be attached."""
+    device = {
+        "name": "fpga",
+        "bindingConditions": ["example.com/attached"],
+        "bindingFailureConditions": ["example.com/failed"],
+        "taints": taints or [],
+    }
+    return gpu_slice(node_name, 0, device)
+
+
+@in_world()
+async def test_a_pod_goes_elsewhere_when_its_driver_gives_the_device_up(world: World) -> None:
+    await world.create(device_class(), claim("attach"))
+    for name in ("node-0", "node-1"):
+        await world.create(node(name), fabric_of(name))
+    await world.create(pod("binder", "attach"))
+
+    async def chosen() -> str:
+        found = await world.get("resourceclaims", "attach")
+        return devices_of(found)[0].split("/")[0] if "allocation" in found["status"] else ""
+
+    first = await world.until(chosen)
+    (second,) = {"node-0", "node-1"} - {first}
+    taints = [{"key": "example.com/broken", "effect": "NoSchedule"}]
+    spec = {"spec": fabric_of(first, taints=taints)["spec"]}
+    await world.patch("resourceslices", f"{first}-gpus", spec)
+    await world.set_status(
+        "resourceclaims", "attach", device_condition("fpga", "example.com/failed", pool=first)
+    )
+
+    async def moved() -> bool:
+        return await chosen() == second
+
+    await world.until(moved, "the claim to move")
+    await world.set_status(
+        "resourceclaims", "attach", device_condition("fpga", "example.com/attached", pool=second)
+    )
+    assert await world.bound("binder") == second
+
+
+@in_world(clock=Clock())
+async def test_after_a_time_out_the_pod_is_tried_again(world: World) -> None:
+    await world.create(device_class(), node("node-0"), fabric(), claim("attach"))
+    await world.create(pod("binder", "attach"))
+    await allocated(world, "attach", "fpga-0")
+    before = await world.get("resourceclaims", "attach")
+    world.clock.advance(601)
+    await world.patch("resourceclaims", "attach", {"metadata": {"labels": {"look": "again"}}})
+
+    async def allocated_anew() -> bool:
+        found = await world.get("resourceclaims", "attach")
+        stamps = [
+            each["status"].get("allocation", {}).get("allocationTimestamp")
+            for each in (before, found)
+        ]
+        return stamps[1] is not None and stamps[0] != stamps[1]
+
+    await world.until(allocated_anew, "another attempt")
+    status = device_condition("fpga-0", "example.com/attached")
+    await world.set_status("resourceclaims", "attach", status)
+    await world.bound("binder")
+
+
+def test_a_write_that_is_never_answered_ends_with_a_fresh_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(claimwrites, "WRITE_SECONDS", 0.05)
+
+    async def run() -> None:
+        async with connected() as world:
+            await fleet(world, gpus=1)
+            hung = 0
+
+            async def hang(request: Request, proceed: Proceed) -> Response:
+                nonlocal hung
+                if (is_status_patch(request) or is_binding(request)) and hung < 2:
+                    hung += 1
+                    await proceed()
+                    await asyncio.Event().wait()
+                return await proceed()
+
+            world.intercept = hang
+            await world.create(claim("gpu"), pod("p", "gpu"))
+            await world.bound("p")
+            await world.create(claim("late"), pod("second", "late"))
+            await world.refused("second", "cannot allocate all claims")
+            assert hung == 2
+
+    loop.run(run())
+
+
+def test_a_claim_that_others_keep_changing_is_given_up_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue, "FIRST_ERROR_SECONDS", 0.05)
+
+    async def run() -> None:
+        async with connected() as world:
+            await fleet(world, gpus=1)
+            is_disturbed = True
+
+            async def disturb(request: Request, proceed: Proceed) -> Response:
+                if is_status_patch(request) and is_disturbed:
+                    label = {"labels": {"turn": str(len(world.requests))}}
+                    await world.patch("resourceclaims", "gpu", {"metadata": label})
+                return await proceed()
+
+            world.intercept = disturb
+            await world.create(claim("gpu"), pod("p", "gpu"))
+            await world.refused("p", "others keep changing it")
+            is_disturbed = False
+            await world.bound("p")
+
+    loop.run(run())

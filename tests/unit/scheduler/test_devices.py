@@ -8,7 +8,7 @@ import pytest
 
 from dray.api import features as gates
 from dray.client.verbs import Object
-from dray.scheduler import devices
+from dray.scheduler.fitting import devices
 from tests import loop
 from tests.unit.scheduler.world import (
     World,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
 
+from dray.api import errors
 from dray.api.classes import DeviceClass, DeviceClassSpec
+from dray.api.exchange import Request, Response
 from dray.api.meta import ObjectMeta
 from dray.api.pods import Pod
-from dray.scheduler import extended
-from dray.scheduler.extended import Classes
+from dray.apiserver.app import status_response
+from dray.scheduler.fitting import extended
+from dray.scheduler.fitting.extended import Classes
 from tests.unit.scheduler.world import (
     World,
     claim,
@@ -232,3 +236,63 @@ async def test_a_claim_that_an_earlier_attempt_has_left_is_replaced(world: World
     await world.bound("ext")
     (made,) = await world.all("resourceclaims", "default")
     assert made["metadata"]["name"] != "left"
+
+
+@in_world()
+async def test_the_claim_goes_when_the_pod_cannot_be_bound(world: World) -> None:
+    await fleet(world)
+    names: set[str] = set()
+
+    async def refuse(request: Request, proceed: Callable[[], Awaitable[Response]]) -> Response:
+        if request.path.endswith("/binding"):
+            names.update(each["metadata"]["name"] for each in await world.all("resourceclaims"))
+            return status_response(errors.forbidden(None, "ext", "not here"))
+        return await proceed()
+
+    world.intercept = refuse
+    await world.create(pod("ext", requests={RESOURCE: "8"}))
+    await world.refused("ext", "bind pod to node node-0")
+    assert len(names) == 1
+
+    async def is_gone() -> bool:
+        found = await world.all("resourceclaims", "default")
+        return names.isdisjoint(each["metadata"]["name"] for each in found)
+
+    await world.until(is_gone)
+    world.intercept = None
+    assert await world.bound("ext") == "node-0"
+
+
+@in_world()
+async def test_the_claim_and_its_devices_come_back_with_the_end_of_the_pod(world: World) -> None:
+    await fleet(world)
+    await world.create(pod("first", requests={RESOURCE: "8"}))
+    await world.bound("first")
+    await world.create(pod("second", requests={RESOURCE: "8"}))
+    await world.refused("second", "cannot allocate all claims")
+    (made,) = await world.all("resourceclaims", "default")
+    await world.set_status("pods", "first", {"phase": "Succeeded"})
+    assert await world.bound("second") == "node-0"
+
+    async def is_gone() -> bool:
+        found = await world.all("resourceclaims", "default")
+        return made["metadata"]["name"] not in {each["metadata"]["name"] for each in found}
+
+    await world.until(is_gone)
+
+
+@in_world()
+async def test_explicit_and_implicit_names_share_one_claim(world: World) -> None:
+    await fleet(world)
+    implicit = "deviceclass.resource.kubernetes.io/gpu.example.com"
+    await world.create(pod("ext", requests={RESOURCE: "1", implicit: "2"}))
+    await world.bound("ext")
+    (made,) = await world.all("resourceclaims", "default")
+    counts = {
+        each["exactly"]["deviceClassName"]: each["exactly"]["count"]
+        for each in made["spec"]["devices"]["requests"]
+    }
+    assert counts == {"ext.example.com": 1, "gpu.example.com": 2}
+    assert len(set(devices_of(made))) == 3
+    status = (await world.get("pods", "ext"))["status"]["extendedResourceClaimStatus"]
+    assert {each["resourceName"] for each in status["requestMappings"]} == {RESOURCE, implicit}

@@ -13,7 +13,7 @@ from dray.api.claims import (
 )
 from dray.api.names import ClaimKey, DeviceId
 from dray.client.cache import ObjectKey, Undecodable
-from dray.scheduler.inflight import Inflight
+from dray.scheduler.writing.inflight import Inflight
 
 KEY = ClaimKey("default", "x")
 DEVICE = DeviceId("d", "pool", "gpu-0")

@@ -9,8 +9,8 @@ import pytest
 
 from dray.api.nodes import Node
 from dray.api.pods import Pod
-from dray.scheduler import needs, nodefit
-from dray.scheduler.nodefit import Nodes
+from dray.scheduler.fitting import needs, nodefit
+from dray.scheduler.fitting.nodefit import Nodes
 
 
 def make_node(taints: Any = (), unschedulable: bool = False, **allocatable: str) -> Node:

@@ -143,3 +143,47 @@ async def test_a_pod_with_a_choice_leaves_the_only_device_to_the_one_without(
     await world.bound("b")
     assert devices_of(await world.get("resourceclaims", "big")) == ["one/big"]
     assert devices_of(await world.get("resourceclaims", "any")) == ["one/small"]
+
+
+@in_world(features=GROUPS)
+async def test_earlier_members_move_so_that_the_last_finds_room(world: World) -> None:
+    """Room for one on the left, for two on the right; only the right will do for the last two."""
+    await fleet(world, left=1, right=2)
+    right = {"kubernetes.io/hostname": "right"}
+    await world.create(group("pg", 3), template("gpu"))
+    await world.create(member("a", template_name="gpu"))
+    for name in "bc":
+        await world.create(member(name, template_name="gpu", nodeSelector=right))
+    assert [await world.bound(name) for name in "abc"] == ["left", "right", "right"]
+
+
+@in_world(features=GROUPS)
+async def test_what_a_gang_cannot_use_stays_with_nobody(world: World) -> None:
+    await fleet(world, one=2)
+    await world.create(group("pg", 3), template("gpu"))
+    for name in "abc":
+        await world.create(member(name, template_name="gpu"))
+    await world.refused("a", "cannot be satisfied")
+    await world.settle()
+    for made in await world.all("resourceclaims", "default"):
+        assert "allocation" not in made["status"]
+        assert "reservedFor" not in made["status"]
+    text = world.registry.render()
+    assert 'dray_devices{state="free",class="gpu.example.com"} 2' in text
+    assert 'dray_claims_pending{reason="group"} 3' in text
+
+
+@in_world(features=GROUPS)
+async def test_members_beyond_the_minimum_come_when_there_is_room(world: World) -> None:
+    await fleet(world, one=2)
+    await world.create(group("pg", 2), template("gpu"))
+    for name in "abc":
+        await world.create(member(name, template_name="gpu"))
+
+    async def two_have_a_node() -> bool:
+        return sum([await has_node(world, name) for name in "abc"]) == 2
+
+    await world.until(two_have_a_node)
+    await world.create(node("two"), gpu_slice("two", 1))
+    for name in "abc":
+        await world.bound(name)

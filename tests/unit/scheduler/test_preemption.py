@@ -196,3 +196,78 @@ async def test_without_the_gate_nobody_has_to_go(world: World) -> None:
     await run_pod(world, "urgent", "high")
     await world.refused("urgent", "Preemption is not helpful for scheduling")
     assert await terminating(world) == set()
+
+
+async def budget(world: World, allowed: int, **labels: str) -> None:
+    """A disruption budget as its controller would report it."""
+    await world.create(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "budget"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+        }
+    )
+    status = {
+        "disruptionsAllowed": allowed,
+        "currentHealthy": 2,
+        "desiredHealthy": 2 - allowed,
+        "expectedPods": 2,
+        "observedGeneration": 1,
+    }
+    await world.set_status("poddisruptionbudgets", "budget", status)
+
+
+async def run_labelled(world: World, name: str, gpus: int, **labels: str) -> None:
+    await world.create(claim(name, exactly(count=gpus)))
+    body = pod(name, name, priorityClassName="low")
+    body["metadata"]["labels"] = labels
+    await world.create(body)
+    await world.bound(name)
+
+
+@in_world(features=PREEMPTING)
+async def test_a_disruption_budget_with_room_is_used_up_but_not_overdrawn(world: World) -> None:
+    await fleet(world, gpus=3)
+    await run_labelled(world, "one", 1, app="batch")
+    await run_labelled(world, "two", 2, app="batch")
+    await budget(world, 1, app="batch")
+    # Only the larger one frees enough by itself, and both together must not go.
+    await run_pod(world, "urgent", "high", 2)
+
+    async def asked() -> set[str]:
+        return await terminating(world)
+
+    assert await world.until(asked) == {"two"}
+    await leave(world, "two")
+    assert await world.bound("urgent") == "node-0"
+    assert await terminating(world) == set()
+
+
+@in_world(features=PREEMPTING)
+async def test_the_node_with_the_fewest_victims_is_cleared(world: World) -> None:
+    await fleet(world, gpus=2)
+    await world.create(node("node-1"), gpu_slice("node-1", 2))
+    on = {f"node-{number}": {"kubernetes.io/hostname": f"node-{number}"} for number in (0, 1)}
+    for name, where, gpus in (("a", "node-0", 1), ("b", "node-0", 1), ("c", "node-1", 2)):
+        await run_pod(world, name, "low", gpus, nodeSelector=on[where])
+        await world.bound(name)
+    await run_pod(world, "urgent", "high", 2)
+
+    async def asked() -> set[str]:
+        return await terminating(world)
+
+    assert await world.until(asked) == {"c"}
+
+
+@in_world(features=PREEMPTING)
+async def test_nobody_goes_whose_devices_somebody_important_uses_as_well(world: World) -> None:
+    await fleet(world, gpus=1)
+    await run_pod(world, "batch", "low")
+    await world.bound("batch")
+    await world.create(pod("service", "batch", priorityClassName="high"))
+    await world.bound("service")
+    await run_pod(world, "urgent", "high")
+    await world.refused("urgent", "cannot allocate all claims")
+    await world.settle()
+    assert await terminating(world) == set()

@@ -202,6 +202,6 @@ async def test_nothing_is_left_of_pods_that_are_gone(waiting: Queue, clock: Cloc
     for name in "ab":
         waiting.remove(key(name))
     assert len(waiting) == 0
-    assert list(waiting.waiting()) == []
+    assert list(waiting.refused()) == []
     waiting.wake(queue.DEVICES)
     assert await next_one(waiting) == ""

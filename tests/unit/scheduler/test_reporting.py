@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from dray.allocator.fleet import Fleet
 from dray.api.claims import ResourceClaim
-from dray.scheduler import nodefit, refusals
-from dray.scheduler.devices import CANNOT_ALLOCATE
+from dray.scheduler import refusals
+from dray.scheduler.fitting import nodefit
+from dray.scheduler.fitting.devices import CANNOT_ALLOCATE
 from dray.scheduler.reporting import Why
 from tests.unit.scheduler.world import (
     World,
@@ -95,10 +96,10 @@ async def test_the_explanation_itself_wakes_nobody(world: World) -> None:
     await world.create(claim("x"), pod("p", "x"))
     await world.refused("p")
     await world.settle()
-    before = len(world.requests)
+    before = len(world.decisions())
     await world.patch("resourceclaims", "x", {"metadata": {"annotations": {"a": "b"}}})
     await world.settle()
-    assert len(world.requests) == before
+    assert len(world.decisions()) == before
 
 
 @in_world()
@@ -108,6 +109,7 @@ async def test_one_event_is_updated_instead_of_repeated(world: World) -> None:
     await world.refused("p", "0/1 nodes")
     await world.create(node("node-1"))
     await world.refused("p", "0/2 nodes")
+    await world.until(lambda: failures(world, "p"), "the event")
     await world.settle()
     assert len(await failures(world, "p")) == 1
 
@@ -125,10 +127,10 @@ async def test_what_has_not_changed_is_not_written_again(world: World) -> None:
 
     await world.until(settled)
     await world.settle()
-    before = len(world.requests)
+    before = len(world.decisions())
     await world.patch("nodes", "node-0", {"metadata": {"labels": {"a": "b"}}})
     await world.settle()
-    assert len(world.requests) == before
+    assert len(world.decisions()) == before
 
 
 @in_world()

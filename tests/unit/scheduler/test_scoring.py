@@ -12,10 +12,10 @@ from dray.allocator.fleet import Fleet
 from dray.api.claims import AllocationResult, ResourceClaim
 from dray.api.nodes import Node
 from dray.api.pods import Pod
-from dray.scheduler import needs, nodefit, scoring
-from dray.scheduler.needs import Needs
-from dray.scheduler.nodefit import Nodes
-from dray.scheduler.scoring import Ranking
+from dray.scheduler.fitting import needs, nodefit, scoring
+from dray.scheduler.fitting.needs import Needs
+from dray.scheduler.fitting.nodefit import Nodes
+from dray.scheduler.fitting.scoring import Ranking
 from tests.unit.scheduler import world
 
 

@@ -141,13 +141,17 @@ class World:
         names = [each["resourceClaimName"] for each in found["status"]["resourceClaimStatuses"]]
         return [await self.get("resourceclaims", name) for name in names]
 
+    def decisions(self) -> list[Request]:
+        """What the scheduler has asked, except to tell people about it in its own time."""
+        return [request for request in self.requests if "/events" not in request.path]
+
     async def settle(self) -> None:
         """Wait until the scheduler asks nothing any more."""
-        quiet, before = 0, len(self.requests)
+        quiet, before = 0, len(self.decisions())
         while quiet < 10:
             await asyncio.sleep(0.005)
-            quiet = quiet + 1 if len(self.requests) == before else 0
-            before = len(self.requests)
+            quiet = quiet + 1 if len(self.decisions()) == before else 0
+            before = len(self.decisions())
 
 
 def named(plural: str) -> Kind:

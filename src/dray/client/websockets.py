@@ -1,0 +1,81 @@
+"""WebSockets to API servers and node agents: conversations in messages, and why one was refused."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+
+from dray.api.exchange import MessageSocket, Upgrade
+
+MAX_MESSAGE_BYTES = 16 * 2**20
+
+
+class Refused(Exception):
+    """The other side does not converse: its status and what it said."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(f"the other side answered {status}")
+        self.status = status
+        self.body = body
+
+
+def tracing() -> aiohttp.TraceConfig:
+    """For sessions that open WebSockets: aiohttp itself drops what comes with a refusal."""
+    config = aiohttp.TraceConfig()
+    config.on_request_end.append(_raise_refusal)
+    return config
+
+
+async def _raise_refusal(
+    _session: aiohttp.ClientSession, _context: Any, ended: aiohttp.TraceRequestEndParams
+) -> None:
+    if "Sec-WebSocket-Key" in ended.headers and ended.response.status >= 400:
+        raise Refused(ended.response.status, await ended.response.read())
+
+
+async def upgraded(
+    connecting: Awaitable[aiohttp.ClientWebSocketResponse],
+) -> Upgrade:
+    """The conversation that an open WebSocket offers."""
+    there = await connecting
+
+    async def converse(here: MessageSocket) -> None:
+        try:
+            await relay(here, there)
+        finally:
+            await there.close()
+
+    return Upgrade(there.protocol or "", converse)
+
+
+async def relay(here: MessageSocket, there: aiohttp.ClientWebSocketResponse) -> None:
+    """Carry messages both ways until one side has left."""
+
+    async def away() -> None:
+        while (message := await here.receive()) is not None:
+            with contextlib.suppress(ConnectionError):
+                await there.send_bytes(message)
+
+    async def back() -> None:
+        while (message := await received(there.receive)) is not None:
+            await here.send(message)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {group.create_task(away()), group.create_task(back())}
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()
+
+
+async def received(receive: Callable[[], Awaitable[aiohttp.WSMessage]]) -> bytes | None:
+    """The next message of a WebSocket; None when it was the last."""
+    message = await receive()
+    if message.type is aiohttp.WSMsgType.BINARY:
+        return bytes(message.data)
+    if message.type is aiohttp.WSMsgType.TEXT:
+        return str(message.data).encode()
+    return None

@@ -1,0 +1,1 @@
+"""The loops of Dynamic Resource Allocation: claims, device taints, pools."""

@@ -1,0 +1,115 @@
+"""Templates become claims: made once, owned by the pod or PodGroup that asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dray.api import errors, ownership, podclaims
+from dray.api.claims import ResourceClaim
+from dray.api.features import Features
+from dray.api.kinds import Kind
+from dray.api.meta import ObjectMeta
+from dray.api.names import GroupResource
+from dray.api.podclaims import ClaimSource
+from dray.api.pods import Pod
+from dray.api.workloads import PodGroup
+from dray.client.verbs import Client, Object
+from dray.controllers import caches, resources
+from dray.controllers.caches import Caches
+from dray.controllers.templated import ClaimTemplate
+
+_TEMPLATE = GroupResource("resource.k8s.io", "resourceclaimtemplate")
+_LONGEST_BASE = 57
+"""Leaves room for a hyphen and five random characters in 63."""
+
+
+class CannotGenerate(Exception):
+    """A claim that cannot be made before something else changes; the text is upstream's."""
+
+
+class Owner(NamedTuple):
+    """For whom claims are generated."""
+
+    kind: Kind
+    user: Pod | PodGroup
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        return self.user.metadata
+
+
+class Generator:
+    """Makes the claims that templates describe."""
+
+    def __init__(self, client: Client, caches: Caches, features: Features) -> None:
+        self._client = client
+        self._claims, self._templates = caches.claims, caches.claim_templates
+        self._features = features
+
+    async def find(self, owner: Owner, source: ClaimSource) -> ResourceClaim | None:
+        """The claim that was made for this entry, also where the status does not say so yet."""
+        for claim in self._claims.find(caches.OWNER, owner.metadata.uid):
+            if claim.metadata.annotations.get(podclaims.POD_CLAIM_ANNOTATION) == source.name:
+                return claim
+        return None
+
+    async def create(self, owner: Owner, source: ClaimSource) -> Object:
+        template_name = source.resource_claim_template_name or ""
+        template = self._templates.get(template_name, owner.metadata.namespace)
+        if template is None:
+            missing = errors.not_found(_TEMPLATE, template_name)
+            raise CannotGenerate(f'resource claim template "{template_name}": {missing}')
+        self._check_features(template)
+        body = claim_from(owner, source.name, template)
+        return await self._client.create(resources.CLAIM, body, owner.metadata.namespace)
+
+    def _check_features(self, template: ClaimTemplate) -> None:
+        requests = _requests(template)
+        if not self._features.admin_access and any(map(_asks_admin_access, requests)):
+            raise CannotGenerate("admin access is requested, but the feature is disabled")
+        if not self._features.prioritized_list and any(r.get("firstAvailable") for r in requests):
+            raise CannotGenerate(
+                "template includes a prioritized list of subrequests, but the feature is disabled"
+            )
+
+
+def claim_from(owner: Owner, claim_name: str, template: ClaimTemplate) -> Object:
+    """The body of the claim that a template makes for one entry of its owner."""
+    metadata: Mapping[str, Any] = template.spec.get("metadata") or {}
+    made: dict[str, Any] = {
+        "generateName": generate_name(owner.metadata.name, claim_name),
+        "annotations": {
+            **(metadata.get("annotations") or {}),
+            podclaims.POD_CLAIM_ANNOTATION: claim_name,
+        },
+        "ownerReferences": [
+            ownership.reference(owner.kind, owner.metadata, blocks_deletion=None),
+        ],
+    }
+    if metadata.get("labels"):
+        made["labels"] = metadata["labels"]
+    return {
+        **resources.identity(resources.CLAIM),
+        "metadata": made,
+        "spec": template.spec.get("spec") or {},
+    }
+
+
+def generate_name(owner_name: str, claim_name: str) -> str:
+    """Where both are too long for a name, each is cut in proportion to its length."""
+    whole = f"{owner_name}-{claim_name}-"
+    if len(whole) <= _LONGEST_BASE:
+        return whole
+    owner_length = len(owner_name) * _LONGEST_BASE // len(whole)
+    claim_length = len(claim_name) * _LONGEST_BASE // len(whole)
+    return f"{owner_name[:owner_length]}-{claim_name[:claim_length]}"
+
+
+def _requests(template: ClaimTemplate) -> list[dict[str, Any]]:
+    devices = (template.spec.get("spec") or {}).get("devices") or {}
+    return devices.get("requests") or []
+
+
+def _asks_admin_access(request: Mapping[str, Any]) -> bool:
+    return bool((request.get("exactly") or {}).get("adminAccess"))

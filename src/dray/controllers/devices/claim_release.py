@@ -1,0 +1,155 @@
+"""Reservations end with their consumers, allocations with the last reservation.
+
+A claim made for a pod is deleted when that pod is done. Reservations are dropped only for consumers
+that are known to be over: not in our copy is not enough, the server has to say it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from dray.api import errors, ownership, podclaims
+from dray.api.claims import ResourceClaim
+from dray.api.kinds import Kind
+from dray.api.podclaims import ConsumerReference
+from dray.api.pods import Pod
+from dray.api.workloads import PodGroup
+from dray.client.cache import Cache
+from dray.client.verbs import Client, Object
+from dray.controllers import podstate, resources
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+MAX_GONE_USERS = 10_000
+
+
+class GoneUsers:
+    """The uids of users that are known to be gone, the latest of them."""
+
+    def __init__(self, limit: int = MAX_GONE_USERS) -> None:
+        self._limit = limit
+        self._uids: OrderedDict[str, None] = OrderedDict()
+
+    def add(self, uid: str) -> None:
+        self._uids[uid] = None
+        while len(self._uids) > self._limit:
+            self._uids.popitem(last=False)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._uids
+
+
+class Releaser:
+    """Frees what is no longer used. `groups` is None where PodGroups hold no claims."""
+
+    def __init__(
+        self, client: Client, pods: Cache[Pod], groups: Cache[PodGroup] | None, gone: GoneUsers
+    ) -> None:
+        self._client = client
+        self._pods, self._groups = pods, groups
+        self._gone = gone
+
+    async def release(self, claim: ResourceClaim) -> None:
+        reserved = claim.status.reserved_for
+        remaining = [each for each in reserved if await self._still_uses(claim, each)]
+        if len(remaining) < len(reserved):
+            await self._drop_reservations(claim, remaining)
+        elif not remaining and claim.metadata.deletion_timestamp and _is_protected(claim):
+            await self._let_go(claim)
+        if not remaining:
+            await self._delete_if_useless(claim)
+
+    async def _still_uses(self, claim: ResourceClaim, consumer: ConsumerReference) -> bool:
+        """Whether a reservation must stay; consumers of a kind that is not known do stay."""
+        if podclaims.is_pod(consumer):
+            cache: Cache[Pod] | Cache[PodGroup] = self._pods
+            kind = resources.POD
+        elif podclaims.is_group(consumer) and self._groups is not None:
+            cache, kind = self._groups, resources.POD_GROUP
+        else:
+            return True
+        if consumer.uid in self._gone:
+            return False
+        namespace = claim.metadata.namespace
+        user = cache.get(consumer.name, namespace)
+        if user is None:
+            # Not seen yet, or gone. A pod that is just being scheduled must not lose its devices.
+            return await self._server_has(kind, consumer, namespace)
+        if user.metadata.uid != consumer.uid:
+            return False
+        return not (isinstance(user, Pod) and podstate.is_done(user))
+
+    async def _server_has(self, kind: Kind, consumer: ConsumerReference, namespace: str) -> bool:
+        try:
+            found = await self._client.get(kind, consumer.name, namespace)
+        except errors.NotFound:
+            return False
+        return bool(found["metadata"]["uid"] == consumer.uid)
+
+    async def _drop_reservations(
+        self, claim: ResourceClaim, remaining: list[ConsumerReference]
+    ) -> None:
+        """With the last consumer the allocation goes too, so that the next may go elsewhere."""
+        change: dict[str, Any] = {"reservedFor": consumers(remaining) or None}
+        deallocates = not remaining and _is_protected(claim)
+        if deallocates:
+            change["allocation"] = None
+        written = await write_status(self._client, claim, change)
+        if deallocates:
+            await self._remove_finalizer(claim, written["metadata"]["resourceVersion"])
+
+    async def _let_go(self, claim: ResourceClaim) -> None:
+        """A deleted claim that nobody uses: nothing keeps it any longer."""
+        version = claim.metadata.resource_version
+        if claim.status.allocation is not None:
+            written = await write_status(self._client, claim, {"allocation": None})
+            version = written["metadata"]["resourceVersion"]
+        await self._remove_finalizer(claim, version)
+
+    async def _remove_finalizer(self, claim: ResourceClaim, version: str) -> None:
+        kept = [each for each in claim.metadata.finalizers if each != FINALIZER]
+        patch = {"metadata": {"resourceVersion": version, "finalizers": kept or None}}
+        await self._client.patch(
+            resources.CLAIM, claim.metadata.name, patch, claim.metadata.namespace
+        )
+
+    async def _delete_if_useless(self, claim: ResourceClaim) -> None:
+        """A claim made for a pod goes when that pod is done, even if the pod object stays."""
+        owner = ownership.controlled_by(claim.metadata, resources.POD)
+        if owner is None or claim.metadata.deletion_timestamp:
+            return
+        pod = self._pods.get(owner.name, claim.metadata.namespace)
+        if pod is None:
+            # Perhaps not seen yet; if we did not see it go, the garbage collector finds out.
+            is_useless = owner.uid in self._gone
+        else:
+            is_useless = pod.metadata.uid != owner.uid or podstate.is_done(pod)
+        if not is_useless:
+            return
+        options = {"preconditions": {"uid": claim.metadata.uid}}
+        with contextlib.suppress(errors.NotFound):
+            await self._client.delete(
+                resources.CLAIM, claim.metadata.name, claim.metadata.namespace, options
+            )
+
+
+async def write_status(client: Client, claim: ResourceClaim, change: dict[str, Any]) -> Object:
+    """Change the status of the claim as it was read, or raise Conflict."""
+    metadata = claim.metadata
+    patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": change}
+    return await client.patch(
+        resources.CLAIM, metadata.name, patch, metadata.namespace, subresource="status"
+    )
+
+
+def consumers(references: Iterable[ConsumerReference]) -> list[Any]:
+    """reservedFor as a body has it."""
+    return [msgspec.to_builtins(each) for each in references]
+
+
+def _is_protected(claim: ResourceClaim) -> bool:
+    return FINALIZER in claim.metadata.finalizers

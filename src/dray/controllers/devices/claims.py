@@ -1,0 +1,371 @@
+"""Claims follow their users: made from templates, reserved while used, released and deallocated.
+
+Behaviour of pkg/controller/resourceclaim, with one difference on purpose: a pod that has ended gets
+no claim and no reservation again. Upstream deletes and re-creates the claims of such pods for ever.
+
+A claim or a pod that cannot be decoded is never taken for gone: nothing is freed on its account.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dray.api import errors, ownership, podclaims
+from dray.api.claims import ResourceClaim
+from dray.api.podclaims import ClaimSource
+from dray.api.pods import Pod, PodResourceClaim
+from dray.api.workloads import PodGroup
+from dray.client import events
+from dray.client.cache import Change, ObjectKey
+from dray.client.verbs import Object
+from dray.controllers import caches, podstate, resources
+from dray.controllers.devices import claim_release
+from dray.controllers.devices.claim_generation import CannotGenerate, Generator, Owner
+from dray.controllers.devices.claim_release import GoneUsers, Releaser
+from dray.controllers.loops import Context, Loop
+from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.templated import ClaimTemplate
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "resource_claim"
+
+
+class Subject(enum.Enum):
+    POD = "pod"
+    POD_GROUP = "podgroup"
+    CLAIM = "claim"
+
+
+class Work(NamedTuple):
+    subject: Subject
+    key: ObjectKey
+
+    def __str__(self) -> str:
+        return f"{self.subject.value} {self.key}"
+
+
+class Claims(Loop[Work]):
+    def __init__(self, context: Context) -> None:
+        super().__init__("claims", context, workers=16)
+        features, shared = context.features, context.caches
+        self._groups_matter = features.generic_workload
+        self._group_claims = features.workload_resource_claims
+        self._pods, self._claims = shared.pods, shared.claims
+        self._templates = shared.claim_templates
+        self._groups = shared.pod_groups if self._groups_matter else None
+        self._generator = Generator(context.client, shared, features)
+        self._recorder = context.recorder(COMPONENT)
+        self._made: OwnWrites[Work] = OwnWrites(self._claims)
+        self._noted: OwnWrites[Work] = OwnWrites(self._pods)
+        self._gone = GoneUsers()
+        holders = self._groups if self._group_claims else None
+        self._releaser = Releaser(context.client, self._pods, holders, self._gone)
+        self.follow(self._pods, self._pod_changed)
+        self.follow(self._claims, self._claim_changed)
+        self.follow(self._templates, self._template_changed)
+        if self._groups is not None:
+            self.follow(self._groups, self._group_changed)
+
+    def resync(self) -> None:
+        for claim in self._claims:
+            self._add(Subject.CLAIM, _key(claim))
+        for pod in self._pods:
+            if pod.spec.resource_claims:
+                self._add(Subject.POD, _key(pod))
+        for group in self._groups or ():
+            self._add(Subject.POD_GROUP, _key(group))
+
+    def _add(self, subject: Subject, key: ObjectKey) -> None:
+        self.queue.add(Work(subject, key))
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        pod = change.new or change.old
+        if pod is None or not (
+            pod.spec.resource_claims or pod.status.extended_resource_claim_status
+        ):
+            return
+        if change.new is None:
+            if not caches.is_gone(self._pods, change.key):
+                return
+            self._gone.add(pod.metadata.uid)
+        elif change.old is not None and change.old.metadata.uid != pod.metadata.uid:
+            self._gone.add(change.old.metadata.uid)
+            self._release(change.old)
+        if change.new is None or podstate.is_done(pod):
+            self._release(pod)
+        elif not podstate.is_deleted(pod) and _uses_otherwise(change.old, pod):
+            self._add(Subject.POD, change.key)
+
+    def _release(self, pod: Pod) -> None:
+        """Look at every claim that the pod used or for which it was made."""
+        owned = (_key(claim) for claim in self._claims.find(caches.OWNER, pod.metadata.uid))
+        for key in {*podclaims.used_claims(pod), *owned}:
+            self._add(Subject.CLAIM, ObjectKey(*key))
+
+    def _claim_changed(self, change: Change[ResourceClaim]) -> None:
+        if (
+            change.old is not None
+            and change.new is not None
+            and _is_as_used(change.old, change.new)
+        ):
+            return
+        if change.new is not None:
+            self._add(Subject.CLAIM, change.key)
+        for pod in self._pods.find(caches.CLAIM, change.key):
+            if podstate.is_active(pod):
+                self._add(Subject.POD, _key(pod))
+        if self._groups is not None:
+            for group in self._groups.find(caches.CLAIM, change.key):
+                self._add(Subject.POD_GROUP, _key(group))
+
+    def _template_changed(self, change: Change[ClaimTemplate]) -> None:
+        if change.new is None:
+            return
+        for pod in self._pods.find(caches.TEMPLATE, change.key):
+            if podstate.is_active(pod):
+                self._add(Subject.POD, _key(pod))
+        if self._groups is not None:
+            for group in self._groups.find(caches.TEMPLATE, change.key):
+                self._add(Subject.POD_GROUP, _key(group))
+
+    def _group_changed(self, change: Change[PodGroup]) -> None:
+        group = change.new or change.old
+        assert group is not None
+        assert self._groups is not None
+        if change.new is not None:
+            self._add(Subject.POD_GROUP, change.key)
+        elif caches.is_gone(self._groups, change.key):
+            self._gone.add(group.metadata.uid)
+            for key in podclaims.group_claims(group):
+                self._add(Subject.CLAIM, ObjectKey(*key))
+        for pod in self._pods.find(caches.GROUP, change.key):
+            if podstate.is_active(pod):
+                self._add(Subject.POD, _key(pod))
+
+    async def reconcile(self, key: Work) -> float | None:
+        match key.subject:
+            case Subject.POD:
+                return await self._reconcile_pod(key)
+            case Subject.POD_GROUP:
+                return await self._reconcile_group(key)
+            case Subject.CLAIM:
+                await self._reconcile_claim(key.key)
+        return None
+
+    async def _reconcile_pod(self, work: Work) -> float | None:
+        pod = self._pods.get(work.key.name, work.key.namespace)
+        if pod is None or not podstate.is_active(pod):
+            self._forget(work)
+            return None
+        if not (self._made.are_seen(work) and self._noted.are_seen(work)):
+            return UNSEEN_RETRY_SECONDS
+        name = podclaims.group_name(pod)
+        if name and not self._groups_matter:
+            log.warning("pod %s is in PodGroup %s but GenericWorkload is off", work.key, name)
+            return None
+        group = self._group(pod)
+        if name and group is None:
+            return None
+        try:
+            made = await self._ensure_claims(work, pod, group)
+        except CannotGenerate:
+            return None
+        if made:
+            await self._note_in_pod(work, pod, made)
+        elif pod.spec.node_name:
+            await self._reserve_all(pod, group)
+        return None
+
+    def _forget(self, work: Work) -> None:
+        self._made.forget(work)
+        self._noted.forget(work)
+
+    def _group(self, pod: Pod) -> PodGroup | None:
+        name = podclaims.group_name(pod)
+        if not name or self._groups is None:
+            return None
+        return self._groups.get(name, pod.metadata.namespace)
+
+    async def _ensure_claims(self, work: Work, pod: Pod, group: PodGroup | None) -> dict[str, str]:
+        """Make what is missing; the claims that the status does not name yet."""
+        made: dict[str, str] = {}
+        owner = Owner(resources.POD, pod)
+        for source in pod.spec.resource_claims:
+            if await self._is_provided(owner, source):
+                continue
+            name = await self._claim_for_pod(work, pod, group, source)
+            if name:
+                made[source.name] = name
+        return made
+
+    async def _claim_for_pod(
+        self, work: Work, pod: Pod, group: PodGroup | None, source: PodResourceClaim
+    ) -> str:
+        if not podclaims.is_group(podclaims.consumer(pod, group, source)):
+            return await self._obtain(work, Owner(resources.POD, pod), source)
+        assert group is not None
+        if not self._group_claims:
+            return ""
+        claim = await self._generator.find(Owner(resources.POD_GROUP, group), source)
+        return claim.metadata.name if claim else ""
+
+    async def _is_provided(self, owner: Owner, source: ClaimSource) -> bool:
+        """Whether nothing has to be made: the user's own claim, none needed, or it is there."""
+        if source.resource_claim_name is not None:
+            return True
+        noted = podclaims.claim_of(owner.user, source)
+        if not noted.is_made:
+            return False
+        return noted.name is None or await self._exists(owner, noted.name)
+
+    async def _exists(self, owner: Owner, name: str) -> bool:
+        """Whether the claim noted in the status is there and was made for its owner."""
+        namespace = owner.metadata.namespace
+        claim = self._claims.get(name, namespace)
+        if claim is None:
+            try:
+                raw = await self.client.get(resources.CLAIM, name, namespace)
+            except errors.NotFound:
+                return False
+            claim = _metadata_only(raw)
+        if isinstance(owner.user, Pod):
+            return podclaims.is_for_pod(claim, owner.user, self._group_claims)
+        controller = ownership.controller_of(claim.metadata)
+        return controller is not None and controller.uid == owner.metadata.uid
+
+    async def _obtain(self, work: Work, owner: Owner, source: ClaimSource) -> str:
+        """The name of the claim made from the template, now or earlier."""
+        claim = await self._generator.find(owner, source)
+        if claim is not None:
+            return claim.metadata.name
+        try:
+            created = await self._generator.create(owner, source)
+        except CannotGenerate as error:
+            self._report(owner, source, str(error))
+            raise
+        except errors.StatusError as error:
+            self._report(owner, source, f"create ResourceClaim : {error}")
+            raise
+        self._made.note(work, created)
+        name: str = created["metadata"]["name"]
+        return name
+
+    def _report(self, owner: Owner, source: ClaimSource, reason: str) -> None:
+        field = "PodResourceClaim" if owner.kind is resources.POD else "PodGroupResourceClaim"
+        self._recorder.record(
+            events.reference(owner.kind, owner.metadata),
+            events.WARNING,
+            "FailedResourceClaimCreation",
+            f"{field} {source.name}: {reason}",
+        )
+
+    async def _note_in_pod(self, work: Work, pod: Pod, made: dict[str, str]) -> None:
+        noted = await self.client.patch(
+            resources.POD,
+            pod.metadata.name,
+            _claim_statuses(pod, made),
+            pod.metadata.namespace,
+            subresource="status",
+        )
+        self._noted.note(work, noted)
+
+    async def _reserve_all(self, pod: Pod, group: PodGroup | None) -> None:
+        """A pod that got its node without the scheduler has nobody else to reserve its claims."""
+        for source in pod.spec.resource_claims:
+            name = podclaims.claim_of(pod, source).name
+            claim = self._claims.get(name, pod.metadata.namespace) if name else None
+            if claim is None or claim.status.allocation is None:
+                continue
+            if podclaims.is_reserved_for(claim, pod, self._group_claims):
+                continue
+            if source.resource_claim_name is None and not podclaims.is_for_pod(
+                claim, pod, self._group_claims
+            ):
+                continue
+            consumer = podclaims.consumer(pod, group, source)
+            if self._group_claims or not podclaims.is_group(consumer):
+                reserved = claim_release.consumers((*claim.status.reserved_for, consumer))
+                await claim_release.write_status(self.client, claim, {"reservedFor": reserved})
+
+    async def _reconcile_group(self, work: Work) -> float | None:
+        group = self._groups.get(work.key.name, work.key.namespace) if self._groups else None
+        if group is None or group.metadata.deletion_timestamp or not self._group_claims:
+            self._made.forget(work)
+            return None
+        if not self._made.are_seen(work):
+            return UNSEEN_RETRY_SECONDS
+        owner, made = Owner(resources.POD_GROUP, group), {}
+        try:
+            for source in group.spec.resource_claims:
+                if not await self._is_provided(owner, source):
+                    made[source.name] = await self._obtain(work, owner, source)
+        except CannotGenerate:
+            return None
+        if made:
+            await self.client.patch(
+                resources.POD_GROUP,
+                work.key.name,
+                _claim_statuses(group, made),
+                work.key.namespace,
+                subresource="status",
+            )
+        return None
+
+    async def _reconcile_claim(self, key: ObjectKey) -> None:
+        claim = self._claims.get(key.name, key.namespace)
+        if claim is not None:
+            await self._releaser.release(claim)
+
+
+def _key(value: ResourceClaim | Pod | PodGroup) -> ObjectKey:
+    return ObjectKey(value.metadata.namespace, value.metadata.name)
+
+
+def _uses_otherwise(old: Pod | None, new: Pod) -> bool:
+    """Whether the change of a pod could change what its claims need. How it fares does not."""
+    return (
+        old is None
+        or old.metadata.uid != new.metadata.uid
+        or old.spec.node_name != new.spec.node_name
+        or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        or podstate.is_active(old) != podstate.is_active(new)
+    )
+
+
+def _is_as_used(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
+    """Whether nothing changed that concerns the users of a claim."""
+    if old is None or new is None:
+        return False
+    before, after = old.metadata, new.metadata
+    return (
+        before.uid == after.uid
+        and before.deletion_timestamp == after.deletion_timestamp
+        and (after.deletion_timestamp is None or before.finalizers == after.finalizers)
+        and before.owner_references == after.owner_references
+        and old.status == new.status
+    )
+
+
+def _metadata_only(raw: Object) -> ResourceClaim:
+    return msgspec.convert({"metadata": raw["metadata"]}, ResourceClaim)
+
+
+def _claim_statuses(user: Pod | PodGroup, made: dict[str, str]) -> dict[str, Any]:
+    """The patch that notes generated claims beside those noted before."""
+    names: dict[str, str | None] = {
+        status.name: status.resource_claim_name for status in user.status.resource_claim_statuses
+    }
+    names.update(made)
+    statuses = [
+        {"name": name, "resourceClaimName": claim} if claim else {"name": name}
+        for name, claim in sorted(names.items())
+    ]
+    return {
+        "metadata": {"resourceVersion": user.metadata.resource_version},
+        "status": {"resourceClaimStatuses": statuses},
+    }

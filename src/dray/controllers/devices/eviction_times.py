@@ -1,0 +1,124 @@
+"""When device taints end a pod, and why. Claims, slices and rules in, times out.
+
+As pkg/controller/devicetainteviction, claimEvictionTime and podEvictionTime. Taints of a slice
+count only where the slice is of the newest generation of its pool.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from dray.allocator import taints
+from dray.api import gotime
+from dray.api.claims import DeviceRequestAllocationResult, ResourceClaim
+from dray.api.meta import ObjectMeta, Wire
+from dray.api.slices import ResourcePool
+from dray.api.taints import DeviceTaint, DeviceTaintRule, DeviceToleration
+
+LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+
+
+class TaintedDevice(Wire, frozen=True):
+    name: str = ""
+    taints: tuple[DeviceTaint, ...] = ()
+
+
+class TaintedSliceSpec(Wire, frozen=True):
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    devices: tuple[TaintedDevice, ...] = ()
+
+
+class TaintedSlice(Wire, frozen=True):
+    """A ResourceSlice without all that has nothing to do with taints, which is most of it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: TaintedSliceSpec = TaintedSliceSpec()
+
+
+class Eviction(NamedTuple):
+    """`rules` are the uids of the DeviceTaintRules among the causes."""
+
+    when: datetime.datetime
+    rules: frozenset[str] = frozenset()
+
+
+def soonest(evictions: Iterable[Eviction | None]) -> Eviction | None:
+    """The earliest of several, for all their reasons."""
+    found = [eviction for eviction in evictions if eviction is not None]
+    if not found:
+        return None
+    rules = frozenset().union(*(eviction.rules for eviction in found))
+    return Eviction(min(eviction.when for eviction in found), rules)
+
+
+def of_claim(
+    claim: ResourceClaim, slices: Sequence[TaintedSlice], rules: Sequence[DeviceTaintRule]
+) -> Eviction | None:
+    """When users of the claim have to go; `slices` are those of the pools it has devices of."""
+    if claim.status.allocation is None:
+        return None
+    return soonest(
+        _of_taint(taint, rule, result.tolerations)
+        for result in claim.status.allocation.devices.results
+        for taint, rule in _taints(result, slices, rules)
+    )
+
+
+def _taints(
+    result: DeviceRequestAllocationResult,
+    slices: Sequence[TaintedSlice],
+    rules: Sequence[DeviceTaintRule],
+) -> Iterator[tuple[DeviceTaint, str]]:
+    """The evicting taints of an allocated device, each with the uid of its rule if it has one."""
+    for device in current_devices(result.driver, result.pool, slices):
+        if device.name == result.device:
+            yield from ((taint, "") for taint in device.taints if evicts(taint))
+    for rule in rules:
+        if evicts(rule.spec.taint) and selects(rule, result.driver, result.pool, result.device):
+            yield rule.spec.taint, rule.metadata.uid
+
+
+def evicts(taint: DeviceTaint) -> bool:
+    return taint.effect == taints.NO_EXECUTE
+
+
+def selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
+    """Whether the rule is about the device; without a selector it is about none."""
+    selector = rule.spec.device_selector
+    return (
+        selector is not None
+        and selector.driver in (None, driver)
+        and selector.pool in (None, pool)
+        and selector.device in (None, device)
+    )
+
+
+def current_devices(
+    driver: str, pool: str, slices: Iterable[TaintedSlice]
+) -> Iterator[TaintedDevice]:
+    """The devices of a pool as its newest generation has them."""
+    mine = [each for each in slices if each.spec.driver == driver and each.spec.pool.name == pool]
+    newest = max((each.spec.pool.generation for each in mine), default=0)
+    for each in mine:
+        if each.spec.pool.generation == newest:
+            yield from each.spec.devices
+
+
+def _of_taint(
+    taint: DeviceTaint, rule: str, tolerations: Iterable[DeviceToleration]
+) -> Eviction | None:
+    """None if the taint is tolerated for ever."""
+    since = gotime.parse(taint.time_added) if taint.time_added else LONG_AGO
+    matching = [
+        each
+        for each in tolerations
+        if each.effect == taints.NO_EXECUTE and taints.tolerates(each, taint)
+    ]
+    if any(each.toleration_seconds is None for each in matching):
+        return None
+    seconds = min((max(each.toleration_seconds or 0, 0) for each in matching), default=0)
+    reasons = frozenset({rule}) if rule else frozenset()
+    return Eviction(since + datetime.timedelta(seconds=seconds), reasons)

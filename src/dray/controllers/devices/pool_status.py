@@ -1,0 +1,157 @@
+"""Answers ResourcePoolStatusRequests, each once, and deletes the answered ones after an hour.
+
+Behaviour of pkg/controller/resourcepoolstatusrequest, except that a pool which stays incomplete is
+reported as such after a while; upstream leaves the request without an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+
+import msgspec
+
+from dray.api import errors, gotime
+from dray.api.claims import DeviceRequestAllocationResult
+from dray.api.meta import Condition
+from dray.api.poolstatus import (
+    PoolStatus,
+    ResourcePoolStatusRequest,
+    ResourcePoolStatusRequestStatus,
+)
+from dray.api.slices import ResourceSlice
+from dray.client.cache import Change
+from dray.controllers import resources, wire
+from dray.controllers.devices import pool_views
+from dray.controllers.loops import Context, Loop
+
+COMPLETE, FAILED = "Complete", "Failed"
+DEFAULT_LIMIT = 100
+ANSWERED_SECONDS, UNANSWERED_SECONDS = 3600.0, 24 * 3600.0
+PATIENCE_SECONDS = 5.0
+"""How long a driver may take to publish the rest of a pool before the answer says so."""
+
+
+class PoolStatuses(Loop[str]):
+    """Keys are names of requests."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__("pool-status", context, workers=1)
+        shared = context.caches
+        self._requests = shared.pool_status_requests
+        self._slices, self._claims = shared.slices, shared.claims
+        self._rules = shared.taint_rules if context.features.device_taint_rules else None
+        self._waiting: dict[str, float] = {}
+        self.follow(self._requests, lambda change: self.queue.add(change.key.name))
+        self.follow(self._slices, self._slice_changed)
+
+    def resync(self) -> None:
+        for request in self._requests:
+            self.queue.add(request.metadata.name)
+
+    def _slice_changed(self, _: Change[ResourceSlice]) -> None:
+        for name in self._waiting:
+            self.queue.add(name)
+
+    async def reconcile(self, key: str) -> float | None:
+        request = self._requests.get(key)
+        if request is None:
+            self._waiting.pop(key, None)
+            return None
+        if request.status is None:
+            wait = await self._answer(request)
+            if wait:
+                return wait
+        return await self._expire(request)
+
+    async def _answer(self, request: ResourcePoolStatusRequest) -> float:
+        """Write the answer; seconds to wait for pools that are still being published."""
+        pools = self._pools(request)
+        is_incomplete = any(
+            (pool.validation_error or "").startswith(pool_views.INCOMPLETE) for pool in pools
+        )
+        name, now = request.metadata.name, asyncio.get_running_loop().time()
+        if is_incomplete:
+            left = self._waiting.setdefault(name, now) + PATIENCE_SECONDS - now
+            if left > 0:
+                return left
+        self._waiting.pop(name, None)
+        status = self._status(request, pools)
+        with contextlib.suppress(errors.NotFound):
+            await wire.patch_status(
+                self.client,
+                resources.POOL_STATUS_REQUEST,
+                request.metadata,
+                ResourcePoolStatusRequestStatus(),
+                status,
+            )
+        return 0.0
+
+    def _pools(self, request: ResourcePoolStatusRequest) -> list[PoolStatus]:
+        """Every pool the request is about, by name."""
+        spec = request.spec
+        by_pool: dict[str, list[ResourceSlice]] = {}
+        for each in self._slices:
+            pool = each.spec.pool.name
+            if each.spec.driver == spec.driver and spec.pool_name in (None, pool):
+                by_pool.setdefault(pool, []).append(each)
+        used = pool_views.uses(self._results())
+        rules = list(self._rules or ())
+        return [
+            pool_views.pool_status(
+                sorted(slices, key=lambda each: each.metadata.name),
+                used.get((spec.driver, pool), pool_views.Use()),
+                rules,
+                spec.default_partition_type_attribute,
+            )
+            for pool, slices in sorted(by_pool.items())
+        ]
+
+    def _results(self) -> Iterator[DeviceRequestAllocationResult]:
+        for claim in self._claims:
+            if claim.status.allocation is not None:
+                yield from claim.status.allocation.devices.results
+        for broken in self._claims.undecodable.values():
+            # What cannot be read as a whole still holds its devices.
+            with contextlib.suppress(msgspec.ValidationError, KeyError, TypeError):
+                results = broken.raw["status"]["allocation"]["devices"]["results"]
+                yield from msgspec.convert(results, list[DeviceRequestAllocationResult])
+
+    def _status(
+        self, request: ResourcePoolStatusRequest, pools: list[PoolStatus]
+    ) -> ResourcePoolStatusRequestStatus:
+        shown = pools[: DEFAULT_LIMIT if request.spec.limit is None else request.spec.limit]
+        flawed = sum(pool.validation_error is not None for pool in shown)
+        message = f"Calculated status for {len(shown)} pools"
+        if flawed:
+            message += f" ({flawed} incomplete)"
+        condition = Condition(
+            type=COMPLETE,
+            status="True",
+            reason="CalculationComplete",
+            message=message,
+            last_transition_time=gotime.write(self.now()),
+        )
+        return ResourcePoolStatusRequestStatus(
+            pool_count=len(pools), pools=tuple(shown), conditions=(condition,)
+        )
+
+    async def _expire(self, request: ResourcePoolStatusRequest) -> float | None:
+        since, seconds = request.metadata.creation_timestamp, UNANSWERED_SECONDS
+        if request.status is not None:
+            seconds = ANSWERED_SECONDS
+            for condition in request.status.conditions:
+                if condition.type in (COMPLETE, FAILED):
+                    since = condition.last_transition_time
+        if since is None:
+            return None
+        left = seconds - (self.now() - gotime.parse(since)).total_seconds()
+        if left > 0:
+            return left
+        options = {"preconditions": {"uid": request.metadata.uid}}
+        with contextlib.suppress(errors.NotFound):
+            await self.client.delete(
+                resources.POOL_STATUS_REQUEST, request.metadata.name, options=options
+            )
+        return None

@@ -1,0 +1,300 @@
+"""NoExecute taints of devices end the pods that use them, when their tolerations end.
+
+Behaviour of pkg/controller/devicetainteviction; also for the claims of extended resources, which
+upstream leaves out. Each DeviceTaintRule tells in its status how far its evictions are.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from dray.api import gotime, podclaims
+from dray.api.claims import ResourceClaim
+from dray.api.meta import Condition
+from dray.api.names import PoolId
+from dray.api.pods import Pod
+from dray.api.taints import DeviceTaint, DeviceTaintRule, DeviceTaintRuleStatus
+from dray.client import events
+from dray.client.cache import Change, ObjectKey
+from dray.controllers import caches, podstate, resources, wire
+from dray.controllers.devices import eviction_times, taint_rule_status
+from dray.controllers.devices.eviction_times import Eviction, TaintedSlice
+from dray.controllers.devices.taint_rule_status import Effects
+from dray.controllers.loops import Context, Loop
+from dray.controllers.nodes import disruption
+
+COMPONENT = "device-taint-eviction-controller"
+STATUS_PERIOD_SECONDS = 10.0
+
+
+class Subject(enum.Enum):
+    POD = "pod"
+    RULE = "rule"
+
+
+class Work(NamedTuple):
+    subject: Subject
+    key: ObjectKey
+
+    def __str__(self) -> str:
+        return f"{self.subject.value} {self.key}"
+
+
+class TaintEviction(Loop[Work]):
+    def __init__(self, context: Context) -> None:
+        super().__init__("taints", context)
+        shared = context.caches
+        self._pods, self._claims, self._slices = shared.pods, shared.claims, shared.tainted_slices
+        self._rules = shared.taint_rules if context.features.device_taint_rules else None
+        self._accept_groups = context.features.workload_resource_claims
+        self._recorder = context.recorder(COMPONENT)
+        self._scheduled: set[str] = set()
+        self._evicted: Counter[str] = Counter()
+        self.follow(self._pods, self._pod_changed)
+        self.follow(self._claims, self._claim_changed)
+        self.follow(self._slices, self._slice_changed)
+        if self._rules is not None:
+            self.follow(self._rules, self._rule_changed)
+
+    def resync(self) -> None:
+        for rule in self._rules or ():
+            self._add_rule(rule.metadata.name)
+        for claim in self._claims:
+            self._add_users(claim)
+
+    def _add_rule(self, name: str) -> None:
+        self.queue.add(Work(Subject.RULE, ObjectKey("", name)))
+
+    def _add_pod(self, pod: Pod) -> None:
+        key = ObjectKey(pod.metadata.namespace, pod.metadata.name)
+        self.queue.add(Work(Subject.POD, key))
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        old, new = change.old, change.new
+        if new is None:
+            if old is not None:
+                self._scheduled.discard(old.metadata.uid)
+            return
+        has_moved = old is None or (
+            old.spec.node_name != new.spec.node_name
+            or old.status.resource_claim_statuses != new.status.resource_claim_statuses
+        )
+        if has_moved and self._of_pod(new, self._evicting_rules()):
+            self._add_pod(new)
+
+    def _claim_changed(self, change: Change[ResourceClaim]) -> None:
+        old, new = change.old, change.new
+        if old is not None and (new is None or new.status != old.status):
+            self._add_users(old)
+        if new is not None and (old is None or new.status != old.status):
+            self._add_users(new)
+
+    def _add_users(self, claim: ResourceClaim) -> None:
+        """Look at the pods of the claim if it has to do with taints, now or until now."""
+        users = list(self._users(claim))
+        if any(pod.metadata.uid in self._scheduled for pod in users) or self._of_claim(
+            claim, self._evicting_rules()
+        ):
+            for pod in users:
+                self._add_pod(pod)
+
+    def _users(self, claim: ResourceClaim) -> Iterator[Pod]:
+        namespace = claim.metadata.namespace
+        for consumer in claim.status.reserved_for:
+            if podclaims.is_pod(consumer):
+                pod = self._pods.get(consumer.name, namespace)
+                if pod is not None and pod.metadata.uid == consumer.uid:
+                    yield pod
+            elif podclaims.is_group(consumer) and self._accept_groups:
+                yield from self._pods.find(caches.GROUP, ObjectKey(namespace, consumer.name))
+
+    def _slice_changed(self, change: Change[TaintedSlice]) -> None:
+        if _evicting(change.old) == _evicting(change.new):
+            return
+        for each in (change.old, change.new):
+            if each is not None:
+                pool = PoolId(each.spec.driver, each.spec.pool.name)
+                for claim in self._claims.find(caches.POOL, pool):
+                    self._add_users(claim)
+
+    def _rule_changed(self, change: Change[DeviceTaintRule]) -> None:
+        old, new = change.old, change.new
+        if new is None:
+            if old is not None:
+                del self._evicted[old.metadata.uid]
+        elif old is None or old.spec != new.spec or old.metadata.uid != new.metadata.uid:
+            self._add_rule(change.key.name)
+        if old is None or new is None or old.spec != new.spec:
+            rules = [rule for rule in (old, new) if rule is not None]
+            for claim in self._claims:
+                if any(_concerns(rule, claim) for rule in rules):
+                    self._add_users(claim)
+
+    def _evicting_rules(self) -> list[DeviceTaintRule]:
+        return [rule for rule in self._rules or () if eviction_times.evicts(rule.spec.taint)]
+
+    def _of_claim(self, claim: ResourceClaim, rules: Sequence[DeviceTaintRule]) -> Eviction | None:
+        slices = [
+            each for pool in caches.pools_of(claim) for each in self._slices.find(caches.POOL, pool)
+        ]
+        return eviction_times.of_claim(claim, slices, rules)
+
+    def _of_pod(self, pod: Pod, rules: Sequence[DeviceTaintRule]) -> Eviction | None:
+        """When the pod has to go on account of any claim that it really uses."""
+        if not pod.spec.node_name:
+            return None
+        used = (self._claims.get(key.name, key.namespace) for key in podclaims.used_claims(pod))
+        return eviction_times.soonest(
+            self._of_claim(claim, rules)
+            for claim in used
+            if claim is not None and podclaims.is_reserved_for(claim, pod, self._accept_groups)
+        )
+
+    async def reconcile(self, key: Work) -> float | None:
+        if key.subject is Subject.RULE:
+            return await self._report(key.key.name)
+        return await self._evict(key.key)
+
+    async def _evict(self, key: ObjectKey) -> float | None:
+        pod = self._pods.get(key.name, key.namespace)
+        if pod is None or not podstate.is_active(pod):
+            return None
+        eviction = self._of_pod(pod, self._evicting_rules())
+        if eviction is None:
+            self._cancel(pod)
+            return None
+        self._scheduled.add(pod.metadata.uid)
+        self._report_later(eviction.rules)
+        left = (eviction.when - self.now()).total_seconds()
+        if left > 0:
+            return left
+        self._tell(pod, "Marking for deletion")
+        await disruption.end(
+            self.client,
+            pod,
+            self.now(),
+            "DeletionByDeviceTaintManager",
+            "Device Taint manager: deleting due to NoExecute taint",
+        )
+        self._scheduled.discard(pod.metadata.uid)
+        self._evicted.update(eviction.rules)
+        return None
+
+    def _cancel(self, pod: Pod) -> None:
+        if pod.metadata.uid in self._scheduled:
+            self._scheduled.discard(pod.metadata.uid)
+            self._tell(pod, "Cancelling deletion")
+
+    def _report_later(self, uids: Iterable[str]) -> None:
+        wanted = set(uids)
+        for rule in self._rules or ():
+            if rule.metadata.uid in wanted:
+                work = Work(Subject.RULE, ObjectKey("", rule.metadata.name))
+                self.queue.add_after(work, STATUS_PERIOD_SECONDS)
+
+    def _tell(self, pod: Pod, note: str) -> None:
+        reference = events.reference(resources.POD, pod.metadata)
+        self._recorder.record(reference, events.NORMAL, "DeviceTaintManagerEviction", note)
+
+    async def _report(self, name: str) -> float | None:
+        """Bring the status of a rule up to date, but not more often than every ten seconds."""
+        rule = self._rules.get(name) if self._rules is not None else None
+        if rule is None:
+            return None
+        before = taint_rule_status.condition_of(rule)
+        if before is not None and before.observed_generation == rule.metadata.generation:
+            last = gotime.parse(before.last_transition_time or "")
+            left = STATUS_PERIOD_SECONDS - (self.now() - last).total_seconds()
+            if left > 0:
+                return min(left, STATUS_PERIOD_SECONDS)
+        made = taint_rule_status.condition(rule, self._effects(rule))
+        if before is not None and _is_same(before, made):
+            return None
+        made = msgspec.structs.replace(made, last_transition_time=gotime.write(self.now()))
+        others = (each for each in rule.status.conditions if each.type != made.type)
+        status = DeviceTaintRuleStatus(conditions=(*others, made))
+        await wire.patch_status(
+            self.client, resources.TAINT_RULE, rule.metadata, rule.status, status
+        )
+        return None
+
+    def _effects(self, rule: DeviceTaintRule) -> Effects:
+        effects = Effects(evicted_pods=self._evicted[rule.metadata.uid])
+        if rule.spec.taint.effect == "None":
+            published, allocated = self._selected_devices(rule)
+            effects = effects._replace(published_devices=published, allocated_devices=allocated)
+            rules = [_evicting_rule(rule)]
+        elif eviction_times.evicts(rule.spec.taint):
+            rules = self._evicting_rules()
+        else:
+            return effects
+        namespaces = self._pending(rule, rules)
+        return effects._replace(
+            pending_pods=len(namespaces), pending_namespaces=len(set(namespaces))
+        )
+
+    def _pending(self, rule: DeviceTaintRule, rules: Sequence[DeviceTaintRule]) -> list[str]:
+        """The namespace of each pod that has to go on account of the rule."""
+        pods = {
+            pod.metadata.uid: pod
+            for claim in self._claims
+            if _concerns(rule, claim)
+            for pod in self._users(claim)
+            if not podstate.is_deleted(pod)
+        }
+        return [
+            pod.metadata.namespace
+            for pod in pods.values()
+            if (eviction := self._of_pod(pod, rules)) and rule.metadata.uid in eviction.rules
+        ]
+
+    def _selected_devices(self, rule: DeviceTaintRule) -> tuple[int, int]:
+        """How many published and how many allocated devices the rule is about."""
+        known = {PoolId(each.spec.driver, each.spec.pool.name) for each in self._slices}
+        published = sum(
+            eviction_times.selects(rule, pool.driver, pool.pool, device.name)
+            for pool in known
+            for device in eviction_times.current_devices(
+                pool.driver, pool.pool, self._slices.find(caches.POOL, pool)
+            )
+        )
+        return published, sum(_selected_results(rule, claim) for claim in self._claims)
+
+
+def _selected_results(rule: DeviceTaintRule, claim: ResourceClaim) -> int:
+    if claim.status.allocation is None:
+        return 0
+    return sum(
+        eviction_times.selects(rule, result.driver, result.pool, result.device)
+        for result in claim.status.allocation.devices.results
+    )
+
+
+def _concerns(rule: DeviceTaintRule, claim: ResourceClaim) -> bool:
+    return _selected_results(rule, claim) > 0
+
+
+def _evicting(published: TaintedSlice | None) -> tuple[int, dict[str, list[DeviceTaint]]]:
+    """What of a slice has to do with evictions."""
+    if published is None:
+        return 0, {}
+    tainted = {
+        device.name: [taint for taint in device.taints if eviction_times.evicts(taint)]
+        for device in published.spec.devices
+        if any(map(eviction_times.evicts, device.taints))
+    }
+    return published.spec.pool.generation, tainted
+
+
+def _evicting_rule(rule: DeviceTaintRule) -> DeviceTaintRule:
+    taint = msgspec.structs.replace(rule.spec.taint, effect="NoExecute")
+    return msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint))
+
+
+def _is_same(before: Condition, made: Condition) -> bool:
+    return msgspec.structs.replace(before, last_transition_time=None) == made

@@ -1,0 +1,1 @@
+"""Jobs: which pods they make, how far they are, and when they are over."""

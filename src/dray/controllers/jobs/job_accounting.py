@@ -1,0 +1,140 @@
+"""How a job counts each of its pods once, whatever happens in between.
+
+While a pod carries the tracking finalizer it is in none of the job's counters. Its uid stands in
+`uncountedTerminatedPods` between the moment the job notes its end and the moment the finalizer is
+gone. As pkg/controller/job/job_controller.go, trackJobStatusAndRemoveFinalizers.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from dray.api.pods import Pod
+from dray.api.workloads import JobStatus, UncountedTerminatedPods, WorkloadCondition
+from dray.controllers import conditions, podstate
+from dray.controllers.conditions import Conditions
+from dray.controllers.jobs import job_indexes, job_policies, job_progress
+from dray.controllers.jobs.job_progress import Progress
+from dray.controllers.templated import Job
+
+MAX_UNCOUNTED = 500
+
+
+class Release(NamedTuple):
+    """The pods whose finalizer may go, and the status that has to be written before."""
+
+    pods: Sequence[Pod]
+    status: JobStatus
+    is_partial: bool
+
+
+def account(
+    job: Job, status: JobStatus, progress: Progress, end: WorkloadCondition | None
+) -> Release:
+    """Note the pods that have ended, and say which of them may be let go then."""
+    tracked = {pod.metadata.uid for pod in progress.pods if job_progress.is_tracked(pod)}
+    status = settle(status, tracked)
+    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    succeeded, failed = list(uncounted.succeeded), list(uncounted.failed)
+    new_indexes: set[int] = set()
+    waiting = (
+        job_progress.awaiting_replacement(progress) if job_progress.counts_per_index(job) else {}
+    )
+    held_back = {pod.metadata.uid for pod in waiting.values()}
+    released: list[Pod] = []
+    is_partial = False
+    for pod in filter(job_progress.is_tracked, progress.pods):
+        if len(succeeded) + len(failed) + len(new_indexes) >= MAX_UNCOUNTED:
+            is_partial = True
+            break
+        if not _may_release(job, pod, end, held_back):
+            continue
+        released.append(pod)
+        uid, index = pod.metadata.uid, job_indexes.of_pod(pod)
+        if pod.status.phase == podstate.SUCCEEDED and uid not in failed:
+            if not job_progress.is_indexed(job):
+                succeeded += [uid] if uid not in succeeded else []
+            elif job_progress.has_valid_index(job, pod) and index is not None:
+                new_indexes.add(index)
+        elif _counts_as_failed(job, pod, end) and uid not in failed:
+            failed.append(uid)
+    status = msgspec.structs.replace(
+        status,
+        uncounted_terminated_pods=UncountedTerminatedPods(tuple(succeeded), tuple(failed)),
+    )
+    return Release(released, _with_indexes(job, status, progress, new_indexes), is_partial)
+
+
+def _may_release(
+    job: Job, pod: Pod, end: WorkloadCondition | None, held_back: Collection[str]
+) -> bool:
+    if job.metadata.deletion_timestamp or end or pod.status.phase == podstate.SUCCEEDED:
+        return True
+    return job_progress.has_failed(job, pod) and pod.metadata.uid not in held_back
+
+
+def _counts_as_failed(job: Job, pod: Pod, end: WorkloadCondition | None) -> bool:
+    """With a job that fails, everything that still runs has failed."""
+    fails = end is not None and end.type == job_progress.FAILURE_TARGET
+    if not (job_progress.has_failed(job, pod) or fails) or not job_progress.has_valid_index(
+        job, pod
+    ):
+        return False
+    return job_policies.judge_failure(job, pod).counts
+
+
+def _with_indexes(
+    job: Job, status: JobStatus, progress: Progress, new_indexes: Collection[int]
+) -> JobStatus:
+    if not job_progress.is_indexed(job):
+        return status
+    done = progress.counted_indexes | set(new_indexes)
+    failed = (
+        job_indexes.render(progress.failed_indexes) if job_progress.counts_per_index(job) else None
+    )
+    return msgspec.structs.replace(
+        status,
+        succeeded=len(done),
+        completed_indexes=job_indexes.render(done),
+        failed_indexes=failed,
+    )
+
+
+def settle(status: JobStatus, tracked: Collection[str]) -> JobStatus:
+    """Move pods that lost their finalizer from the uncounted to the counters."""
+    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    succeeded = tuple(uid for uid in uncounted.succeeded if uid in tracked)
+    failed = tuple(uid for uid in uncounted.failed if uid in tracked)
+    return msgspec.structs.replace(
+        status,
+        succeeded=status.succeeded + len(uncounted.succeeded) - len(succeeded),
+        failed=status.failed + len(uncounted.failed) - len(failed),
+        uncounted_terminated_pods=UncountedTerminatedPods(succeeded, failed),
+    )
+
+
+def announced(current: Conditions, end: WorkloadCondition | None) -> Conditions:
+    """The conditions with what is about to happen, which has to be known before pods are let go."""
+    if end is None or conditions.is_true(current, end.type):
+        return current
+    return (*current, end)
+
+
+def finished(status: JobStatus, end: WorkloadCondition, now: datetime.datetime) -> JobStatus:
+    """The status of a job that is over."""
+    type_ = job_progress.FINAL[end.type]
+    final = conditions.make_probed(type_, conditions.TRUE, end.reason, end.message, now)
+    changed = msgspec.structs.replace(status, conditions=(*status.conditions, final))
+    if type_ == job_progress.COMPLETE:
+        changed = msgspec.structs.replace(changed, completion_time=final.last_transition_time)
+    return changed
+
+
+def is_settled(status: JobStatus) -> bool:
+    """Nothing is left that could still change the counters."""
+    uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
+    return not (uncounted.succeeded or uncounted.failed or status.terminating)

@@ -1,0 +1,375 @@
+"""Jobs run pods until enough of them have succeeded. Behaviour of pkg/controller/job.
+
+What pods and counters mean is `job_progress`'; here it is done. Pods carry a finalizer until the
+job has counted them, so none is lost when it is deleted early. Finished jobs go when their time to
+live is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from dray.api import errors, gotime, ownership, selectors
+from dray.api.pods import Pod
+from dray.api.workloads import JobStatus, WorkloadCondition
+from dray.client import events
+from dray.client.cache import Change, ObjectKey
+from dray.client.verbs import Object
+from dray.controllers import caches, conditions, podstate, resources, wire
+from dray.controllers.jobs import job_accounting, job_pods, job_progress
+from dray.controllers.jobs.job_progress import Backoff, Progress
+from dray.controllers.loops import Context, Loop
+from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.templated import Job
+from dray.controllers.workloads import adoption, podmaking
+from dray.controllers.workloads.adoption import Adopter
+from dray.controllers.workloads.podmaking import PodMaker
+
+COMPONENT = "job-controller"
+MAX_AT_ONCE = 500
+
+
+class Work(NamedTuple):
+    """A job, or a pod that a job which no longer counts it left with its finalizer."""
+
+    key: ObjectKey
+    is_leftover: bool = False
+
+    def __str__(self) -> str:
+        return f"pod {self.key}" if self.is_leftover else str(self.key)
+
+
+@dataclass(slots=True)
+class Step:
+    """One reconciliation under way: counts that change as pods are made and deleted."""
+
+    job: Job
+    progress: Progress
+    now: datetime.datetime
+    active: int
+    ready: int
+    terminating: int
+    end: WorkloadCondition | None = None
+    again_seconds: list[float] = field(default_factory=list)
+    failure: errors.StatusError | None = None
+
+    def removed(self, pods: Sequence[Pod]) -> None:
+        self.active -= len(pods)
+        self.terminating += len(pods)
+        self.ready -= sum(map(podstate.is_ready, pods))
+
+
+class Jobs(Loop[Work]):
+    def __init__(self, context: Context) -> None:
+        super().__init__("jobs", context)
+        self._jobs, self._pods = context.caches.jobs, context.caches.pods
+        self._written: OwnWrites[ObjectKey] = OwnWrites(self._jobs)
+        self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
+        self._backoffs: dict[ObjectKey, Backoff] = {}
+        self._counted: dict[ObjectKey, set[str]] = {}
+        self._recorder = context.recorder(COMPONENT)
+        self._maker = PodMaker(self.client, resources.JOB, self._recorder, self._pod_writes)
+        self._adopter: Adopter[Pod] = Adopter(
+            self.client, resources.POD, resources.JOB, job_progress.FINALIZER
+        )
+        self.follow(self._jobs, self._job_changed)
+        self.follow(self._pods, self._pod_changed)
+
+    def resync(self) -> None:
+        for job in self._jobs:
+            self.queue.add(Work(_key(job)))
+        for pod in self._pods:
+            self._add_leftover(pod)
+
+    def _job_changed(self, change: Change[Job]) -> None:
+        self.queue.add(Work(change.key))
+        if change.new is None and change.old is not None:
+            for pod in self._pods.find(caches.OWNER, change.old.metadata.uid):
+                self._add_leftover(pod)
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        for pod in (change.old, change.new):
+            owner = ownership.controlled_by(pod.metadata, resources.JOB) if pod else None
+            if owner is not None:
+                self.queue.add(Work(ObjectKey(change.key.namespace, owner.name)))
+        if change.new is not None:
+            self._add_leftover(change.new)
+        for key in adoption.possible_owners(change, self._jobs):
+            self.queue.add(Work(key))
+
+    def _add_leftover(self, pod: Pod) -> None:
+        if job_progress.is_tracked(pod) and self._is_leftover(pod):
+            key = ObjectKey(pod.metadata.namespace, pod.metadata.name)
+            self.queue.add(Work(key, is_leftover=True))
+
+    def _is_leftover(self, pod: Pod) -> bool:
+        """Whether no job will count the pod any more."""
+        owner = ownership.controller_of(pod.metadata)
+        if owner is None:
+            return True
+        if ownership.controlled_by(pod.metadata, resources.JOB) is None:
+            return False
+        key = ObjectKey(pod.metadata.namespace, owner.name)
+        job = self._jobs.get(key.name, key.namespace)
+        if job is None:
+            return caches.is_gone(self._jobs, key)
+        if job.metadata.uid != owner.uid:
+            return True
+        return _is_ours(job) and job_progress.is_finished(job)
+
+    async def reconcile(self, key: Work) -> float | None:
+        if key.is_leftover:
+            await self._free_leftover(key.key)
+            return None
+        job = self._jobs.get(key.key.name, key.key.namespace)
+        if job is None:
+            self._forget(key.key)
+            return None
+        if not _is_ours(job):
+            return None
+        if not (self._written.are_seen(key.key) and self._pod_writes.are_seen(key.key)):
+            return UNSEEN_RETRY_SECONDS
+        if job_progress.is_finished(job):
+            return await self._wind_up(job)
+        return await self._advance(job)
+
+    def _forget(self, key: ObjectKey) -> None:
+        self._written.forget(key)
+        self._pod_writes.forget(key)
+        self._backoffs.pop(key, None)
+        self._counted.pop(key, None)
+
+    async def _free_leftover(self, key: ObjectKey) -> None:
+        pod = self._pods.get(key.name, key.namespace)
+        if pod is not None and job_progress.is_tracked(pod) and self._is_leftover(pod):
+            await self._untrack(pod)
+
+    async def _untrack(self, pod: Pod) -> Object | None:
+        kept = [each for each in pod.metadata.finalizers if each != job_progress.FINALIZER]
+        try:
+            return await wire.patch_metadata(
+                self.client, resources.POD, pod.metadata, {"finalizers": kept or None}
+            )
+        except errors.NotFound:
+            return None
+
+    async def _wind_up(self, job: Job) -> float | None:
+        """Let go of the last pods, and of the job itself when its time is over."""
+        self._backoffs.pop(_key(job), None)
+        self._counted.pop(_key(job), None)
+        for pod in self._pods.find(caches.OWNER, job.metadata.uid):
+            self._add_leftover(pod)
+        ttl, finish = job.spec.ttl_seconds_after_finished, job_progress.finish(job)
+        if ttl is None or job.metadata.deletion_timestamp or finish is None:
+            return None
+        finished = gotime.parse(finish.last_transition_time or "")
+        left = ttl - (self.now() - finished).total_seconds()
+        if left > 0:
+            return left
+        metadata = job.metadata
+        options = {
+            "propagationPolicy": "Foreground",
+            "preconditions": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
+        }
+        with contextlib.suppress(errors.NotFound):
+            await self.client.delete(resources.JOB, metadata.name, metadata.namespace, options)
+        return None
+
+    async def _advance(self, job: Job) -> float | None:
+        owned = self._pods.find(caches.OWNER, job.metadata.uid)
+        orphans = self._pods.find(caches.ORPHAN, job.metadata.namespace)
+        selector = selectors.label_selector(job.spec.selector)
+        pods = await self._adopter.claim(job.metadata, selector, owned, orphans)
+        progress, now = job_progress.read(job, self._without_counted(job, pods)), self.now()
+        step = Step(job, progress, now, len(progress.active), progress.ready, progress.terminating)
+        step.end = job_progress.ending(job, progress, now)
+        backoff = self._backoffs.get(_key(job), Backoff()).after(progress)
+        status = _started(job, now)
+        if step.end is not None:
+            await self._stop(step)
+        else:
+            if not job.metadata.deletion_timestamp:
+                await self._manage(step, backoff)
+                status = self._with_suspension(step, status)
+            if job_progress.is_complete(job, progress, step.active):
+                step.end = job_progress.completion(now)
+        await self._record(step, status, backoff)
+        if step.failure is not None and not podmaking.is_namespace_ending(step.failure):
+            raise step.failure
+        deadline = job_progress.seconds_to_deadline(job, now)
+        return min([*step.again_seconds, *([] if deadline is None else [deadline])], default=None)
+
+    def _without_counted(self, job: Job, pods: Sequence[Pod]) -> list[Pod]:
+        """Leave out pods that were counted and let go, but still are in our copy as before."""
+        tracked = {pod.metadata.uid for pod in pods if job_progress.is_tracked(pod)}
+        counted = self._counted.get(_key(job), set()) & tracked
+        if counted:
+            self._counted[_key(job)] = counted
+        else:
+            self._counted.pop(_key(job), None)
+        return [pod for pod in pods if pod.metadata.uid not in counted]
+
+    async def _stop(self, step: Step) -> None:
+        """Delete what still runs; the job is over when that is gone."""
+        outcome = await self._maker.delete_all(step.job.metadata, step.progress.active)
+        if outcome.failure is not None:
+            step.failure, step.end = outcome.failure, None
+            return
+        step.removed(step.progress.active)
+
+    async def _manage(self, step: Step, backoff: Backoff) -> None:
+        """Bring the number of running pods to what the job wants now."""
+        job, progress = step.job, step.progress
+        if job_progress.is_suspended(job):
+            await self._remove(step, progress.active)
+            return
+        wanted = job_progress.wanted_active(job, progress)
+        surplus = job_pods.surplus(job, progress, max(step.active - wanted, 0), step.now)
+        if surplus:
+            await self._remove(step, surplus[:MAX_AT_ONCE])
+            return
+        leaving = step.terminating if job_progress.waits_for_the_end(job) else 0
+        missing = min(wanted - leaving - step.active, MAX_AT_ONCE)
+        if missing > 0:
+            await self._make(step, missing, backoff)
+
+    async def _remove(self, step: Step, pods: Sequence[Pod]) -> None:
+        """Delete pods that are too many; they count neither as failed nor as succeeded."""
+        for pod in pods:
+            if job_progress.is_tracked(pod):
+                written = await self._untrack(pod)
+                if written:
+                    self._pod_writes.note(_key(step.job), written)
+        outcome = await self._maker.delete_all(step.job.metadata, pods)
+        step.failure = outcome.failure
+        if outcome.failure is None:
+            step.removed(pods)
+
+    async def _make(self, step: Step, count: int, backoff: Backoff) -> None:
+        job = step.job
+        if not job_progress.counts_per_index(job):
+            wait = backoff.seconds_left(step.now)
+            if wait:
+                step.again_seconds.append(wait)
+                return
+        bodies = self._bodies(step, count)
+        outcome = await self._maker.create_all(job.metadata, bodies)
+        step.active += outcome.done
+        step.failure = outcome.failure
+
+    def _bodies(self, step: Step, count: int) -> list[Object]:
+        job = step.job
+        if not job_progress.is_indexed(job):
+            return [job_pods.body(job)] * count
+        waiting = job_progress.awaiting_replacement(step.progress)
+        bodies = []
+        for index in job_pods.pending_indexes(job, step.progress, count):
+            replaced = waiting.get(index) if job_progress.counts_per_index(job) else None
+            wait = job_pods.index_delay(replaced, step.now)
+            if wait:
+                step.again_seconds.append(wait)
+            else:
+                bodies.append(job_pods.indexed_body(job, index, replaced))
+        return bodies
+
+    def _with_suspension(self, step: Step, status: JobStatus) -> JobStatus:
+        """The condition that follows `suspend`, and the start that begins anew after it."""
+        job, now = step.job, step.now
+        was = conditions.is_true(status.conditions, job_progress.SUSPENDED)
+        suspended = job_progress.is_suspended(job)
+        if suspended == was:
+            return status
+        word = "suspended" if suspended else "resumed"
+        condition = conditions.make_probed(
+            job_progress.SUSPENDED,
+            conditions.TRUE if suspended else conditions.FALSE,
+            f"Job{word.capitalize()}",
+            f"Job {word}",
+            now,
+        )
+        self._tell(job, events.NORMAL, word.capitalize(), f"Job {word}")
+        return msgspec.structs.replace(
+            status,
+            conditions=(
+                *conditions.without(status.conditions, job_progress.SUSPENDED),
+                condition,
+            ),
+            start_time=None if suspended else gotime.write(now),
+        )
+
+    async def _record(self, step: Step, status: JobStatus, backoff: Backoff) -> None:
+        """Note who has ended, let them go, count them, and finish where all is done."""
+        job, key = step.job, _key(step.job)
+        status = msgspec.structs.replace(
+            status, active=step.active, ready=step.ready, terminating=step.terminating
+        )
+        release = job_accounting.account(job, status, step.progress, step.end)
+        noted = msgspec.structs.replace(
+            release.status,
+            conditions=job_accounting.announced(release.status.conditions, step.end),
+        )
+        job = await self._write(job, noted)
+        self._backoffs[key] = backoff
+        tracked = await self._untrack_all(step, release.pods)
+        status = job_accounting.settle(noted, tracked)
+        is_over = step.end is not None and not release.is_partial
+        if is_over and step.end is not None and job_accounting.is_settled(status):
+            status = job_accounting.finished(status, step.end, step.now)
+            await self._write(job, status)
+            self._tell_end(job, step.end)
+        else:
+            await self._write(job, status)
+
+    async def _untrack_all(self, step: Step, pods: Sequence[Pod]) -> set[str]:
+        """Take the finalizer off; the uids of the pods that still have it."""
+        tracked = {pod.metadata.uid for pod in step.progress.pods if job_progress.is_tracked(pod)}
+        for pod in pods:
+            try:
+                written = await self._untrack(pod)
+            except errors.StatusError as error:
+                step.failure = error
+                continue
+            if written:
+                self._pod_writes.note(_key(step.job), written)
+            tracked.discard(pod.metadata.uid)
+            self._counted.setdefault(_key(step.job), set()).add(pod.metadata.uid)
+        return tracked
+
+    async def _write(self, job: Job, status: JobStatus) -> Job:
+        written = await wire.patch_status(
+            self.client, resources.JOB, job.metadata, job.status, status
+        )
+        if written is None:
+            return job
+        self._written.note(_key(job), written)
+        return wire.decode(written, Job)
+
+    def _tell_end(self, job: Job, end: WorkloadCondition) -> None:
+        if end.type == job_progress.FAILURE_TARGET:
+            self._tell(job, events.WARNING, end.reason, end.message)
+        else:
+            self._tell(job, events.NORMAL, "Completed", "Job completed")
+
+    def _tell(self, job: Job, type_: str, reason: str, note: str) -> None:
+        reference = events.reference(resources.JOB, job.metadata)
+        self._recorder.record(reference, type_, reason, note)
+
+
+def _key(job: Job) -> ObjectKey:
+    return ObjectKey(job.metadata.namespace, job.metadata.name)
+
+
+def _is_ours(job: Job) -> bool:
+    return job.spec.managed_by in (None, job_progress.CONTROLLER)
+
+
+def _started(job: Job, now: datetime.datetime) -> JobStatus:
+    if job.status.start_time is not None or job_progress.is_suspended(job):
+        return job.status
+    return msgspec.structs.replace(job.status, start_time=gotime.write(now))

@@ -1,0 +1,1 @@
+"""Nodes that come, go or are lost, and what becomes of their pods."""

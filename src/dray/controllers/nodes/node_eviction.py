@@ -1,0 +1,121 @@
+"""NoExecute taints of nodes: pods leave that do not tolerate them, or not for long enough.
+
+Behaviour of pkg/controller/tainteviction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from dray.api.nodes import Node, Taint
+from dray.api.pods import Pod, Toleration
+from dray.client import events
+from dray.client.cache import Change, ObjectKey
+from dray.controllers import caches, podstate, resources
+from dray.controllers.loops import Context, Loop
+from dray.controllers.nodes import disruption
+
+COMPONENT = "taint-eviction-controller"
+NO_EXECUTE = "NoExecute"
+FOREVER = float("inf")
+
+
+class NodeEviction(Loop[ObjectKey]):
+    """Keys are pods on tainted nodes."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__("node-eviction", context)
+        self._nodes, self._pods = context.caches.nodes, context.caches.pods
+        self._recorder = context.recorder(COMPONENT)
+        self._since: dict[str, float] = {}
+        self.follow(self._nodes, self._node_changed)
+        self.follow(self._pods, self._pod_changed)
+
+    def resync(self) -> None:
+        for node in self._nodes:
+            self._add_pods(node)
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        before = evicting_taints(change.old) if change.old else []
+        after = evicting_taints(change.new) if change.new else []
+        node = change.new or change.old
+        if node is not None and before != after:
+            self._add_pods(node, even_untainted=True)
+
+    def _add_pods(self, node: Node, *, even_untainted: bool = False) -> None:
+        if even_untainted or evicting_taints(node):
+            for pod in self._pods.find(caches.NODE, node.metadata.name):
+                self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        if change.new is None:
+            if change.old is not None:
+                self._since.pop(change.old.metadata.uid, None)
+            return
+        node = self._nodes.get(change.new.spec.node_name) if change.new.spec.node_name else None
+        if node is not None and evicting_taints(node):
+            self.queue.add(change.key)
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        pod = self._pods.get(key.name, key.namespace)
+        node = self._nodes.get(pod.spec.node_name) if pod and pod.spec.node_name else None
+        if pod is None or node is None or not podstate.is_active(pod):
+            return None
+        left = self._seconds_left(pod, node)
+        if left == FOREVER:
+            self._cancel(pod)
+            return None
+        if left > 0:
+            return left
+        reference = events.reference(resources.POD, pod.metadata)
+        note = f"Marking for deletion Pod {key}"
+        self._recorder.record(reference, events.NORMAL, "TaintManagerEviction", note)
+        await disruption.end(
+            self.client,
+            pod,
+            self.now(),
+            "DeletionByTaintManager",
+            "Taint manager: deleting due to NoExecute taint",
+        )
+        return None
+
+    def _seconds_left(self, pod: Pod, node: Node) -> float:
+        tolerated = tolerated_seconds(pod.spec.tolerations, evicting_taints(node))
+        if tolerated == FOREVER:
+            return FOREVER
+        now = asyncio.get_running_loop().time()
+        return self._since.setdefault(pod.metadata.uid, now) + tolerated - now
+
+    def _cancel(self, pod: Pod) -> None:
+        if self._since.pop(pod.metadata.uid, None) is None:
+            return
+        reference = events.reference(resources.POD, pod.metadata)
+        note = f"Cancelling deletion of Pod {pod.metadata.namespace}/{pod.metadata.name}"
+        self._recorder.record(reference, events.NORMAL, "TaintManagerEviction", note)
+
+
+def evicting_taints(node: Node) -> list[Taint]:
+    return [taint for taint in node.spec.taints if taint.effect == NO_EXECUTE]
+
+
+def tolerated_seconds(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> float:
+    """How long a pod may stay: the shortest time that a toleration it needs allows."""
+    shortest = FOREVER
+    for taint in taints:
+        matching = [each for each in tolerations if tolerates(each, taint)]
+        if not matching:
+            return 0.0
+        limits = [each.toleration_seconds for each in matching]
+        shortest = min([shortest, *(max(limit, 0) for limit in limits if limit is not None)])
+    return shortest
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect):
+        return False
+    if toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value

@@ -1,0 +1,114 @@
+"""Pods that nobody ends: of nodes that are gone, deleted without a node, or simply too many.
+
+Behaviour of pkg/controller/podgc. A node has to be missing for a while, and the server has to
+agree, before pods are taken from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from dray.api import errors
+from dray.api.nodes import Node
+from dray.api.pods import Pod
+from dray.client.cache import Change, ObjectKey
+from dray.controllers import caches, podstate, resources
+from dray.controllers.loops import Context, Loop
+from dray.controllers.nodes import disruption
+
+QUARANTINE_SECONDS = 40.0
+MAX_ENDED_PODS = 12_500
+
+
+class PodGarbage(Loop[ObjectKey]):
+    def __init__(
+        self,
+        context: Context,
+        *,
+        quarantine_seconds: float = QUARANTINE_SECONDS,
+        max_ended: int = MAX_ENDED_PODS,
+    ) -> None:
+        super().__init__("pod-garbage", context)
+        self._quarantine_seconds = quarantine_seconds
+        self._max_ended = max_ended
+        self._nodes, self._pods = context.caches.nodes, context.caches.pods
+        self._missing_since: dict[str, float] = {}
+        self._ended: set[ObjectKey] = set()
+        self._excess: set[ObjectKey] = set()
+        self.follow(self._nodes, self._node_changed)
+        self.follow(self._pods, self._pod_changed)
+
+    def resync(self) -> None:
+        for pod in self._pods:
+            self._consider(pod)
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        if change.new is not None:
+            self._missing_since.pop(change.key.name, None)
+        elif caches.is_gone(self._nodes, change.key):
+            for pod in self._pods.find(caches.NODE, change.key.name):
+                self._consider(pod)
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        if change.new is None:
+            self._ended.discard(change.key)
+            self._excess.discard(change.key)
+            return
+        self._consider(change.new)
+        if podstate.has_ended(change.new):
+            self._ended.add(change.key)
+            if len(self._ended) - len(self._excess) > self._max_ended:
+                self._choose_excess()
+
+    def _consider(self, pod: Pod) -> None:
+        node = pod.spec.node_name
+        if (node and self._nodes.get(node) is None) or (not node and podstate.is_deleted(pod)):
+            self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
+
+    def _choose_excess(self) -> None:
+        """The oldest of the pods that have ended, evicted ones first."""
+        ended = [
+            pod
+            for key in self._ended - self._excess
+            if (pod := self._pods.get(key.name, key.namespace)) is not None
+        ]
+        ended.sort(
+            key=lambda pod: (
+                pod.status.reason != "Evicted",
+                pod.metadata.creation_timestamp or "",
+                pod.metadata.name,
+            )
+        )
+        for pod in ended[: len(ended) - self._max_ended]:
+            key = ObjectKey(pod.metadata.namespace, pod.metadata.name)
+            self._excess.add(key)
+            self.queue.add(key)
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        pod = self._pods.get(key.name, key.namespace)
+        if pod is None:
+            return None
+        if key in self._excess or (podstate.is_deleted(pod) and not pod.spec.node_name):
+            await disruption.end(self.client, pod, self.now(), "", "", at_once=True)
+            return None
+        if not pod.spec.node_name or self._nodes.get(pod.spec.node_name) is not None:
+            return None
+        return await self._collect_orphan(pod)
+
+    async def _collect_orphan(self, pod: Pod) -> float | None:
+        node, now = pod.spec.node_name, asyncio.get_running_loop().time()
+        left = self._missing_since.setdefault(node, now) + self._quarantine_seconds - now
+        if left > 0:
+            return left
+        try:
+            await self.client.get(resources.NODE, node)
+        except errors.NotFound:
+            await disruption.end(
+                self.client,
+                pod,
+                self.now(),
+                "DeletionByPodGC",
+                "PodGC: node no longer exists",
+                at_once=True,
+            )
+        return None

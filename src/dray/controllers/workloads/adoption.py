@@ -1,0 +1,112 @@
+"""Owners take what their selector finds and let go of what it no longer finds.
+
+As pkg/controller/controller_ref_manager.go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from dray.api import errors, ownership, selectors
+from dray.api.kinds import Kind
+from dray.api.meta import LabelSelector, ObjectMeta
+from dray.api.selectors import Selector
+from dray.client.cache import Cache, Change, ObjectKey
+from dray.client.verbs import Client
+from dray.controllers import caches, wire
+
+
+class HasMetadata(Protocol):
+    @property
+    def metadata(self) -> ObjectMeta: ...
+
+
+T = TypeVar("T", bound=HasMetadata)
+
+
+def possible_owners(change: Change[T], owners: Cache[Any]) -> Iterator[ObjectKey]:
+    """Who might adopt an object that has just become free."""
+    old, new = change.old, change.new
+    if new is None or not new.metadata.labels or ownership.controller_of(new.metadata):
+        return
+    if old is not None and _ties(old.metadata) == _ties(new.metadata):
+        return
+    for owner in owners.find(caches.NAMESPACE, change.key.namespace):
+        if _selects(owner.spec.selector, new.metadata.labels):
+            yield ObjectKey(owner.metadata.namespace, owner.metadata.name)
+
+
+def _ties(metadata: ObjectMeta) -> tuple[Any, ...]:
+    return metadata.labels, metadata.owner_references
+
+
+def _selects(selector: LabelSelector | None, labels: dict[str, str]) -> bool:
+    """As the selector says; most of them are turned down without being compiled."""
+    if selector is None or not selector.match_labels.items() <= labels.items():
+        return False
+    return selectors.label_selector(selector).matches(labels)
+
+
+class Adopter(Generic[T]):
+    """Adopts and releases objects of one kind for owners of another.
+
+    With a `finalizer`, owners also hold on to what is theirs until they have counted it.
+    """
+
+    def __init__(self, client: Client, kind: Kind, owner_kind: Kind, finalizer: str = "") -> None:
+        self._client = client
+        self._kind, self._owner_kind = kind, owner_kind
+        self._finalizer = finalizer
+
+    async def claim(
+        self, owner: ObjectMeta, selector: Selector, owned: Iterable[T], orphans: Iterable[T]
+    ) -> list[T]:
+        """What belongs to the owner; what it adopts here comes with the event of that."""
+        kept = []
+        for each in owned:
+            if selector.matches(each.metadata.labels):
+                kept.append(each)
+            elif not owner.deletion_timestamp:
+                await self._release(owner, each.metadata)
+        wanted = [
+            each
+            for each in orphans
+            if selector.matches(each.metadata.labels) and not each.metadata.deletion_timestamp
+        ]
+        if wanted and not owner.deletion_timestamp and await self._is_still_there(owner):
+            for each in wanted:
+                await self._adopt(owner, each.metadata)
+        return kept
+
+    async def _is_still_there(self, owner: ObjectMeta) -> bool:
+        """Ask the server: an owner deleted meanwhile must not take anything along."""
+        try:
+            raw = await self._client.get(self._owner_kind, owner.name, owner.namespace)
+        except errors.NotFound:
+            return False
+        found = raw["metadata"]
+        return found["uid"] == owner.uid and not found.get("deletionTimestamp")
+
+    async def _adopt(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
+        reference = ownership.reference(self._owner_kind, owner)
+        change: dict[str, Any] = {"ownerReferences": [*_references(metadata), reference]}
+        if self._finalizer and self._finalizer not in metadata.finalizers:
+            change["finalizers"] = [*metadata.finalizers, self._finalizer]
+        await wire.patch_metadata(self._client, self._kind, metadata, change)
+
+    async def _release(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
+        others = [each for each in _references(metadata) if each["uid"] != owner.uid]
+        change: dict[str, Any] = {"ownerReferences": others or None}
+        if self._finalizer in metadata.finalizers:
+            kept = [each for each in metadata.finalizers if each != self._finalizer]
+            change["finalizers"] = kept or None
+        with contextlib.suppress(errors.NotFound):
+            await wire.patch_metadata(self._client, self._kind, metadata, change)
+
+
+def _references(metadata: ObjectMeta) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(each) for each in metadata.owner_references]

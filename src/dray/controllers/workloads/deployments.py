@@ -1,0 +1,414 @@
+"""Deployments roll their ReplicaSets from one pod template to the next.
+
+Behaviour of pkg/controller/deployment; the numbers are `rollouts`', the words `deployment_status`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from dray.api import errors, ownership, selectors
+from dray.api.meta import LabelSelector
+from dray.api.pods import Pod
+from dray.api.workloads import DeploymentStatus
+from dray.client import events
+from dray.client.cache import Change, ObjectKey
+from dray.controllers import caches, conditions, loops, podstate, resources, wire
+from dray.controllers.conditions import Conditions
+from dray.controllers.loops import Context, Loop
+from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.templated import Deployment, ReplicaSet
+from dray.controllers.workloads import adoption, deployment_status, podmaking, revisions, rollouts
+from dray.controllers.workloads.adoption import Adopter
+from dray.controllers.workloads.rollouts import Sizes
+
+COMPONENT = "deployment-controller"
+
+
+class Deployments(Loop[ObjectKey]):
+    def __init__(self, context: Context) -> None:
+        super().__init__("deployments", context)
+        shared = context.caches
+        self._deployments, self._sets, self._pods = (
+            shared.deployments,
+            shared.replica_sets,
+            shared.pods,
+        )
+        self._written: OwnWrites[ObjectKey] = OwnWrites(self._deployments)
+        self._set_writes: OwnWrites[ObjectKey] = OwnWrites(self._sets)
+        self._recorder = context.recorder(COMPONENT)
+        self._adopter: Adopter[ReplicaSet] = Adopter(
+            self.client, resources.REPLICA_SET, resources.DEPLOYMENT
+        )
+        self.follow(self._deployments, lambda change: self.queue.add(change.key))
+        self.follow(self._sets, self._set_changed)
+        self.follow(self._pods, self._pod_changed)
+
+    def resync(self) -> None:
+        loops.add_all(self.queue, self._deployments)
+
+    def _set_changed(self, change: Change[ReplicaSet]) -> None:
+        for each in (change.old, change.new):
+            if each is None:
+                continue
+            owner = ownership.controlled_by(each.metadata, resources.DEPLOYMENT)
+            if owner is not None:
+                self.queue.add(ObjectKey(change.key.namespace, owner.name))
+        for key in adoption.possible_owners(change, self._deployments):
+            self.queue.add(key)
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        """A Recreate deployment goes on when the last old pod has ended."""
+        pod = change.new or change.old
+        if pod is None or (change.new is not None and not podstate.has_ended(change.new)):
+            return
+        owner = ownership.controlled_by(pod.metadata, resources.REPLICA_SET)
+        replica_set = self._sets.get(owner.name, change.key.namespace) if owner else None
+        if replica_set is not None:
+            above = ownership.controlled_by(replica_set.metadata, resources.DEPLOYMENT)
+            if above is not None:
+                self.queue.add(ObjectKey(change.key.namespace, above.name))
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        deployment = self._deployments.get(key.name, key.namespace)
+        if deployment is None:
+            self._written.forget(key)
+            self._set_writes.forget(key)
+            return None
+        if not (self._written.are_seen(key) and self._set_writes.are_seen(key)):
+            return UNSEEN_RETRY_SECONDS
+        if deployment.spec.selector == LabelSelector():
+            await self._refuse_to_select_all(deployment)
+            return None
+        sets = await self._claim(deployment)
+        before = deployment.status
+        if not deployment.metadata.deletion_timestamp:
+            deployment = _with(deployment, deployment_status.with_pause(deployment, self.now()))
+        try:
+            status = await self._roll(deployment, sets)
+        except _Stop as stop:
+            await self._write(deployment, before, stop.status)
+            if stop.cause is not None:
+                raise stop.cause from None
+            return None
+        await self._write(deployment, before, status)
+        return deployment_status.seconds_to_deadline(deployment, status, self.now())
+
+    async def _refuse_to_select_all(self, deployment: Deployment) -> None:
+        self._tell(
+            deployment,
+            events.WARNING,
+            "SelectingAll",
+            "This deployment is selecting all pods. A non-empty selector is required.",
+        )
+        generation = deployment.metadata.generation
+        status = msgspec.structs.replace(deployment.status, observed_generation=generation)
+        await self._write(deployment, deployment.status, status)
+
+    async def _claim(self, deployment: Deployment) -> list[ReplicaSet]:
+        metadata = deployment.metadata
+        return await self._adopter.claim(
+            metadata,
+            selectors.label_selector(deployment.spec.selector),
+            self._sets.find(caches.OWNER, metadata.uid),
+            self._sets.find(caches.ORPHAN, metadata.namespace),
+        )
+
+    async def _write(
+        self, deployment: Deployment, before: DeploymentStatus, status: DeploymentStatus
+    ) -> None:
+        written = await wire.patch_status(
+            self.client, resources.DEPLOYMENT, deployment.metadata, before, status
+        )
+        if written:
+            self._written.note(_key(deployment), written)
+
+    async def _roll(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> DeploymentStatus:
+        """One step of the rollout; the status after it."""
+        new = rollouts.find_new(deployment, sets)
+        old = [each for each in sets if new is None or each.metadata.uid != new.metadata.uid]
+        if new is not None:
+            deployment, new = await self._take_over(deployment, old, new)
+        if deployment.metadata.deletion_timestamp:
+            return deployment_status.counted(deployment, old, new, self.now())
+        if deployment.spec.paused or _is_scaled(deployment, sets):
+            return await self._scale(deployment, old, new)
+        if rollouts.is_rolling(deployment):
+            return await self._roll_on(deployment, old, new)
+        return await self._recreate(deployment, old, new)
+
+    async def _take_over(
+        self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet
+    ) -> tuple[Deployment, ReplicaSet]:
+        """Bring annotations and revision of the current ReplicaSet and the deployment in step."""
+        annotations = revisions.current_annotations(deployment, new, revisions.following(old))
+        min_ready = deployment.spec.min_ready_seconds
+        changes: dict[str, Any] = {}
+        if annotations != new.metadata.annotations:
+            changes["metadata"] = {"annotations": annotations}
+        if min_ready != new.spec.min_ready_seconds:
+            changes["spec"] = {"minReadySeconds": min_ready}
+        if changes:
+            new = await self._change_set(deployment, new, changes)
+        deployment = await self._note_revision(deployment, rollouts.revision(new))
+        if conditions.find(deployment.status.conditions, deployment_status.PROGRESSING) is None:
+            changed = deployment_status.progressing(
+                deployment,
+                conditions.TRUE,
+                deployment_status.FOUND,
+                f'Found new replica set "{new.metadata.name}"',
+                self.now(),
+            )
+            deployment = _with(deployment, changed)
+        return deployment, new
+
+    async def _note_revision(self, deployment: Deployment, revision: int) -> Deployment:
+        noted = {rollouts.REVISION: str(revision)}
+        if deployment.metadata.annotations.get(rollouts.REVISION) == str(revision):
+            return deployment
+        raw = await wire.patch_metadata(
+            self.client, resources.DEPLOYMENT, deployment.metadata, {"annotations": noted}
+        )
+        self._written.note(_key(deployment), raw)
+        metadata = wire.decode(raw, Deployment).metadata
+        return msgspec.structs.replace(deployment, metadata=metadata)
+
+    async def _change_set(
+        self, deployment: Deployment, replica_set: ReplicaSet, changes: dict[str, Any]
+    ) -> ReplicaSet:
+        metadata = replica_set.metadata
+        changes.setdefault("metadata", {})["resourceVersion"] = metadata.resource_version
+        raw = await self.client.patch(
+            resources.REPLICA_SET, metadata.name, changes, metadata.namespace
+        )
+        self._set_writes.note(_key(deployment), raw)
+        return wire.decode(raw, ReplicaSet)
+
+    async def _scale(
+        self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
+    ) -> DeploymentStatus:
+        """A deployment that is scaled or paused changes sizes, but does not roll on."""
+        every = [*old, new] if new else list(old)
+        sizes = _scaled_sizes(deployment, old, new)
+        resized = await self._resize_all(deployment, every, sizes)
+        if new is not None:
+            new = next(each for each in resized if each.metadata.uid == new.metadata.uid)
+        old = [each for each in resized if new is None or each.metadata.uid != new.metadata.uid]
+        if deployment.spec.paused:
+            await self._clean_up(deployment, old)
+        return deployment_status.counted(deployment, old, new, self.now())
+
+    async def _resize_all(
+        self, deployment: Deployment, sets: Sequence[ReplicaSet], sizes: Sizes
+    ) -> list[ReplicaSet]:
+        return [
+            await self._resize(deployment, each, sizes[each.metadata.name])
+            if each.metadata.name in sizes
+            else each
+            for each in sets
+        ]
+
+    async def _resize(
+        self, deployment: Deployment, replica_set: ReplicaSet, size: int
+    ) -> ReplicaSet:
+        before = rollouts.replicas(replica_set)
+        annotations = revisions.size_annotations(deployment)
+        has_annotations = annotations.items() <= replica_set.metadata.annotations.items()
+        if before == size and has_annotations:
+            return replica_set
+        changes: dict[str, Any] = {
+            "metadata": {"annotations": annotations},
+            "spec": {"replicas": size},
+        }
+        resized = await self._change_set(deployment, replica_set, changes)
+        if before != size:
+            self._tell_scaled(deployment, replica_set.metadata.name, before, size)
+        return resized
+
+    def _tell_scaled(self, deployment: Deployment, name: str, before: int, after: int) -> None:
+        direction = "up" if after > before else "down"
+        self._tell(
+            deployment,
+            events.NORMAL,
+            "ScalingReplicaSet",
+            f"Scaled {direction} replica set {name} from {before} to {after}",
+        )
+
+    async def _roll_on(
+        self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
+    ) -> DeploymentStatus:
+        """Grow the new one as far as the surge allows, else shrink the old ones."""
+        if new is None:
+            deployment, new = await self._create_set(deployment, old)
+        size = rollouts.new_size(deployment, old, new)
+        if size != rollouts.replicas(new):
+            new = await self._resize(deployment, new, size)
+            return deployment_status.rolled(deployment, old, new, self.now())
+        active = [each for each in old if rollouts.replicas(each)]
+        sizes = _changes_only(active, rollouts.old_sizes(deployment, active, new))
+        if sizes:
+            old = await self._resize_all(deployment, old, sizes)
+        elif deployment_status.is_complete(deployment, deployment.status):
+            await self._clean_up(deployment, old)
+        return deployment_status.rolled(deployment, old, new, self.now())
+
+    async def _recreate(
+        self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
+    ) -> DeploymentStatus:
+        """Nothing of the new before all of the old is gone."""
+        active = [each for each in old if rollouts.replicas(each)]
+        if active:
+            sizes = {each.metadata.name: 0 for each in active}
+            old = await self._resize_all(deployment, old, sizes)
+            return deployment_status.rolled(deployment, old, new, self.now())
+        if self._are_running(old):
+            return deployment_status.rolled(deployment, old, new, self.now())
+        if new is None:
+            deployment, new = await self._create_set(deployment, old)
+        if rollouts.replicas(new) != rollouts.replicas(deployment):
+            new = await self._resize(deployment, new, rollouts.replicas(deployment))
+        if deployment_status.is_complete(deployment, deployment.status):
+            await self._clean_up(deployment, old)
+        return deployment_status.rolled(deployment, old, new, self.now())
+
+    def _are_running(self, old: Sequence[ReplicaSet]) -> bool:
+        return any(
+            each.status.replicas
+            or any(
+                not podstate.has_ended(pod)
+                for pod in self._pods.find(caches.OWNER, each.metadata.uid)
+            )
+            for each in old
+        )
+
+    async def _create_set(
+        self, deployment: Deployment, old: Sequence[ReplicaSet]
+    ) -> tuple[Deployment, ReplicaSet]:
+        size = rollouts.first_size(deployment, old)
+        revision = revisions.following(old)
+        body = revisions.replica_set(deployment, size, revision)
+        name = body["metadata"]["name"]
+        try:
+            raw = await self.client.create(
+                resources.REPLICA_SET, body, deployment.metadata.namespace
+            )
+        except errors.AlreadyExists as error:
+            return deployment, await self._existing(deployment, name, error)
+        except errors.StatusError as error:
+            raise self._creation_failed(deployment, name, error) from error
+        self._set_writes.note(_key(deployment), raw)
+        if size:
+            self._tell_scaled(deployment, name, 0, size)
+        deployment = await self._note_revision(deployment, revision)
+        message = f'Created new replica set "{name}"'
+        changed = deployment_status.progressing(
+            deployment, conditions.TRUE, deployment_status.CREATED, message, self.now()
+        )
+        return _with(deployment, changed), wire.decode(raw, ReplicaSet)
+
+    async def _existing(
+        self, deployment: Deployment, name: str, error: errors.AlreadyExists
+    ) -> ReplicaSet:
+        """Ours, not seen yet; or another template with the same hash, which gets another one."""
+        raw = await self.client.get(resources.REPLICA_SET, name, deployment.metadata.namespace)
+        found = wire.decode(raw, ReplicaSet)
+        owner = ownership.controller_of(found.metadata)
+        is_ours = owner is not None and owner.uid == deployment.metadata.uid
+        if is_ours and rollouts.are_equal(found.spec.template, deployment.spec.template):
+            return found
+        count = (deployment.status.collision_count or 0) + 1
+        raise _Stop(msgspec.structs.replace(deployment.status, collision_count=count), error)
+
+    def _creation_failed(
+        self, deployment: Deployment, name: str, error: errors.StatusError
+    ) -> _Stop:
+        if podmaking.is_namespace_ending(error):
+            return _Stop(deployment.status, None)
+        message = f'Failed to create new replica set "{name}": {error}'
+        self._tell(deployment, events.WARNING, deployment_status.CREATE_FAILED, message)
+        changed = deployment_status.progressing(
+            deployment, conditions.FALSE, deployment_status.CREATE_FAILED, message, self.now()
+        )
+        return _Stop(_with(deployment, changed).status, error)
+
+    async def _clean_up(self, deployment: Deployment, old: Sequence[ReplicaSet]) -> None:
+        """Delete the oldest of those that have no pods, beyond what history shall keep."""
+        limit = deployment.spec.revision_history_limit
+        if limit is None or limit == rollouts.UNLIMITED:
+            return
+        alive = [each for each in rollouts.by_age(old) if not each.metadata.deletion_timestamp]
+        alive.sort(key=rollouts.revision)
+        for each in alive[: max(len(alive) - limit, 0)]:
+            if _has_no_pods(each):
+                await self._delete_set(each)
+
+    async def _delete_set(self, replica_set: ReplicaSet) -> None:
+        metadata = replica_set.metadata
+        options = {"preconditions": {"uid": metadata.uid}}
+        try:
+            await self.client.delete(
+                resources.REPLICA_SET, metadata.name, metadata.namespace, options
+            )
+        except errors.NotFound:
+            return
+
+    def _tell(self, deployment: Deployment, type_: str, reason: str, note: str) -> None:
+        reference = events.reference(resources.DEPLOYMENT, deployment.metadata)
+        self._recorder.record(reference, type_, reason, note)
+
+
+class _Stop(Exception):
+    """The rollout cannot go on now; what to write, and what to raise after it."""
+
+    def __init__(self, status: DeploymentStatus, cause: errors.StatusError | None) -> None:
+        super().__init__()
+        self.status, self.cause = status, cause
+
+
+def _key(deployment: Deployment) -> ObjectKey:
+    return ObjectKey(deployment.metadata.namespace, deployment.metadata.name)
+
+
+def _with(deployment: Deployment, changed: Conditions) -> Deployment:
+    status = msgspec.structs.replace(deployment.status, conditions=changed)
+    return msgspec.structs.replace(deployment, status=status)
+
+
+def _is_scaled(deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
+    """Whether somebody changed the number of replicas since the sets were last sized."""
+    desired = str(rollouts.replicas(deployment))
+    noted = (
+        each.metadata.annotations.get(rollouts.DESIRED_REPLICAS)
+        for each in sets
+        if rollouts.replicas(each)
+    )
+    return any(text is not None and text.isdigit() and text != desired for text in noted)
+
+
+def _scaled_sizes(
+    deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
+) -> Sizes:
+    every = [*old, new] if new else list(old)
+    active = [each for each in every if rollouts.replicas(each)]
+    if len(active) <= 1:
+        latest = active or ([new] if new else rollouts.by_age(old)[-1:])
+        return {each.metadata.name: rollouts.replicas(deployment) for each in latest}
+    if rollouts.is_saturated(deployment, new):
+        return {each.metadata.name: 0 for each in active if each is not new}
+    if rollouts.is_rolling(deployment):
+        return rollouts.proportional_sizes(deployment, active)
+    return {}
+
+
+def _changes_only(sets: Sequence[ReplicaSet], sizes: Sizes) -> Sizes:
+    before = {each.metadata.name: rollouts.replicas(each) for each in sets}
+    return {name: size for name, size in sizes.items() if before[name] != size}
+
+
+def _has_no_pods(replica_set: ReplicaSet) -> bool:
+    status = replica_set.status
+    is_observed = status.observed_generation >= replica_set.metadata.generation
+    return is_observed and not status.replicas and not rollouts.replicas(replica_set)

@@ -1,0 +1,165 @@
+"""ReplicaSets keep their number of pods. Behaviour of pkg/controller/replicaset."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from dray.api import errors, ownership, selectors
+from dray.api.pods import Pod
+from dray.api.workloads import ReplicaSetStatus
+from dray.client.cache import Change, ObjectKey
+from dray.controllers import caches, conditions, loops, podstate, resources, wire
+from dray.controllers.loops import Context, Loop
+from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.templated import ReplicaSet
+from dray.controllers.workloads import adoption, deletionorder, podmaking
+from dray.controllers.workloads.adoption import Adopter
+from dray.controllers.workloads.podmaking import PodMaker
+
+COMPONENT = "replicaset-controller"
+MAX_AT_ONCE = 500
+FAILURE = "ReplicaFailure"
+
+
+class ReplicaSets(Loop[ObjectKey]):
+    def __init__(self, context: Context) -> None:
+        super().__init__("replicasets", context)
+        self._sets, self._pods = context.caches.replica_sets, context.caches.pods
+        self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
+        self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
+        recorder = context.recorder(COMPONENT)
+        self._maker = PodMaker(self.client, resources.REPLICA_SET, recorder, self._pod_writes)
+        self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.REPLICA_SET)
+        self.follow(self._sets, lambda change: self.queue.add(change.key))
+        self.follow(self._pods, self._pod_changed)
+
+    def resync(self) -> None:
+        loops.add_all(self.queue, self._sets)
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        for pod in (change.old, change.new):
+            if pod is None:
+                continue
+            owner = ownership.controlled_by(pod.metadata, resources.REPLICA_SET)
+            if owner is not None:
+                self.queue.add(ObjectKey(change.key.namespace, owner.name))
+        for key in adoption.possible_owners(change, self._sets):
+            self.queue.add(key)
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        replica_set = self._sets.get(key.name, key.namespace)
+        if replica_set is None:
+            self._written.forget(key)
+            self._pod_writes.forget(key)
+            return None
+        if not (self._written.are_seen(key) and self._pod_writes.are_seen(key)):
+            return UNSEEN_RETRY_SECONDS
+        owned = self._pods.find(caches.OWNER, replica_set.metadata.uid)
+        active = await self._claim(replica_set, [pod for pod in owned if podstate.is_active(pod)])
+        terminating = sum(map(podstate.is_terminating, owned))
+        failure: errors.StatusError | None = None
+        if not replica_set.metadata.deletion_timestamp:
+            try:
+                await self._manage(replica_set, active)
+            except errors.StatusError as error:
+                if not podmaking.is_namespace_ending(error):
+                    failure = error
+        now = self.now()
+        status = next_status(replica_set, active, terminating, failure, now)
+        written = await wire.patch_status(
+            self.client, resources.REPLICA_SET, replica_set.metadata, replica_set.status, status
+        )
+        if written:
+            self._written.note(key, written)
+        if failure is not None:
+            raise failure
+        return seconds_to_availability(active, replica_set.spec.min_ready_seconds, now)
+
+    async def _claim(self, replica_set: ReplicaSet, owned: list[Pod]) -> list[Pod]:
+        orphans = [
+            pod
+            for pod in self._pods.find(caches.ORPHAN, replica_set.metadata.namespace)
+            if podstate.is_active(pod)
+        ]
+        selector = selectors.label_selector(replica_set.spec.selector)
+        return await self._adopter.claim(replica_set.metadata, selector, owned, orphans)
+
+    async def _manage(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> None:
+        """Make or delete what is missing or too much."""
+        excess = len(active) - desired(replica_set)
+        if excess < 0:
+            count = min(-excess, MAX_AT_ONCE)
+            template, metadata = replica_set.spec.template, replica_set.metadata
+            body = podmaking.pod_from(template, resources.REPLICA_SET, metadata)
+            podmaking.check(await self._maker.create_all(metadata, [body] * count))
+        elif excess > 0:
+            ranks = self._crowding(replica_set, active)
+            order = deletionorder.first_to_go(active, self.now(), ranks)
+            chosen = order[: min(excess, MAX_AT_ONCE)]
+            podmaking.check(await self._maker.delete_all(replica_set.metadata, chosen))
+
+    def _crowding(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> Counter[str]:
+        """How many active pods each node has of this set and of its siblings."""
+        pods = list(active)
+        owner = ownership.controller_of(replica_set.metadata)
+        if owner is not None:
+            for sibling in self._sets.find(caches.OWNER, owner.uid):
+                if sibling.metadata.uid != replica_set.metadata.uid:
+                    pods += self._pods.find(caches.OWNER, sibling.metadata.uid)
+        return Counter(pod.spec.node_name for pod in pods if podstate.is_active(pod))
+
+
+def desired(replica_set: ReplicaSet) -> int:
+    return 1 if replica_set.spec.replicas is None else replica_set.spec.replicas
+
+
+def next_status(
+    replica_set: ReplicaSet,
+    active: Sequence[Pod],
+    terminating: int,
+    failure: errors.StatusError | None,
+    now: datetime.datetime,
+) -> ReplicaSetStatus:
+    spec = replica_set.spec
+    labels = (spec.template.get("metadata") or {}).get("labels") or {}
+    has_template_labels = selectors.exact_labels(labels).matches
+    return msgspec.structs.replace(
+        replica_set.status,
+        replicas=len(active),
+        fully_labeled_replicas=sum(has_template_labels(pod.metadata.labels) for pod in active),
+        ready_replicas=sum(map(podstate.is_ready, active)),
+        available_replicas=sum(
+            podstate.is_available(pod, spec.min_ready_seconds, now) for pod in active
+        ),
+        terminating_replicas=terminating,
+        observed_generation=replica_set.metadata.generation,
+        conditions=_conditions(replica_set, len(active), failure, now),
+    )
+
+
+def _conditions(
+    replica_set: ReplicaSet,
+    active: int,
+    failure: errors.StatusError | None,
+    now: datetime.datetime,
+) -> conditions.Conditions:
+    current = replica_set.status.conditions
+    if failure is None:
+        return conditions.without(current, FAILURE)
+    if conditions.find(current, FAILURE) is not None:
+        return current
+    reason = "FailedCreate" if active < desired(replica_set) else "FailedDelete"
+    made = conditions.make(FAILURE, conditions.TRUE, reason, failure.message, now)
+    return conditions.changed(current, made)
+
+
+def seconds_to_availability(
+    pods: Sequence[Pod], min_ready_seconds: int, now: datetime.datetime
+) -> float | None:
+    """When the next of the ready pods becomes available."""
+    waits = [podstate.seconds_until_available(pod, min_ready_seconds, now) for pod in pods]
+    return min((wait for wait in waits if wait), default=None)

@@ -1,0 +1,70 @@
+"""Devices by class and state: what is remembered is what a fresh count would say."""
+
+from __future__ import annotations
+
+import random
+
+from dray.allocator.census import Census, Group
+from dray.allocator.fleet import Fleet
+from dray.api.meta import ObjectMeta
+from dray.api.names import ClaimKey
+from dray.api.taints import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
+from tests import builders
+
+BROKEN = DeviceTaint(key="example.com/broken", effect="NoExecute")
+
+
+def counted(fleet: Fleet) -> dict[Group, int]:
+    return {group: count for group, count in Census(fleet).counts().items() if count}
+
+
+def test_a_device_counts_in_every_class_that_it_matches_or_in_none() -> None:
+    fleet = builders.fleet(
+        builders.gpu_slice("n1", 2),
+        classes=[builders.device_class("gpu"), builders.device_class("none", "false")],
+    )
+    assert counted(fleet) == {Group("free", "gpu"): 2}
+    fleet.put_class(builders.device_class("all"))
+    assert counted(fleet) == {Group("free", "gpu"): 2, Group("free", "all"): 2}
+    fleet.drop_class("gpu")
+    fleet.drop_class("all")
+    assert counted(fleet) == {Group("free", ""): 2}
+
+
+def test_the_newest_generation_of_a_pool_counts() -> None:
+    old = [builders.gpu(f"gpu-{number}") for number in range(3)]
+    new = builders.resource_slice(builders.gpu("gpu-0"), name="new", generation=7)
+    fleet = builders.fleet(builders.resource_slice(*old, name="old"), new)
+    assert counted(fleet) == {Group("free", "gpu"): 1}
+
+
+def test_a_held_device_is_not_counted_as_tainted() -> None:
+    fleet = builders.fleet(builders.gpu_slice("n1", 2))
+    builders.hold(fleet, "train", "gpu-0")
+    spec = DeviceTaintRuleSpec(device_selector=DeviceTaintSelector(), taint=BROKEN)
+    fleet.put_taint_rule(DeviceTaintRule(ObjectMeta(name="all"), spec))
+    assert counted(fleet) == {Group("allocated", "gpu"): 1, Group("tainted", "gpu"): 1}
+
+
+def test_what_is_remembered_is_what_a_fresh_count_says() -> None:
+    dice = random.Random(7)
+    fleet = builders.fleet()
+    census = Census(fleet)
+    held: list[str] = []
+    for step in range(300):
+        node = f"n{dice.randrange(4)}"
+        match dice.randrange(5):
+            case 0:
+                fleet.put_slice(builders.gpu_slice(node, dice.randint(1, 4)))
+            case 1:
+                fleet.drop_slice(builders.gpu_slice(node).metadata.name)
+            case 2:
+                held.append(f"claim-{step}")
+                builders.hold(fleet, held[-1], f"gpu-{dice.randrange(4)}", pool=node)
+            case 3 if held:
+                name = held.pop(dice.randrange(len(held)))
+                fleet.release(ClaimKey(builders.NAMESPACE, name))
+            case _:
+                fleet.put_class(builders.device_class(f"class-{dice.randrange(2)}"))
+        remembered = {group: count for group, count in census.counts().items() if count}
+        assert remembered == counted(fleet)
