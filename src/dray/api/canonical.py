@@ -101,12 +101,12 @@ def _struct_writer(struct: str, nulls: bool) -> Writer:
         fields, always = _field_writers(struct, nulls)
         written: dict[str, Any] = {}
         for name, item in value.items():
-            if name not in fields:
-                continue
-            field = fields[name]
+            field = fields.get(name)
             if field is _PLAIN:
                 if item:
                     written[name] = item
+                continue
+            if field is None:
                 continue
             write_value, drops_empty, absent = field
             is_absent = item is None
@@ -192,21 +192,19 @@ def _list_writer(type: Type, nulls: bool) -> Writer:
     write_element = _element_writer(type.element, nulls)
 
     def write_list(value: list[Any]) -> list[Any]:
-        return [write_element(item) for item in value]
+        return list(map(write_element, value))
 
     return write_list
 
 
 def _element_writer(type: Type, nulls: bool) -> Writer:
     """In a list or a map, null stands for the zero value."""
-    write_value, zero = _writer(type, nulls), _zero(type, nulls)
+    write_value, zero = _writer(type, nulls) or _as_it_is, _zero(type, nulls)
+    return lambda item: zero() if item is None else write_value(item)
 
-    def write_element(item: Any) -> Any:
-        if item is None:
-            return zero()
-        return item if write_value is None else write_value(item)
 
-    return write_element
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _quantity_text(value: Any) -> str:

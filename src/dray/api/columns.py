@@ -46,6 +46,13 @@ NAME_AND_AGE: Columns = (_NAME, _AGE)
 DEFAULT: Columns = (_NAME, _field("Created At", "meta.v1.ObjectMeta.creationTimestamp", "date"))
 """For kinds without columns of their own."""
 
+CONTROLLER_REVISIONS: Columns = (
+    _NAME,
+    _said("Controller", "Controller of the object"),
+    _field("Revision", "apps.v1.ControllerRevision.revision"),
+    _AGE,
+)
+
 PODS: Columns = (
     _NAME,
     _said("Ready", "The aggregate readiness state of this pod for accepting traffic."),

@@ -220,23 +220,23 @@ def _integer_checker(type_: Type, limit: int) -> Checker:
     return check_integer
 
 
-class _Entry(NamedTuple):
-    """How a structure checks one field; `settled` is the Python type that needs no more looking."""
+class _Fields(NamedTuple):
+    """How a structure checks its fields; of `settled` ones the Python type says all."""
 
-    settled: type | None
-    checker: Checker
-    field: schema.Field
+    settled: Mapping[str, type]
+    checkers: Mapping[str, Checker]
 
 
 _SETTLED: dict[Form, type] = {Form.STRING: str, Form.BOOLEAN: bool}
 
 
 @functools.cache
-def _entries(struct: str) -> Mapping[str, _Entry]:
-    return {
-        field.name: _Entry(_SETTLED.get(field.type.form), _checker(field.type), field)
-        for field in schema.fields(struct).values()
-    }
+def _fields(struct: str) -> _Fields:
+    fields = schema.fields(struct).values()
+    return _Fields(
+        {field.name: _SETTLED[field.type.form] for field in fields if field.type.form in _SETTLED},
+        {field.name: _checker(field.type) for field in fields},
+    )
 
 
 @functools.cache
@@ -248,18 +248,20 @@ def _struct_checker(struct: str) -> Checker:
         if not isinstance(value, dict):
             return None if value is None else _mistyped(value, go_type)
         # Looked up here and not outside, because structures may contain themselves.
-        entries = _entries(struct)
+        settled, checkers = _fields(struct)
         findings: list[_Finding] = []
         for key, item in value.items():
-            entry = entries.get(key)
-            if entry is None:
+            if type(item) is settled.get(key):
+                continue
+            checker = checkers.get(key)
+            if checker is None:
                 findings.append(_unknown(key))
-            elif type(item) is not entry.settled and (found := entry.checker(item)):
+            elif found := checker(item):
                 for finding in found:
-                    finding.under_field(go_name, entry.field)
+                    finding.under_field(go_name, schema.fields(struct)[key])
                 findings += found
         if isinstance(value, gojson.RepeatingObject):
-            findings += [_repeated(key) for key in value if key in value.repeated & entries.keys()]
+            findings += [_repeated(key) for key in value if key in value.repeated & checkers.keys()]
         return findings
 
     return check_struct

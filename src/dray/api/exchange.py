@@ -7,6 +7,7 @@ the other is behind TLS or in the same process.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -26,6 +27,8 @@ class User(msgspec.Struct, frozen=True):
     groups: frozenset[str] = frozenset()
     uid: str = ""
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    impersonator: User | None = None
+    """Who really asks, where it is somebody else."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -36,12 +39,34 @@ class Request(msgspec.Struct, frozen=True):
     query: tuple[tuple[str, str], ...] = ()
     headers: Mapping[str, str] = {}
     body: bytes = b""
+    source: str = ""
+    """The address it came from; empty within a process."""
 
     def parameter(self, name: str, default: str = "") -> str:
         for key, value in self.query:
             if key == name:
                 return value
         return default
+
+    def flag(self, name: str) -> bool:
+        """A parameter as Kubernetes reads truth: whatever it says, unless that is no."""
+        return self.parameter(name, "false").lower() not in ("false", "0")
+
+
+class MessageSocket(Protocol):
+    """One end of a conversation in messages, such as a WebSocket."""
+
+    async def receive(self) -> bytes | None:
+        """The next message; None when the other side has left."""
+
+    async def send(self, message: bytes) -> None: ...
+
+
+class Upgrade(msgspec.Struct, frozen=True):
+    """A conversation that takes the place of a response, in the protocol that was agreed on."""
+
+    protocol: str
+    converse: Callable[[MessageSocket], Awaitable[None]]
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -51,6 +76,7 @@ class Response(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     body: bytes = b""
     stream: AsyncIterator[bytes] | None = None
+    upgrade: Upgrade | None = None
 
 
 Handler = Callable[[Request, User], Awaitable[Response]]

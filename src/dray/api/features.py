@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 
-class Features(msgspec.Struct, frozen=True, kw_only=True):
+class Features(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
     """Which gates are on, and of which Kubernetes version they are the gates."""
 
     version: str

@@ -35,6 +35,18 @@ def _escape(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
+def value(thing: object) -> str:
+    """Decoded JSON as `%v` prints it: `map[a:1 b:[x y]]`."""
+    if isinstance(thing, dict):
+        pairs = (f"{key}:{value(thing[key])}" for key in sorted(thing))
+        return f"map[{' '.join(pairs)}]"
+    if isinstance(thing, list):
+        return f"[{' '.join(map(value, thing))}]"
+    if thing is None:
+        return "<nil>"
+    return str(thing).lower() if isinstance(thing, bool) else str(thing)
+
+
 def quoted_list(texts: Iterable[str]) -> str:
     """`texts` as messages list the values that are allowed."""
     return ", ".join(map(quote, texts))

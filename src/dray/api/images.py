@@ -5,6 +5,7 @@ The grammar and the short names of Docker Hub are those of github.com/distributi
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ class ImageReference(NamedTuple):
     digest: str
 
 
+@functools.lru_cache(maxsize=1024)
 def parse(text: str) -> ImageReference | None:
     """What `text` refers to; None if it is no reference."""
     if _BARE_DIGEST.fullmatch(text):

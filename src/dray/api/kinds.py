@@ -74,7 +74,7 @@ class Kind:
 
     `storage` is what Kubernetes stores the kind as where that is not its preferred version:
     discovery publishes a hash of it. `returns_deleted` kinds answer a deletion with the object,
-    the others with a Status.
+    the others with a Status; `status_of_deleted` are versions that are an exception.
     """
 
     group: str
@@ -89,6 +89,7 @@ class Kind:
     columns: Columns = columns.DEFAULT
     storage: GroupVersionKind | None = None
     returns_deleted: bool = False
+    status_of_deleted: tuple[str, ...] = ()
 
     @property
     def singular(self) -> str:
@@ -112,6 +113,10 @@ class Kind:
 
     def in_version(self, version: str) -> GroupVersionKind:
         return GroupVersionKind(self.group, version, self.kind)
+
+    def answers_deleted(self, version: str) -> bool:
+        """Whether the answer to a deletion is the object that was there."""
+        return self.returns_deleted and version not in self.status_of_deleted
 
     def subresource(self, name: str) -> Subresource | None:
         return next((each for each in self.subresources if each.name == name), None)
@@ -238,6 +243,13 @@ KINDS: tuple[Kind, ...] = (
         subresources=(_STATUS,),
         columns=columns.SERVICES,
         returns_deleted=True,
+    ),
+    Kind(
+        "apps",
+        "ControllerRevision",
+        "controllerrevisions",
+        namespaced=True,
+        columns=columns.CONTROLLER_REVISIONS,
     ),
     Kind(
         "apps",
@@ -436,6 +448,8 @@ KINDS: tuple[Kind, ...] = (
         subresources=(_STATUS,),
         columns=columns.DEVICE_TAINT_RULES,
         storage=GroupVersionKind("resource.k8s.io", "v1beta2", "DeviceTaintRule"),
+        returns_deleted=True,
+        status_of_deleted=("v1",),
     ),
     Kind(
         "resource.k8s.io",

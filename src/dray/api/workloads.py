@@ -8,6 +8,14 @@ from dray.api.meta import Condition, LabelSelector, ObjectMeta, Wire
 from dray.api.pods import PodTemplateSpec
 
 
+class ControllerRevision(Wire, frozen=True):
+    """A state that a workload had, kept by its controller to return to."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    data: Any = None
+    revision: int = 0
+
+
 class WorkloadCondition(Wire, frozen=True):
     """The condition of a Deployment, ReplicaSet, StatefulSet, DaemonSet or Job."""
 

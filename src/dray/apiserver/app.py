@@ -23,6 +23,7 @@ from dray.api.names import GroupResource
 from dray.apiserver import codec, discovery, reads, requests, warningheaders, watches
 from dray.apiserver.access import authorization
 from dray.apiserver.access.rbac import Attributes
+from dray.apiserver.audit import AuditLog
 from dray.apiserver.deletion import Deleter
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.negotiation import Shape
@@ -94,6 +95,7 @@ class App:
     encodings: watches.Encodings = field(default_factory=watches.Encodings)
     is_ready: Callable[[], str] = lambda: ""
     """What the server still waits for; empty when it is ready."""
+    audit_log: AuditLog | None = None
 
     async def handle(self, request: Request, user: User) -> Response:
         """Parse, authorize, route, answer; whatever goes wrong is a Status."""
@@ -106,8 +108,20 @@ class App:
         except Exception:
             log.exception("%s %s failed", request.method, request.path)
             response = status_response(errors.internal_error("an unexpected error; see the log"))
-        self._measure(info, response, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._measure(info, response, seconds)
+        if self.audit_log is not None:
+            is_stream = response.stream is not None or response.upgrade is not None
+            self.audit_log.record(
+                request, info, user, code=response.status, seconds=seconds, is_stream=is_stream
+            )
         return response if info.version in ("", "v1") else self._warned(info, response)
+
+    def note_refusal(self, request: Request, error: errors.StatusError) -> None:
+        """A request that was refused before it was known who may ask for what."""
+        if self.audit_log is not None:
+            info = requests.parse(request)
+            self.audit_log.record(request, info, User(""), code=error.code, seconds=0.0)
 
     async def _authorized(self, request: Request, info: RequestInfo, user: User) -> Response:
         refusal = self.authorize(user, authorization.attributes_of(request, info))
@@ -124,6 +138,8 @@ class App:
         if kind is None or not self.discovery.serves(info.group, info.version):
             raise errors.path_not_found()
         if info.subresource and kind.subresource(info.subresource) is None:
+            raise errors.path_not_found()
+        if not _is_in_scope(info, kind):
             raise errors.path_not_found()
         return kind
 
@@ -169,7 +185,7 @@ class App:
         if path == "/metrics":
             return _text(self.metrics.registry.render(), "text/plain; version=0.0.4")
         if path.startswith("/openapi/v3"):
-            return _openapi(request, path.removeprefix("/openapi/v3").strip("/"))
+            return self._openapi(request, path.removeprefix("/openapi/v3").strip("/"))
         return self._discover(request, path)
 
     def _health(self, request: Request, path: str) -> Response:
@@ -178,6 +194,20 @@ class App:
             return _text(f"[-]{waiting}\n{path.strip('/')} check failed\n", status=500)
         verbose = any(key == "verbose" for key, _ in request.query)
         return _text(f"[+]ping ok\n{path.strip('/')} check passed\n" if verbose else "ok")
+
+    def _openapi(self, request: Request, name: str) -> Response:
+        """The index, or the document of `api/v1` or `apis/GROUP/VERSION`."""
+        if not name:
+            links = openapi.index()["paths"]
+            served = {path: links[path] for path in links if self._serves(path)}
+            return _text(codec.encode({"paths": served}).decode())
+        if not self._serves(name):
+            raise errors.path_not_found()
+        document = openapi.encoded(*_group_version(name))
+        return _tagged(request, document.data, f'"{document.hash}"', exchange.JSON)
+
+    def _serves(self, name: str) -> bool:
+        return self.discovery.serves(*_group_version(name))
 
     def _discover(self, request: Request, path: str) -> Response:
         wants_all = "as=APIGroupDiscoveryList" in request.headers.get("accept", "")
@@ -233,9 +263,12 @@ class App:
         return msgspec.structs.replace(response, headers=headers)
 
     def _measure(self, info: RequestInfo, response: Response, seconds: float) -> None:
-        self.metrics.requests.add(info.verb, info.group, info.resource, str(response.status))
+        # Whatever a client makes up is no label: labels stay in memory.
+        is_known = kinds.by_resource(info.group, info.version, info.resource) is not None
+        group, resource = (info.group, info.resource) if is_known else ("", "")
+        self.metrics.requests.add(info.verb, group, resource, str(response.status))
         if response.stream is None:
-            self.metrics.seconds.observe(seconds, info.verb, info.resource)
+            self.metrics.seconds.observe(seconds, info.verb, resource)
 
 
 def _check_acceptable(call: Call) -> None:
@@ -250,8 +283,19 @@ def _check_verb(call: Call) -> None:
     allowed = subresource.verbs if subresource else call.kind.verbs
     if info.verb not in allowed or (info.verb == "create" and info.name):
         raise _not_allowed()
-    if call.kind.namespaced and info.verb == "create" and not info.namespace:
+    if info.verb in ("update", "patch") and not info.name:
         raise _not_allowed()
+    if call.kind.namespaced and not info.namespace and info.verb in ("create", "deletecollection"):
+        raise _not_allowed()
+
+
+def _is_in_scope(info: RequestInfo, kind: Kind) -> bool:
+    """Whether a namespace is in the path of what lives in one, and of nothing else."""
+    if not kind.is_stored and (info.name or bool(info.namespace) != kind.namespaced):
+        return False
+    if kind.namespaced:
+        return bool(info.namespace) or not info.name
+    return not info.namespace or kind.plural == "namespaces"
 
 
 def _not_allowed() -> errors.MethodNotAllowed:
@@ -265,17 +309,6 @@ def status_response(error: errors.StatusError) -> Response:
     if error.retry_after_seconds:
         headers["retry-after"] = str(error.retry_after_seconds)
     return Response(error.code, headers, codec.encode(errors.to_status(error)))
-
-
-def _openapi(request: Request, name: str) -> Response:
-    """The index, or the document of `api/v1` or `apis/GROUP/VERSION`."""
-    if not name:
-        return _text(codec.encode(openapi.index()).decode(), "text/plain; charset=utf-8")
-    group, version = _group_version(name)
-    if version not in kinds.VERSIONS_BY_GROUP.get(group, ()):
-        raise errors.path_not_found()
-    document = openapi.encoded(group, version)
-    return _tagged(request, document.data, f'"{document.hash}"', exchange.JSON)
 
 
 def _group_version(name: str) -> tuple[str, str]:

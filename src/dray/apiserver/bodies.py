@@ -49,6 +49,20 @@ def read(
 
 
 def checked(document: Object, gvk: GroupVersionKind, field_validation: str) -> Body:
+    """As `fitting`; 400 with Kubernetes' words where the object does not fit its type."""
+    try:
+        return fitting(document, gvk, field_validation)
+    except Unfit as refusal:
+        raise errors.bad_request(
+            f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {refusal}'
+        ) from refusal
+
+
+class Unfit(ValueError):
+    """An object has other fields than its type."""
+
+
+def fitting(document: Object, gvk: GroupVersionKind, field_validation: str) -> Body:
     """Unknown and repeated fields are refused, warned about or ignored, mistyped ones refused."""
     problems = decoding.check(gvk.schema_type, document)
     if not problems:
@@ -57,9 +71,7 @@ def checked(document: Object, gvk: GroupVersionKind, field_validation: str) -> B
     fatal = [each for each in problems if each.message not in strict]
     refusal = decoding.refusal(problems if field_validation == options.STRICT else fatal)
     if refusal:
-        raise errors.bad_request(
-            f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {refusal}'
-        )
+        raise Unfit(refusal)
     # Dropped before another version of the API gives the unknown name a meaning.
     known = decoding.without_unknown(gvk.schema_type, document)
     return Body(known, tuple(strict) if field_validation == options.WARN else ())
@@ -81,8 +93,10 @@ def parse(body: bytes, content_type: str, kind: str = "") -> Object:
         raise errors.bad_request(_unreadable(body, kind, error)) from error
     if not isinstance(document, dict):
         raise errors.bad_request(_unreadable(body, kind, "it is not an object"))
-    if media_type == exchange.YAML or body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+    if media_type == exchange.YAML:
         refuse_deep(document, len(body))
+    else:
+        refuse_deep_json(document, body)
     return document
 
 
@@ -92,6 +106,12 @@ def _unreadable(body: bytes, kind: str, error: object) -> str:
         f"the object provided is unrecognized (must be of type {kind}): couldn't get "
         f"version/kind; json parse error: {error} ({shown})"
     )
+
+
+def refuse_deep_json(document: Any, body: bytes) -> None:
+    """As `refuse_deep`; JSON with few brackets cannot be deep."""
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        refuse_deep(document, len(body))
 
 
 def refuse_deep(document: Any, size: int) -> None:
@@ -117,12 +137,12 @@ def refuse_deep(document: Any, size: int) -> None:
 
 
 def _declared(document: Object, expected: GroupVersionKind) -> GroupVersionKind:
-    """What an object says it is; a missing type is taken from the request's path."""
-    api_version, kind = document.get("apiVersion"), document.get("kind")
+    """What an object says it is; what it does not say is taken from the request's path."""
+    for key, wanted in (("apiVersion", expected.api_version), ("kind", expected.kind)):
+        if document.get(key) in (None, ""):
+            document[key] = wanted
+    api_version, kind = document["apiVersion"], document["kind"]
     if not isinstance(api_version, str) or not isinstance(kind, str):
-        if (api_version, kind) == (None, None):
-            document.update(apiVersion=expected.api_version, kind=expected.kind)
-            return expected
         raise errors.bad_request(
             f"the object provided is unrecognized (must be of type {expected.kind}): "
             f"Object 'Kind' and 'apiVersion' must both be set"

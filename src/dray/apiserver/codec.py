@@ -7,6 +7,7 @@ list of ten thousand objects is a concatenation.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import msgspec
@@ -53,6 +54,7 @@ def from_stored(entry: Entry, gvk: GroupVersionKind) -> Object:
     return document
 
 
+@functools.cache
 def type_prefix(gvk: GroupVersionKind) -> bytes:
     return b'{"kind":"%b","apiVersion":"%b",' % (gvk.kind.encode(), gvk.api_version.encode())
 

@@ -6,7 +6,6 @@ one (`writes`) removes it.
 
 from __future__ import annotations
 
-import copy
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +17,15 @@ from dray.api import canonical, errors, gotext, gotime, versions
 from dray.api.exchange import Request, Response
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.names import GroupKind, GroupResource
-from dray.apiserver import admission, bodies, codec, reads, selection, storage
+from dray.apiserver import (
+    admission,
+    bodies,
+    codec,
+    reads,
+    selection,
+    storage,
+    warningheaders,
+)
 from dray.apiserver import options as write_options
 from dray.apiserver.admission import Action, Also, Chain
 from dray.apiserver.reads import Call
@@ -30,6 +37,12 @@ BACKGROUND, FOREGROUND, ORPHAN = "Background", "Foreground", "Orphan"
 FINALIZERS: Mapping[str, str] = {FOREGROUND: "foregroundDeletion", ORPHAN: "orphan"}
 ATTEMPTS = 10
 _ORPHANING = frozenset({("batch", "Job"), ("", "ReplicationController")})
+_WITHOUT_DEPENDENTS = frozenset({("", "Event"), ("events.k8s.io", "Event")})
+"""Kinds that go without a garbage collector, whatever the client asks for."""
+_PODS_ARE_KEPT = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
+    "to remove them or set propagationPolicy=Orphan to suppress this warning"
+)
 
 
 class DeleteOptions(NamedTuple):
@@ -55,10 +68,11 @@ class Deleter:
     async def delete(self, call: Call) -> Response:
         options = parse_options(call.request)
         outcome = await self.delete_one(call, options)
-        if outcome.is_gone and not call.kind.returns_deleted:
-            return reads.encoded(call.form, _success(call, outcome.document), 200, {})
+        headers = warningheaders.headers(_warnings(call, options))
+        if outcome.is_gone and not call.kind.answers_deleted(call.info.version):
+            return reads.encoded(call.form, _success(call, outcome.document), 200, headers)
         shown = versions.from_storage(outcome.document, call.gvk.api_version)
-        return reads.respond(call, shown)
+        return reads.respond(call, shown, 200, headers)
 
     async def delete_collection(self, call: Call) -> Response:
         options = parse_options(call.request)
@@ -66,7 +80,11 @@ class Deleter:
         prefix = storage.prefix(call.kind, call.namespace)
         with storage.translated():
             listing = await reads.gather(
-                self.store, prefix, storage.storage_gvk(call.kind), chosen, reads.ListOptions()
+                self.store,
+                prefix,
+                storage.storage_gvk(call.kind),
+                chosen,
+                reads.parse_list_options(call.request),
             )
         deleted = []
         for entry in listing.entries:
@@ -79,7 +97,7 @@ class Deleter:
         for document in deleted:
             document.pop("kind", None)
             document.pop("apiVersion", None)
-        metadata = {"resourceVersion": str(listing.revision)}
+        metadata = reads.list_metadata(listing, prefix)
         items = [codec.encode(document) for document in deleted]
         return reads.json_response(reads.encode_list(call, metadata, items))
 
@@ -101,7 +119,7 @@ class Deleter:
     async def _attempt(
         self, call: Call, entry: Entry, document: Object, options: DeleteOptions
     ) -> Outcome:
-        marked = mark(call.kind, copy.deepcopy(document), options, call.now)
+        marked = mark(call.kind, codec.copied(document), options, call.now)
         action = Action(
             admission.DELETE, call.kind, call.user, call.namespace, call.info.name,
             marked, document, dry_run=options.dry_run,
@@ -116,6 +134,7 @@ class Deleter:
         assert document is not None
         also = await self.chain.validate(action)
         if marked is None:
+            document = _last_seen(call, document)
             return Outcome(await self._remove(call, entry, document, also, options), True)
         if marked == document:
             return Outcome(document, False)
@@ -141,6 +160,22 @@ class Deleter:
         return document
 
 
+def _last_seen(call: Call, document: Object) -> Object:
+    """What goes at once; a pod is shown as if it had been given a moment."""
+    if (call.kind.group, call.kind.kind) != ("", "Pod"):
+        return document
+    metadata = {**document["metadata"], "deletionGracePeriodSeconds": 0}
+    if not metadata.get("deletionTimestamp"):
+        metadata["generation"] = metadata.get("generation", 0) + 1
+        metadata["deletionTimestamp"] = gotime.write(call.now)
+    return {**document, "metadata": metadata}
+
+
+def _warnings(call: Call, options: DeleteOptions) -> list[str]:
+    is_job = (call.kind.group, call.kind.kind) == ("batch", "Job")
+    return [_PODS_ARE_KEPT] if is_job and not options.propagation else []
+
+
 def is_over(document: Object) -> bool:
     """Whether nothing keeps an object any more that is on its way out."""
     metadata = document["metadata"]
@@ -160,12 +195,13 @@ def mark(
     grace = _grace_seconds(kind, document, options)
     if not grace and not metadata.get("finalizers") and not _namespace_finalizers(kind, document):
         return None
-    before = metadata.get("deletionGracePeriodSeconds")
-    if metadata.get("deletionTimestamp") and before is not None and before <= grace:
+    before = metadata.get("deletionGracePeriodSeconds", 0)
+    if metadata.get("deletionTimestamp") and before <= grace:
         return document
     end = now + datetime.timedelta(seconds=grace)
     metadata["deletionTimestamp"] = gotime.write(end)
-    metadata["deletionGracePeriodSeconds"] = grace
+    if not _is_namespace(kind):
+        metadata["deletionGracePeriodSeconds"] = grace
     if metadata.get("generation"):
         metadata["generation"] += 1
     if _namespace_finalizers(kind, document):
@@ -173,14 +209,18 @@ def mark(
     return document
 
 
+def _is_namespace(kind: Kind) -> bool:
+    return (kind.group, kind.kind) == ("", "Namespace")
+
+
 def _namespace_finalizers(kind: Kind, document: Object) -> list[str]:
-    if (kind.group, kind.kind) != ("", "Namespace"):
-        return []
-    return document.get("spec", {}).get("finalizers") or []
+    return document.get("spec", {}).get("finalizers") or [] if _is_namespace(kind) else []
 
 
 def _set_propagation(kind: Kind, metadata: Object, options: DeleteOptions) -> None:
     """The finalizer that makes the garbage collector wait for, or orphan, the dependents."""
+    if (kind.group, kind.kind) in _WITHOUT_DEPENDENTS:
+        return
     policy = options.propagation
     if not policy:
         kept = set(metadata.get("finalizers") or ()) & set(FINALIZERS.values())
@@ -212,7 +252,9 @@ def _grace_seconds(kind: Kind, document: Object, options: DeleteOptions) -> int:
 
 def check_preconditions(call: Call, document: Object, options: DeleteOptions) -> None:
     metadata = document["metadata"]
-    resource = GroupResource(call.kind.group, call.kind.kind)
+    resource = GroupResource(*storage.group_kind(call.kind))
+    if _is_namespace(call.kind):
+        _check_namespace_preconditions(call, metadata, options)
     if options.uid and options.uid != metadata["uid"]:
         raise errors.conflict(
             resource,
@@ -230,18 +272,35 @@ def check_preconditions(call: Call, document: Object, options: DeleteOptions) ->
         )
 
 
+def _check_namespace_preconditions(call: Call, metadata: Object, options: DeleteOptions) -> None:
+    """Namespaces are asked by the store itself, which has words of its own."""
+    asked = (
+        ("UID", options.uid, "uid"),
+        ("ResourceVersion", options.resource_version, "resourceVersion"),
+    )
+    for name, wanted, key in asked:
+        if wanted and wanted != metadata[key]:
+            raise errors.conflict(
+                storage.group_resource(call.kind),
+                call.info.name,
+                f"Precondition failed: {name} in precondition: {wanted}, "
+                f"{name} in object meta: {metadata[key]}",
+            )
+
+
 def _success(call: Call, document: Object) -> Object:
+    details = {
+        "name": call.info.name,
+        "group": call.kind.group,
+        "kind": call.kind.plural,
+        "uid": document["metadata"]["uid"],
+    }
     return {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
-        "details": {
-            "name": call.info.name,
-            "group": call.kind.group,
-            "kind": call.kind.plural,
-            "uid": document["metadata"]["uid"],
-        },
+        "details": {key: value for key, value in details.items() if value},
     }
 
 
@@ -263,7 +322,7 @@ def parse_options(request: Request) -> DeleteOptions:
         document = bodies.checked(document, _OPTIONS, write_options.IGNORE).document
     preconditions = document.get("preconditions") or {}
     grace = document.get("gracePeriodSeconds", _query_int(request, "gracePeriodSeconds"))
-    orphan = document.get("orphanDependents", _query_bool(request, "orphanDependents"))
+    orphan = document.get("orphanDependents", _query_flag(request, "orphanDependents"))
     propagation = document.get("propagationPolicy") or request.parameter("propagationPolicy")
     dry_run = document.get("dryRun") or [v for k, v in request.query if k == "dryRun"]
     causes = [*_propagation_causes(propagation, orphan), *write_options.dry_run_causes(dry_run)]
@@ -282,7 +341,10 @@ def parse_options(request: Request) -> DeleteOptions:
 
 def _propagation_causes(propagation: str, orphan: bool | None) -> list[errors.Cause]:
     if propagation and orphan is not None:
-        message = "Invalid value: orphanDependents and deletionPropagation cannot be both set"
+        message = (
+            f"Invalid value: {gotext.quote(propagation)}: "
+            "orphanDependents and deletionPropagation cannot be both set"
+        )
         return [errors.Cause("propagationPolicy", "FieldValueInvalid", message)]
     if propagation in ("", BACKGROUND, FOREGROUND, ORPHAN):
         return []
@@ -294,15 +356,8 @@ def _propagation_causes(propagation: str, orphan: bool | None) -> list[errors.Ca
 
 
 def _query_int(request: Request, name: str) -> int | None:
-    text = request.parameter(name)
-    if not text:
-        return None
-    try:
-        return int(text)
-    except ValueError as error:
-        raise errors.bad_request(f'{name}: "{text}" is not a number') from error
+    return reads.integer(request, name) if request.parameter(name) else None
 
 
-def _query_bool(request: Request, name: str) -> bool | None:
-    text = request.parameter(name).lower()
-    return None if not text else text in ("true", "1")
+def _query_flag(request: Request, name: str) -> bool | None:
+    return request.flag(name) if request.parameter(name) else None

@@ -39,8 +39,16 @@ def _parse(query: tuple[tuple[str, str], ...], agent: str, options_kind: str) ->
     ]
     if causes:
         raise errors.invalid(GroupKind("meta.k8s.io", options_kind), "", causes)
-    force = chosen.get("force", "").lower() in ("true", "1")
+    force = chosen.get("force", "false").lower() not in ("false", "0")
     return WriteOptions(bool(dry_run), validation or WARN, manager or agent, force)
+
+
+def refuse_force(request: Request) -> None:
+    """Only server-side apply can be forced."""
+    if request.parameter("force"):
+        message = "Forbidden: may not be specified for non-apply patch"
+        cause = errors.Cause("force", "FieldValueForbidden", message)
+        raise errors.invalid(GroupKind("meta.k8s.io", "PatchOptions"), "", [cause])
 
 
 def require_manager(request: Request) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
-from dray.api import errors, exchange, kinds, versions
+from dray.api import errors, exchange, gotext, kinds, versions
 from dray.api.exchange import Request, Response, User
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.api.names import GroupKind
@@ -71,9 +71,17 @@ async def get(call: Call, store: Store) -> Response:
         entry = await store.get(call.key)
     if entry is None:
         raise call.not_found()
-    if call.form == negotiation.PLAIN and has_storage_fields(call.gvk):
-        return json_response(codec.whole(entry, call.gvk))
-    return respond(call, document_of(entry, call.gvk))
+    return respond_stored(call, entry)
+
+
+def respond_stored(
+    call: Call, entry: Entry, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """A stored object in the form that the client accepts, without decoding it where possible."""
+    gvk = call.gvk
+    if call.form == negotiation.PLAIN and has_storage_fields(gvk):
+        return json_response(codec.whole(entry, gvk), status, headers)
+    return respond(call, document_of(entry, gvk), status, headers)
 
 
 def has_storage_fields(gvk: GroupVersionKind) -> bool:
@@ -119,7 +127,10 @@ def json_response(
 def included(request: Request) -> str:
     include = request.parameter("includeObject", tables.METADATA)
     if include not in (tables.METADATA, tables.NONE, tables.OBJECT):
-        raise errors.bad_request(f"unrecognized includeObject value: {include!r}")
+        raise errors.bad_request(
+            "Unable to convert to Table as requested: includeObject: Invalid value: "
+            f"{gotext.quote(include)}: must be 'Metadata', 'Object', 'None', or empty"
+        )
     return include
 
 
@@ -181,7 +192,7 @@ def _list_document(call: Call, documents: list[Object], metadata: Object) -> Obj
             "kind": "PartialObjectMetadataList",
             "apiVersion": "meta.k8s.io/v1",
             "metadata": metadata,
-            "items": [{"metadata": document["metadata"]} for document in documents],
+            "items": [tables.partial_metadata(document) for document in documents],
         }
     for document in documents:
         del document["kind"], document["apiVersion"]
@@ -251,22 +262,30 @@ async def _pages(
 
 
 def parse_list_options(request: Request) -> ListOptions:
-    limit = max(_integer(request, "limit"), 0)
+    limit = max(integer(request, "limit"), 0)
+    integer(request, "timeoutSeconds")
     match = request.parameter("resourceVersionMatch")
     asked = parse_resource_version(request.parameter("resourceVersion"))
     token = request.parameter("continue")
+    if request.parameter("sendInitialEvents"):
+        raise _forbidden_list_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if token:
-        if asked:
-            raise errors.bad_request(
-                "specifying resource version is not allowed when using continue"
-            )
-        start, revision = parse_continue(token)
-        return ListOptions(limit, start, revision if revision > 0 else None)
+        return _continued(token, limit, asked, match)
     _check_match(request.parameter("resourceVersion"), match)
     # Only these two read history; all else is answered with the newest state.
     if match == "Exact" or (not match and limit and asked):
         return ListOptions(limit, "", asked)
     return ListOptions(limit, "", None, asked)
+
+
+def _continued(token: str, limit: int, asked: int, match: str) -> ListOptions:
+    if match:
+        why = "resourceVersionMatch is forbidden when continue is provided"
+        raise _forbidden_list_option("resourceVersionMatch", why)
+    start, revision = parse_continue(token)
+    if asked:
+        raise errors.bad_request("specifying resource version is not allowed when using continue")
+    return ListOptions(limit, start, revision if revision > 0 else None)
 
 
 def _check_match(resource_version: str, match: str) -> None:
@@ -277,17 +296,15 @@ def _check_match(resource_version: str, match: str) -> None:
             f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""',
         )
     if match and not resource_version:
-        raise _invalid_list_option(
-            "resourceVersionMatch",
-            "FieldValueForbidden",
-            "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-        )
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise _forbidden_list_option("resourceVersionMatch", why)
     if match == "Exact" and resource_version == "0":
-        raise _invalid_list_option(
-            "resourceVersionMatch",
-            "FieldValueForbidden",
-            'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
-        )
+        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise _forbidden_list_option("resourceVersionMatch", why)
+
+
+def _forbidden_list_option(field: str, why: str) -> errors.Invalid:
+    return _invalid_list_option(field, "FieldValueForbidden", f"Forbidden: {why}")
 
 
 def _invalid_list_option(field: str, reason: str, message: str) -> errors.Invalid:
@@ -307,14 +324,14 @@ def parse_resource_version(text: str) -> int:
     return int(text)
 
 
-def _integer(request: Request, name: str) -> int:
+def integer(request: Request, name: str) -> int:
+    """A parameter that is a number, 0 where it is absent; 400 with Go's words for other text."""
     text = request.parameter(name)
     try:
         return int(text) if text else 0
     except ValueError as error:
-        raise errors.bad_request(
-            f'strconv.ParseInt: parsing "{text}": invalid syntax ({name})'
-        ) from error
+        message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+        raise errors.bad_request(message) from error
 
 
 class _ContinueToken(msgspec.Struct):

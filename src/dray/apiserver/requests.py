@@ -67,4 +67,4 @@ def _verb(request: Request, name: str) -> str:
 
 
 def is_watch(request: Request) -> bool:
-    return request.parameter("watch").lower() in ("true", "1")
+    return request.flag("watch")

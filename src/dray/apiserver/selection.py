@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from dray.api import errors, kinds, labelsyntax, selectors, versions
 from dray.api.exchange import Request
@@ -42,13 +45,13 @@ FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("", "nodes"): ("spec.unschedulable",),
     ("", "namespaces"): ("status.phase",),
     ("", "secrets"): ("type",),
+    ("", "services"): ("spec.clusterIP", "spec.type"),
     ("", "events"): EVENT_FIELDS,
     ("events.k8s.io", "events"): (
         *(field.replace("involvedObject.", "regarding.") for field in EVENT_FIELDS),
         "reportingController",
     ),
     ("", "replicationcontrollers"): ("status.replicas",),
-    ("apps", "replicasets"): ("status.replicas",),
     ("batch", "jobs"): ("status.successful",),
     ("resource.k8s.io", "resourceslices"): ("spec.nodeName", "spec.driver", "spec.pool.name"),
 }
@@ -78,6 +81,34 @@ class Selection:
 
 
 EVERYTHING = Selection()
+
+
+def reader(chosen: Selection) -> Callable[[bytes], Object]:
+    """Takes from a stored object what the selection looks at, which is little of it."""
+    paths = {term.field for term in chosen.fields.terms}
+    if chosen.labels.requirements:
+        paths.add("metadata.labels")
+    if not paths.isdisjoint(_SPECIAL):
+        return msgspec.json.decode
+    return _reader(tuple(sorted(paths)))
+
+
+@functools.lru_cache(maxsize=256)
+def _reader(paths: tuple[str, ...]) -> Callable[[bytes], Object]:
+    decoder = msgspec.json.Decoder(_struct_of([path.split(".") for path in paths]))
+    return lambda stored: msgspec.to_builtins(decoder.decode(stored))
+
+
+def _struct_of(paths: Iterable[Sequence[str]]) -> Any:
+    """A struct with these fields; a path that ends takes whatever there is."""
+    inner: dict[str, list[Sequence[str]]] = {}
+    for first, *rest in paths:
+        inner.setdefault(first, []).append(rest)
+    fields = [
+        (name, Any if [] in rests else _struct_of(rests) | None, None)
+        for name, rests in inner.items()
+    ]
+    return msgspec.defstruct("Looked", fields, gc=False)
 
 
 class _FieldView(dict[str, str]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import datetime
 import os
 import random
@@ -15,14 +16,17 @@ from pathlib import Path
 from dray import telemetry
 from dray.api import features as gates
 from dray.api import kinds
+from dray.api.agents import API_SERVER_NAME
 from dray.api.exchange import User
 from dray.api.features import Features
 from dray.api.meta import ObjectMeta, Wire
-from dray.apiserver import storage, wiring
+from dray.apiserver import audit, storage, wiring
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.certificates import Authority
 from dray.apiserver.access.tokens import TokenSigner
 from dray.apiserver.admission import Chain
+from dray.apiserver.agents import Agents, MakeIdentity
 from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
 from dray.apiserver.deletion import Deleter
@@ -50,6 +54,8 @@ class Settings:
     mounts_tokens: bool = False
     static_tokens: Mapping[str, User] = field(default_factory=dict)
     limits: Limits = DEFAULT_LIMITS
+    audit_log: Path | None = None
+    """The file that gets a line for every request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +75,12 @@ async def opened(
     signer: TokenSigner,
     settings: Settings | None = None,
     registry: telemetry.Registry | None = None,
+    identity: MakeIdentity | None = None,
 ) -> AsyncIterator[Opened]:
-    """An API server over a store, with what a new cluster starts with; ready when yielded."""
+    """An API server over a store, with what a new cluster starts with; ready when yielded.
+
+    `identity` makes the certificate by which it asks node agents for logs and the like.
+    """
     chosen = settings or Settings()
     await bootstrap(store, _now(), new_uid)
     authorizer = await Authorizer.open(store)
@@ -80,9 +90,12 @@ async def opened(
     for follower in followers:
         await follower.load()
     authenticator = Authenticator(signer, accounts.has, time.time, chosen.static_tokens)
-    app = _assemble(store, chosen, authorizer, authenticator, published, signer, registry)
-    async with _running(authorizer, followers):
-        yield Opened(app, Server(app, authenticator, chosen.limits), authorizer, signer)
+    agents = Agents(store, identity)
+    app = _assemble(store, chosen, authorizer, authenticator, published, signer, registry, agents)
+    with audit.opened(chosen.audit_log) as audit_log:
+        app = dataclasses.replace(app, audit_log=audit_log)
+        async with agents, _running(authorizer, followers):
+            yield Opened(app, Server(app, authenticator, chosen.limits), authorizer, signer)
 
 
 def assemble(store: Store, *, features: Features = gates.DEFAULT) -> App:
@@ -106,6 +119,7 @@ def _assemble(
     published: PublishedSlices,
     signer: TokenSigner,
     registry: telemetry.Registry | None,
+    agents: Agents,
 ) -> App:
     features = settings.features
     around = Surroundings(
@@ -114,7 +128,9 @@ def _assemble(
     chain = wiring.chain(around)
     writer = Writer(store, features, chain, new_uid, new_suffix)
     deleter = Deleter(store, chain)
-    behind = Answerers(store, chain, writer, deleter, authorizer, authenticator, signer, new_uid)
+    behind = Answerers(
+        store, chain, writer, deleter, authorizer, authenticator, signer, new_uid, agents
+    )
     return App(
         store=store,
         discovery=Discovery(settings.disabled),
@@ -166,6 +182,11 @@ class ServiceAccounts:
 
 def signer_in(directory: Path) -> TokenSigner:
     return TokenSigner.load_or_create(directory / "service-accounts.key")
+
+
+def identity_in(directory: Path) -> MakeIdentity:
+    """By whom an API server is known to node agents: a new certificate of its authority."""
+    return lambda: Authority.load_or_create(directory).client_pair(API_SERVER_NAME)
 
 
 def new_uid() -> str:

@@ -7,7 +7,7 @@ import contextlib
 import logging
 import ssl
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ import msgspec
 from aiohttp import http_exceptions, web
 
 from dray.api import errors, exchange
-from dray.api.exchange import Request, Response, User
+from dray.api.exchange import Request, Response, Upgrade, User
 from dray.apiserver import app as application
 from dray.apiserver.access import impersonation
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.certificates import KeyPair
+from dray.client import websockets
 
 log = logging.getLogger(__name__)
 # What is no HTTP is the client's doing and answered; it does not belong into the log.
@@ -85,7 +86,9 @@ class Server:
             self._is_closing = True
             for task in tuple(self._streaming):
                 task.cancel()
+            transports = [each.transport for each in low_level.connections if each.transport]
             await runner.cleanup()
+            await _hang_up(transports)
 
     def _incoming(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
@@ -100,11 +103,14 @@ class Server:
             user = self._acting(self._authenticate(incoming), incoming)
             request = await self._read(incoming)
         except errors.StatusError as error:
-            return _plain(application.status_response(error), False)
+            self._app.note_refusal(_request(incoming), error)
+            return _plain(application.status_response(error), _wants_pretty(incoming.headers))
         response = await self._app.handle(request, user)
+        if response.upgrade is not None:
+            return await self._converse(incoming, response.upgrade)
         if response.stream is not None:
             return await self._stream(incoming, response)
-        return _plain(response, _wants_pretty(request))
+        return _plain(response, _wants_pretty(incoming.headers, request.parameter("pretty")))
 
     def _authenticate(self, incoming: web.BaseRequest) -> User:
         transport = incoming.transport
@@ -123,9 +129,7 @@ class Server:
 
     async def _read(self, incoming: web.BaseRequest) -> Request:
         body = await self._body(incoming) if incoming.can_read_body else b""
-        headers = {name.lower(): value for name, value in incoming.headers.items()}
-        query = tuple(incoming.query.items())
-        return Request(incoming.method, incoming.rel_url.raw_path, query, headers, body)
+        return _request(incoming, body)
 
     async def _body(self, incoming: web.BaseRequest) -> bytes:
         try:
@@ -154,6 +158,26 @@ class Server:
             self._open_watches -= 1
         return outgoing
 
+    async def _converse(self, incoming: web.BaseRequest, upgrade: Upgrade) -> web.StreamResponse:
+        """Speak in messages until the conversation ends, the client leaves or the server closes."""
+        outgoing = web.WebSocketResponse(
+            protocols=(upgrade.protocol,), max_msg_size=websockets.MAX_MESSAGE_BYTES
+        )
+        task = asyncio.current_task()
+        assert task is not None
+        self._streaming.add(task)
+        try:
+            await outgoing.prepare(incoming)
+            await upgrade.converse(_Messages(outgoing))
+            await outgoing.close()
+        except asyncio.CancelledError:
+            if not self._is_closing:
+                raise
+            task.uncancel()
+        finally:
+            self._streaming.discard(task)
+        return outgoing
+
     async def _copy(self, stream: AsyncIterator[bytes], outgoing: web.StreamResponse) -> None:
         """Write until the stream ends, the client leaves or the server closes."""
         task = asyncio.current_task()
@@ -176,22 +200,50 @@ class Server:
             self._streaming.discard(task)
 
 
+class _Messages:
+    """A WebSocket as one end of a conversation."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def receive(self) -> bytes | None:
+        return await websockets.received(self._socket.receive)
+
+    async def send(self, message: bytes) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._socket.send_bytes(message)
+
+
+async def _hang_up(transports: Iterable[asyncio.Transport]) -> None:
+    """End connections whose clients do not answer the server's goodbye: TLS would wait for it."""
+    for transport in transports:
+        transport.abort()
+    await asyncio.sleep(0)
+
+
+def _request(incoming: web.BaseRequest, body: bytes = b"") -> Request:
+    headers = {name.lower(): value for name, value in incoming.headers.items()}
+    query = tuple(incoming.query.items())
+    source = incoming.remote or ""
+    return Request(incoming.method, incoming.rel_url.raw_path, query, headers, body, source)
+
+
 def _is_about(record: logging.LogRecord, kind: type[BaseException]) -> bool:
     return record.exc_info is not None and isinstance(record.exc_info[1], kind)
 
 
 def _plain(response: Response, pretty: bool) -> web.Response:
     body = response.body
-    if pretty and response.headers.get("content-type") == exchange.JSON:
-        body = msgspec.json.format(body, indent=2) + b"\n"
+    if body and response.headers.get("content-type") == exchange.JSON:
+        body = (msgspec.json.format(body, indent=2) if pretty else body) + b"\n"
     headers = {"cache-control": "no-cache, private", **response.headers}
     return web.Response(status=response.status, body=body, headers=headers)
 
 
-def _wants_pretty(request: Request) -> bool:
-    if request.parameter("pretty"):
-        return request.parameter("pretty") not in ("false", "0")
-    return request.headers.get("user-agent", "").startswith(PRETTY_AGENTS)
+def _wants_pretty(headers: Mapping[str, str], asked: str = "") -> bool:
+    if asked:
+        return asked not in ("false", "0")
+    return headers.get("User-Agent", "").startswith(PRETTY_AGENTS)
 
 
 def _tls(pair: KeyPair, client_authority: bytes) -> ssl.SSLContext:

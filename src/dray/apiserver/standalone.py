@@ -37,7 +37,9 @@ async def listening(
     signer = server.signer_in(directory)
     async with (
         sqlite.open(directory / "store.db") as store,
-        server.opened(store, signer=signer, settings=settings) as opened,
+        server.opened(
+            store, signer=signer, settings=settings, identity=server.identity_in(directory)
+        ) as opened,
         opened.server.listening(
             host, port, authority.server_pair(names), authority.certificate
         ) as url,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dray.api import errors, kinds
 from dray.api.kinds import GroupVersionKind, Kind
-from dray.api.names import GroupResource
+from dray.api.names import GroupKind, GroupResource
 from dray.store import store
 
 _EVENTS = kinds.by_kind("", "Event")
@@ -32,6 +32,12 @@ def prefix(kind: Kind, namespace: str = "") -> str:
 
 def key(kind: Kind, name: str, namespace: str = "") -> str:
     return prefix(kind, namespace) + name
+
+
+def group_kind(kind: Kind) -> GroupKind:
+    """What errors call a kind: the one it is stored as."""
+    stored = stored_kind(kind)
+    return GroupKind(stored.group, stored.kind)
 
 
 def group_resource(kind: Kind) -> GroupResource:

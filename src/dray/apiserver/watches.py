@@ -31,7 +31,6 @@ INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 BOOKMARK_SECONDS = 60.0
 DEFAULT_TIMEOUT_SECONDS = 2700.0
 REMEMBERED_ENCODINGS = 4096
-REMEMBERED_DOCUMENTS = 256
 
 
 class WatchOptions(NamedTuple):
@@ -57,22 +56,10 @@ class Change(NamedTuple):
 
 
 class Encodings:
-    """The lines of recent events, so that a thousand watchers cost one encoding, and the objects
-    in them, so that their selectors cost one decoding."""
+    """The lines of recent events, so that a thousand watchers cost one encoding."""
 
     def __init__(self) -> None:
         self._lines: OrderedDict[tuple[str, int, str, GroupVersionKind], bytes] = OrderedDict()
-        self._documents: OrderedDict[tuple[str, int], Object] = OrderedDict()
-
-    def document(self, entry: Entry, storage_gvk: GroupVersionKind) -> Object:
-        """An object to look at, not to change."""
-        key = (entry.key, entry.revision)
-        found = self._documents.get(key)
-        if found is None:
-            found = self._documents[key] = codec.from_stored(entry, storage_gvk)
-            if len(self._documents) > REMEMBERED_DOCUMENTS:
-                self._documents.popitem(last=False)
-        return found
 
     def line(self, change: Change, gvk: GroupVersionKind) -> bytes:
         key = (change.type, change.entry.revision, change.entry.key, gvk)
@@ -118,6 +105,7 @@ class Watcher:
         self._call = call
         self._options = options
         self._chosen = chosen
+        self._look = selection.reader(chosen)
         self._encodings = encodings
         self._prefix = storage.prefix(call.kind, call.namespace)
         self._storage_gvk = storage.storage_gvk(call.kind)
@@ -188,7 +176,7 @@ class Watcher:
     def _matches(self, entry: Entry | None) -> bool:
         if entry is None:
             return False
-        return self._chosen.matches(self._encodings.document(entry, self._storage_gvk))
+        return self._chosen.matches(self._look(entry.value))
 
     def _lines(self, changes: Iterable[Change]) -> bytes:
         if self._call.form == negotiation.PLAIN:
@@ -243,13 +231,13 @@ def _error_line(error: errors.StatusError) -> bytes:
 
 def parse_options(request: Request) -> WatchOptions:
     version_text = request.parameter("resourceVersion")
-    timeout = request.parameter("timeoutSeconds")
+    timeout = reads.integer(request, "timeoutSeconds")
     options = WatchOptions(
         resource_version=reads.parse_resource_version(version_text),
         has_resource_version=bool(version_text),
-        send_initial_events=_boolean(request, "sendInitialEvents"),
-        allow_bookmarks=_boolean(request, "allowWatchBookmarks"),
-        timeout_seconds=float(timeout) if timeout.isdigit() else DEFAULT_TIMEOUT_SECONDS,
+        send_initial_events=request.flag("sendInitialEvents"),
+        allow_bookmarks=request.flag("allowWatchBookmarks"),
+        timeout_seconds=float(timeout) if timeout > 0 else DEFAULT_TIMEOUT_SECONDS,
     )
     _check_initial_events(request, options)
     return options
@@ -273,7 +261,3 @@ def _check_initial_events(request: Request, options: WatchOptions) -> None:
 def _forbidden_option(field: str, why: str) -> errors.Invalid:
     cause = errors.Cause(field, "FieldValueForbidden", f"Forbidden: {why}")
     return errors.invalid(GroupKind("meta.k8s.io", "ListOptions"), "", [cause])
-
-
-def _boolean(request: Request, name: str) -> bool:
-    return request.parameter(name).lower() in ("true", "1")

@@ -10,6 +10,7 @@ from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.tokens import TokenSigner
 from dray.apiserver.admission import Chain
+from dray.apiserver.agents import Agents
 from dray.apiserver.app import Subresource
 from dray.apiserver.deletion import Deleter
 from dray.apiserver.published import PublishedSlices
@@ -24,6 +25,7 @@ from dray.apiserver.rules.noderestriction import NodeRestriction
 from dray.apiserver.rules.nodetaints import TaintNewNodes
 from dray.apiserver.rules.partitionadmission import PartitionRequests
 from dray.apiserver.rules.podadmission import DefaultTolerations, PodServiceAccount
+from dray.apiserver.rules.podgroups import ProtectPodGroups
 from dray.apiserver.rules.priorities import Priorities
 from dray.apiserver.rules.quotas import Quotas
 from dray.apiserver.subresources.bindings import Bindings
@@ -62,6 +64,7 @@ def chain(around: Surroundings) -> Chain:
         PodServiceAccount(store, around.new_suffix, mounts_tokens=around.mounts_tokens),
         NodeRestriction(store),
         TaintNewNodes(),
+        ProtectPodGroups(features),
         Priorities(store),
         DefaultTolerations(),
         NoEscalation(around.authorizer),
@@ -86,6 +89,7 @@ class Answerers(NamedTuple):
     authenticator: Authenticator
     signer: TokenSigner
     new_uid: Callable[[], str]
+    agents: Agents
 
 
 def subresources(behind: Answerers) -> Mapping[Route, Subresource]:
@@ -94,7 +98,7 @@ def subresources(behind: Answerers) -> Mapping[Route, Subresource]:
 
 
 def _changes(behind: Answerers) -> Iterator[tuple[Route, Subresource]]:
-    bindings = Bindings(behind.store, behind.chain)
+    bindings = Bindings.over(behind.store, behind.chain)
     evictions = Evictions(behind.store, behind.chain, behind.deleter)
     tokens = TokenRequests(behind.store, behind.chain, behind.signer, behind.new_uid)
     scales = Scales(behind.store, behind.writer)
@@ -103,7 +107,7 @@ def _changes(behind: Answerers) -> Iterator[tuple[Route, Subresource]]:
     yield ("POST", "pods", "eviction"), evictions.create
     yield ("POST", "serviceaccounts", "token"), tokens.create
     yield ("PUT", "namespaces", "finalize"), Finalization(behind.store).update
-    access = PodAccess(behind.store)
+    access = PodAccess(behind.store, behind.agents)
     yield ("GET", "pods", "log"), access.log
     for subresource in ("exec", "attach"):
         yield ("GET", "pods", subresource), access.connect

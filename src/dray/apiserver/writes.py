@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from dray.api import canonical, defaults, errors, exchange, gotime, versions
+from dray.api import canonical, defaults, errors, exchange, gotext, gotime, versions
 from dray.api.exchange import Response
 from dray.api.features import Features
 from dray.api.names import GroupKind
@@ -37,11 +37,20 @@ from dray.store.store import HeldElsewhere as DeviceHeld
 
 Object = dict[str, Any]
 Change = Callable[[Object], Awaitable[Object]]
-"""What to make of the current object, in the storage version."""
+"""What to make of the current object, in the storage version; that one stays as it is."""
 
 NAME_ATTEMPTS = 8
 UPDATE_ATTEMPTS = 10
+_STATUS_PARTS = ("kind", "apiVersion", "metadata", "status")
+"""What an update of the status is about: everything else stays as it was."""
 MAX_GENERATED_PREFIX = 58
+
+
+class Written(NamedTuple):
+    """An object as it was stored; without an entry where nothing of it is in the store."""
+
+    document: Object
+    entry: Entry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +68,8 @@ class Writer:
         body = self._read(call, chosen)
         warnings = [*body.warnings, *claimwarnings.zero_counts(body.document)]
         document = self.to_storage(call, body.document)
-        document = await self.create_document(call, document, chosen, warnings)
-        return answered(call, document, warnings, 201)
+        written = await self.create_document(call, document, chosen, warnings)
+        return answered(call, written, warnings, 201)
 
     async def create_document(
         self,
@@ -69,11 +78,11 @@ class Writer:
         chosen: WriteOptions,
         warnings: list[str],
         owns_fields: bool = False,
-    ) -> Object:
+    ) -> Written:
         """Create an object that is in the storage version; the stored one comes back."""
         _check_namespace(call, document)
         metadata = document["metadata"]
-        if metadata.get("resourceVersion"):
+        if metadata.get("resourceVersion") and not chosen.dry_run:
             # Not a proper answer in Kubernetes either.
             raise errors.InternalError(
                 "resourceVersion should not be set on objects to be created", reason=""
@@ -102,7 +111,7 @@ class Writer:
         chosen: WriteOptions,
         warnings: list[str],
         owns_fields: bool,
-    ) -> Object:
+    ) -> Written:
         metadata = document["metadata"]
         for key in strategies.SYSTEM_METADATA:
             metadata.pop(key, None)
@@ -136,7 +145,7 @@ class Writer:
 
     async def _admit(
         self, call: Call, action: Action, document: Object, put: Put, chosen: WriteOptions
-    ) -> Object:
+    ) -> Written:
         """Write what the rules let pass; ask them again where what they rely on has changed."""
         async with self.chain.turn(action):
             for _ in range(UPDATE_ATTEMPTS):
@@ -150,46 +159,67 @@ class Writer:
         raise errors.conflict(storage.group_resource(call.kind), action.name)
 
     async def _commit(
-        self, call: Call, document: Object, transaction: Transaction, chosen: WriteOptions
-    ) -> Object:
-        key = transaction.operations[0].key
+        self,
+        call: Call,
+        document: Object,
+        transaction: Transaction,
+        chosen: WriteOptions,
+        created: int = ABSENT,
+    ) -> Written:
+        """Write a document; `created` is the revision of its creation, unless that is now."""
+        put = transaction.operations[0]
+        assert isinstance(put, Put)
+        key = put.key
         name = document["metadata"]["name"]
         if chosen.dry_run:
-            if transaction.operations[0].expect == ABSENT and await self.store.get(key):
-                raise errors.already_exists(storage.group_resource(call.kind), name)
-            return document
+            if put.expect == ABSENT and await self.store.get(key):
+                raise await self._already_exists(call, key, name)
+            return Written(document)
         try:
             with storage.translated():
                 revision = await self.store.commit(transaction)
         except GuardFailed as failure:
             if failure.key == key and failure.expected == ABSENT:
-                raise errors.already_exists(storage.group_resource(call.kind), name) from failure
+                raise await self._already_exists(call, key, name) from failure
             raise
         except DeviceHeld as held:
             raise holds.conflict(call.kind, name, held) from held
         document["metadata"]["resourceVersion"] = str(revision)
-        return document
+        return Written(document, Entry(key, put.value, revision, created or revision))
+
+    async def _already_exists(self, call: Call, key: str, name: str) -> errors.AlreadyExists:
+        found = errors.already_exists(storage.group_resource(call.kind), name)
+        with storage.translated():
+            entry = await self.store.get(key)
+        if entry is None:
+            return found
+        document = codec.from_stored(entry, storage.storage_gvk(call.kind))
+        if not document["metadata"].get("deletionTimestamp"):
+            return found
+        return errors.AlreadyExists(f"object is being deleted: {found.message}", found.details)
 
     async def update(self, call: Call) -> Response:
         chosen = options.parse(call.request, "UpdateOptions")
         body = self._read(call, chosen)
-        wanted = self.to_storage(call, body.document)
+        wanted = in_storage_version(body.document)
         check_name(call, wanted)
         _check_namespace(call, wanted)
         warnings = list(body.warnings)
 
         async def replace(_old: Object) -> Object:
-            return codec.copied(wanted)
+            _check_revision_is_named(call, wanted)
+            return wanted
 
         try:
-            document = await self.update_document(call, replace, chosen, warnings)
+            written = await self.update_document(call, replace, chosen, warnings)
         except errors.NotFound:
             if call.info.subresource or not strategies.of(call.kind).creates_on_update:
                 raise
             wanted["metadata"].pop("resourceVersion", None)
-            document = await self.create_document(call, wanted, chosen, warnings)
-            return answered(call, document, warnings, 201)
-        return answered(call, document, warnings)
+            defaults.fill(wanted, gotime.write(call.now))
+            written = await self.create_document(call, wanted, chosen, warnings)
+            return answered(call, written, warnings, 201)
+        return answered(call, written, warnings)
 
     async def patch(self, call: Call) -> Response:
         media_type = patch_type(call)
@@ -199,17 +229,21 @@ class Writer:
 
         async def apply(old: Object) -> Object:
             shown = versions.from_storage(old, call.gvk.api_version)
-            return self.to_storage(call, patch(shown))
+            patched = patch(shown)
+            _check_identity(call, patched, old)
+            return in_storage_version(patched)
 
         try:
-            document = await self.update_document(call, apply, chosen, warnings, patch.owns_fields)
+            written = await self.update_document(call, apply, chosen, warnings, patch.owns_fields)
         except errors.NotFound:
             if media_type != exchange.APPLY_PATCH or call.info.subresource:
                 raise
-            document = self.to_storage(call, patch(None))
-            document = await self.create_document(call, document, chosen, warnings, True)
-            return answered(call, document, warnings, 201)
-        return answered(call, document, warnings)
+            applied = patch(None)
+            warnings += claimwarnings.zero_counts(applied)
+            document = self.to_storage(call, applied)
+            written = await self.create_document(call, document, chosen, warnings, True)
+            return answered(call, written, warnings, 201)
+        return answered(call, written, warnings)
 
     async def update_document(
         self,
@@ -218,7 +252,7 @@ class Writer:
         chosen: WriteOptions,
         warnings: list[str],
         owns_fields: bool = False,
-    ) -> Object:
+    ) -> Written:
         """Change the current object; again where another writer came between and none was named."""
         for _ in range(UPDATE_ATTEMPTS):
             with storage.translated():
@@ -226,14 +260,14 @@ class Writer:
             if entry is None:
                 raise call.not_found()
             old = codec.from_stored(entry, storage.storage_gvk(call.kind))
-            new = await change(codec.copied(old))
-            is_guarded = check_preconditions(call, new, old)
+            new = self._own_copy(call, await change(old), old, owns_fields)
+            check_preconditions(call, new, old)
             new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
             try:
                 return await self._update_from(call, entry, old, new, chosen, warnings, owns_fields)
-            except GuardFailed as failure:
-                if is_guarded and failure.key == call.key:
-                    break
+            except GuardFailed:
+                # Whoever named a revision is refused by the next look at the object.
+                continue
         raise errors.conflict(storage.group_resource(call.kind), call.info.name)
 
     async def _update_from(
@@ -245,7 +279,7 @@ class Writer:
         chosen: WriteOptions,
         warnings: list[str],
         owns_fields: bool,
-    ) -> Object:
+    ) -> Written:
         action = Action(
             admission.UPDATE,
             call.kind,
@@ -260,13 +294,7 @@ class Writer:
             call.info.verb,
         )
         await self.chain.mutate(action)
-        prepare = (
-            strategies.prepare_status_update
-            if call.info.subresource == "status"
-            else strategies.prepare_update
-        )
-        prepare(call.kind, new, old, self.features, call.now)
-        new = self._canonical_update(call, new)
+        new = self._prepared(call, new, old)
         if not owns_fields:
             managedfields.track(call, old, new, chosen)
         action.new = new
@@ -275,31 +303,46 @@ class Writer:
         async with self.chain.turn(action):
             return await self._replace(call, action, entry, new, chosen)
 
+    def _own_copy(self, call: Call, changed: Object, old: Object, owns_fields: bool) -> Object:
+        """What an update made of `old`, with its defaults, sharing nothing with it that rules may
+        change in place. Managed fields that the client left alone stay out: they are noted anew."""
+        is_status = call.info.subresource == "status"
+        parts = {key: changed[key] for key in _STATUS_PARTS if key in changed}
+        new = dict(parts if is_status else changed)
+        metadata = new["metadata"]
+        is_tracked = is_status or _same_managers(metadata, old["metadata"])
+        if is_tracked and not owns_fields:
+            new["metadata"] = {key: metadata[key] for key in metadata if key != "managedFields"}
+        new = codec.copied(new)
+        defaults.fill(new, gotime.write(call.now))
+        if not is_status:
+            return new
+        kept = {key: old[key] for key in old if key in parts or key not in _STATUS_PARTS}
+        return {**kept, **{key: new[key] for key in parts}}
+
     async def _replace(
         self, call: Call, action: Action, entry: Entry, new: Object, chosen: WriteOptions
-    ) -> Object:
+    ) -> Written:
         also = await self.chain.validate(action)
         if deletion.is_over(new):
             return await self._delete(call, entry, new, also, chosen)
         stored = codec.to_stored(new)
         if stored == entry.value or _only_times_differ(new, action.old):
-            unchanged = codec.from_stored(entry, storage.storage_gvk(call.kind))
-            unchanged["metadata"]["resourceVersion"] = str(entry.revision)
-            return unchanged
+            return Written(codec.from_stored(entry, storage.storage_gvk(call.kind)), entry)
         put = Put(call.key, stored, entry.revision, holds.of(call.kind, new, self.features))
         transaction = Transaction((put, *also.operations), also.guards)
-        return await self._commit(call, new, transaction, chosen)
+        return await self._commit(call, new, transaction, chosen, entry.created)
 
     async def _delete(
         self, call: Call, entry: Entry, document: Object, also: Also, chosen: WriteOptions
-    ) -> Object:
+    ) -> Written:
         """What waited only for its finalizers is gone with the last of them."""
         document["metadata"]["resourceVersion"] = str(entry.revision)
         if not chosen.dry_run:
             delete = Delete(call.key, entry.revision)
             with storage.translated():
                 await self.store.commit(Transaction((delete, *also.operations), also.guards))
-        return document
+        return Written(document)
 
     def _read(self, call: Call, chosen: WriteOptions) -> bodies.Body:
         return bodies.read(
@@ -318,10 +361,7 @@ class Writer:
 
     def to_storage(self, call: Call, document: Object) -> Object:
         """The wire version with its defaults, as it is stored."""
-        document.setdefault("metadata", {})
-        if document["metadata"] is None:
-            document["metadata"] = {}
-        stored = versions.to_storage(document)
+        stored = in_storage_version(document)
         defaults.fill(stored, gotime.write(call.now))
         return stored
 
@@ -329,11 +369,18 @@ class Writer:
         gvk = storage.storage_gvk(call.kind)
         return canonical.write(gvk.schema_type, document)
 
-    def _canonical_update(self, call: Call, new: Object) -> Object:
-        """As `canonical`; of a status update all but metadata and status is as it was stored."""
+    def _prepared(self, call: Call, new: Object, old: Object) -> Object:
+        """The new object, canonical, with what the client may not change as it was."""
         if call.info.subresource != "status":
-            return self.canonical(call, new)
-        touched = {key: value for key, value in new.items() if key in ("metadata", "status")}
+            new = self._canonical_update(call, new, old)
+            strategies.prepare_update(call.kind, new, old, self.features, call.now)
+            return new
+        strategies.prepare_status_update(call.kind, new, old, self.features, call.now)
+        return self._canonical_update(call, new, old)
+
+    def _canonical_update(self, call: Call, new: Object, old: Object) -> Object:
+        """What is as it was stored is canonical already."""
+        touched = {key: value for key, value in new.items() if value != old.get(key)}
         written = self.canonical(call, touched)
         kept = {
             key: written.get(key) if key in touched else value
@@ -344,26 +391,47 @@ class Writer:
 
     def _raise(self, call: Call, name: str, causes: list[errors.Cause]) -> None:
         if causes:
-            raise errors.invalid(GroupKind(call.kind.group, call.kind.kind), name, causes)
+            raise errors.invalid(storage.group_kind(call.kind), name, causes)
 
 
-def answered(call: Call, document: Object, warnings: list[str], status: int = 200) -> Response:
+def in_storage_version(document: Object) -> Object:
+    """What a client sent, in the version that is stored; metadata may be missing there."""
+    if document.get("metadata") is None:
+        document["metadata"] = {}
+    return versions.to_storage(document)
+
+
+def answered(call: Call, written: Written, warnings: list[str], status: int = 200) -> Response:
     """A stored object as the client sees it, with what there is to warn of."""
-    shown = versions.from_storage(document, call.gvk.api_version)
-    return reads.respond(call, shown, status, warningheaders.headers(warnings))
+    headers = warningheaders.headers(warnings)
+    if written.entry is not None:
+        return reads.respond_stored(call, written.entry, status, headers)
+    shown = versions.from_storage(written.document, call.gvk.api_version)
+    return reads.respond(call, shown, status, headers)
+
+
+def _same_managers(new: Object, old: Object) -> bool:
+    """Whether a client says nothing new about who manages what; few ever do."""
+    return new.get("managedFields") in (None, old.get("managedFields"))
 
 
 def _only_times_differ(new: Object, old: Object | None) -> bool:
     """Whether nothing changes but when fields were last applied: not worth a revision."""
-    return old is not None and _timeless(new) == _timeless(old)
+    return (
+        old is not None
+        and _without_metadata(new) == _without_metadata(old)
+        and _timeless(new["metadata"]) == _timeless(old["metadata"])
+    )
 
 
-def _timeless(document: Object) -> Object:
-    metadata = dict(document["metadata"])
-    entries = metadata.pop("managedFields", None) or ()
-    metadata.pop("resourceVersion", None)
+def _without_metadata(document: Object) -> Object:
+    return {key: document[key] for key in document if key != "metadata"}
+
+
+def _timeless(metadata: Object) -> Object:
+    entries = metadata.get("managedFields") or ()
     managers = [{key: each[key] for key in each if key != "time"} for each in entries]
-    return {**document, "metadata": metadata, "managedFields": managers}
+    return {**metadata, "managedFields": managers, "resourceVersion": ""}
 
 
 def content_type(call: Call) -> str:
@@ -377,6 +445,8 @@ def patch_type(call: Call) -> str:
         raise errors.UnsupportedMediaType("415: Unsupported Media Type", errors.Details())
     if media_type == exchange.APPLY_PATCH:
         options.require_manager(call.request)
+    else:
+        options.refuse_force(call.request)
     return media_type
 
 
@@ -402,6 +472,35 @@ def check_name(call: Call, document: Object) -> None:
         raise errors.bad_request(
             f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
         )
+
+
+def _check_identity(call: Call, patched: Object, old: Object) -> None:
+    """A patch leaves the object what it is."""
+    metadata = patched.get("metadata") or {}
+    name, uid = metadata.get("name"), metadata.get("uid")
+    if not name:
+        raise errors.bad_request(
+            f"the name of the object ({call.info.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if name != call.info.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
+        )
+    if uid and uid != old["metadata"]["uid"]:
+        message = f"Invalid value: {gotext.quote(uid)}: field is immutable"
+        cause = errors.Cause("metadata.uid", "FieldValueInvalid", message)
+        raise errors.invalid(storage.group_kind(call.kind), call.info.name, [cause])
+
+
+def _check_revision_is_named(call: Call, document: Object) -> None:
+    if document["metadata"].get("resourceVersion", "0") not in ("", "0"):
+        return
+    if call.info.version in strategies.of(call.kind).revision_is_named_in:
+        message = "Invalid value: 0: must be specified for an update"
+        cause = errors.Cause("metadata.resourceVersion", "FieldValueInvalid", message)
+        resource = GroupKind(call.kind.group, call.kind.plural)
+        raise errors.invalid(resource, call.info.name, [cause])
 
 
 def check_preconditions(call: Call, new: Object, old: Object) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 
 from dray.validation import fields
@@ -10,6 +11,7 @@ _IPV4_BITS = 32
 _IPV6_BITS = 128
 
 
+@functools.lru_cache(maxsize=1024)
 def parse(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """The address, an IPv4 one also when it is written as IPv6 (::ffff:10.0.0.1)."""
     if "%" in text:

@@ -8,7 +8,16 @@ from typing import Final
 from dray.api import claims
 from dray.api.features import Features
 from dray.cel import device
-from dray.validation import badvalues, classes, fields, identifiers, lists, metadata, taints
+from dray.validation import (
+    badvalues,
+    classes,
+    fields,
+    identifiers,
+    lists,
+    metadata,
+    remembering,
+    taints,
+)
 
 REQUESTS_MAX_ITEMS: Final = 32
 ALTERNATIVES_MAX_ITEMS: Final = 8
@@ -48,7 +57,16 @@ def claim_template_update(
     yield from fields.immutable(fields.SPEC, new.spec, old.spec, badvalues.Internal(new.spec))
 
 
+_sound_specs = remembering.Sound()
+
+
 def claim_spec(
+    spec: claims.ResourceClaimSpec, path: fields.Path, features: Features
+) -> fields.Errors:
+    return _sound_specs.check(spec, features, lambda: _claim_spec(spec, path, features))
+
+
+def _claim_spec(
     spec: claims.ResourceClaimSpec, path: fields.Path, features: Features
 ) -> fields.Errors:
     path = path.child("devices")

@@ -11,6 +11,7 @@ from typing import Final
 
 from dray.api.claims import AllocatedDeviceStatus
 from dray.validation.declarative import (
+    Repeating,
     Struct,
     allowed_with,
     each,
@@ -88,7 +89,7 @@ _constraint = Struct(
     optional_pointer("match_attribute", fully_qualified_name),
     optional_pointer("distinct_attribute", fully_qualified_name),
 )
-_claim_spec = Struct(
+_claim_spec = Repeating(
     field(
         "devices",
         Struct(

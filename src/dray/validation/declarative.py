@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from dray.api.features import Features
-from dray.validation import equality, fields
+from dray.validation import equality, fields, remembering
 
 
 class Operation(NamedTuple):
@@ -34,6 +34,22 @@ class Struct:
     ) -> fields.Errors:
         for rule in self._rules:
             yield from rule(value, old, path, operation)
+
+
+class Repeating(Struct):
+    """A struct that many new objects share: those that were found sound are not checked again."""
+
+    def __init__(self, *rules: Rule) -> None:
+        super().__init__(*rules)
+        self._sound = remembering.Sound()
+
+    def __call__(
+        self, value: Any, old: Any, path: fields.Path, operation: Operation
+    ) -> fields.Errors:
+        check = super().__call__
+        if old is not None:
+            return check(value, old, path, operation)
+        return self._sound.check(value, operation, lambda: check(value, old, path, operation))
 
 
 class _Field:

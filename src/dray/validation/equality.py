@@ -22,10 +22,12 @@ _QUANTITY_FIELDS: dict[type[meta.Wire], frozenset[str]] = {
 
 def are_equal(first: Any, second: Any) -> bool:
     """As Kubernetes' equality.Semantic.DeepEqual."""
-    return first == second or _are_equal(first, second, is_quantity=False)
+    return _are_equal(first, second, is_quantity=False)
 
 
 def _are_equal(first: Any, second: Any, *, is_quantity: bool) -> bool:
+    if first == second:
+        return True
     if type(first) is not type(second):
         return False
     if isinstance(first, tuple):
@@ -43,6 +45,8 @@ def _are_equal(first: Any, second: Any, *, is_quantity: bool) -> bool:
             _are_equal(getattr(first, name), getattr(second, name), is_quantity=name in quantities)
             for name in first.__struct_fields__
         )
-    if is_quantity and isinstance(first, str):
-        return quantity.parse(first) == quantity.parse(second)
-    return bool(first == second)
+    return is_quantity and isinstance(first, str) and _is_same_amount(first, second)
+
+
+def _is_same_amount(first: str, second: str) -> bool:
+    return quantity.parse(first) == quantity.parse(second)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from dray.api import meta, names, pods, quantity, usage
 from dray.api.containers import ResourceRequirements
 from dray.api.volumes import Volume
@@ -14,6 +16,7 @@ from dray.validation import (
     placement,
     podclaims,
     podnetwork,
+    remembering,
     resources,
     security,
     volumes,
@@ -32,10 +35,29 @@ def pod_spec(spec: pods.PodSpec, path: fields.Path, owner: meta.ObjectMeta | Non
     volume_errors, usable_volumes = volumes.pod_volumes(spec.volumes, path.child("volumes"))
     yield from volume_errors
     yield from podclaims.resource_claims(spec.resource_claims, path.child("resourceClaims"), owner)
+    rest, is_pod = _with_named_claims(spec), owner is not None
+    yield from _sound_specs.check(
+        rest, is_pod, lambda: _rest(rest, path, usable_volumes, is_pod=is_pod)
+    )
+
+
+_sound_specs = remembering.Sound()
+
+
+def _with_named_claims(spec: pods.PodSpec) -> pods.PodSpec:
+    """Of the claims only their names: what is behind them differs from pod to pod."""
+    named = tuple(pods.PodResourceClaim(name=claim.name) for claim in spec.resource_claims)
+    return msgspec.structs.replace(spec, resource_claims=named)
+
+
+def _rest(
+    spec: pods.PodSpec, path: fields.Path, usable_volumes: dict[str, Volume], *, is_pod: bool
+) -> fields.Errors:
+    """All but volumes and claims, which have been looked at."""
     yield from _containers(spec, path, usable_volumes)
     if spec.resources is not None:
         yield from _pod_resources(spec, path.child("resources"))
-    yield from podnetwork.host_ports(spec, path.child("containers"), is_pod=owner is not None)
+    yield from podnetwork.host_ports(spec, path.child("containers"), is_pod=is_pod)
     yield from _choice(spec.restart_policy, RESTART_POLICIES, path.child("restartPolicy"))
     yield from _choice(spec.dns_policy, DNS_POLICIES, path.child("dnsPolicy"))
     yield from identifiers.labels(spec.node_selector, path.child("nodeSelector"))

@@ -26,9 +26,18 @@ from dray.api.features import Features
 from dray.api.nodes import Node
 from dray.api.pods import Pod
 from dray.api.poolstatus import ResourcePoolStatusRequest
+from dray.api.rbac import ClusterRole, Role, RoleBinding
 from dray.api.slices import ResourceSlice
 from dray.api.taints import DeviceTaintRule
-from dray.api.workloads import DaemonSet, Deployment, Job, PodGroup, ReplicaSet, StatefulSet
+from dray.api.workloads import (
+    ControllerRevision,
+    DaemonSet,
+    Deployment,
+    Job,
+    PodGroup,
+    ReplicaSet,
+    StatefulSet,
+)
 from dray.validation import (
     claims,
     claimstatus,
@@ -45,6 +54,7 @@ from dray.validation import (
     podstatus,
     poolstatus,
     quotas,
+    rbac,
     slices,
     statefulsets,
     taints,
@@ -322,11 +332,30 @@ _RULES: dict[str, Rules] = {
         _metadata_only,
     ),
     "Binding": Rules(core_api.Binding, _new(core.binding), _metadata_only, _metadata_only),
+    "ControllerRevision": Rules(
+        ControllerRevision,
+        _new(workloads.controller_revision),
+        _change(workloads.controller_revision_update),
+        _metadata_only,
+    ),
     "Lease": Rules(core_api.Lease, _new(core.lease), _change(core.lease_update), _metadata_only),
     "PriorityClass": Rules(
         core_api.PriorityClass,
         _new(core.priority_class),
         _change(core.priority_class_update),
+        _metadata_only,
+    ),
+    "Role": Rules(Role, _new(rbac.role), _change(rbac.role_update), _metadata_only),
+    "ClusterRole": Rules(
+        ClusterRole, _new(rbac.cluster_role), _change(rbac.cluster_role_update), _metadata_only
+    ),
+    "RoleBinding": Rules(
+        RoleBinding, _new(rbac.role_binding), _change(rbac.role_binding_update), _metadata_only
+    ),
+    "ClusterRoleBinding": Rules(
+        RoleBinding,
+        _new(rbac.cluster_role_binding),
+        _change(rbac.cluster_role_binding_update),
         _metadata_only,
     ),
     "PodDisruptionBudget": Rules(
@@ -338,10 +367,6 @@ _RULES: dict[str, Rules] = {
 }
 
 _NAME_RULES: dict[str, metadata.NameRule] = {
-    "ClusterRole": metadata.any_name,
-    "ClusterRoleBinding": metadata.any_name,
-    "Role": metadata.any_name,
-    "RoleBinding": metadata.any_name,
     "Service": metadata.label_name,
 }
 _NAMESPACED = {kind.kind: kind.namespaced for kind in kinds.KINDS}

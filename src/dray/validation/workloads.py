@@ -16,6 +16,32 @@ _SPEC = fields.SPEC
 _TEMPLATE = _SPEC.child("template")
 
 
+def controller_revision(value: workloads.ControllerRevision) -> fields.Errors:
+    yield from _controller_revision(value)
+    if value.data is None:
+        yield fields.required(fields.Path("data"), "data is mandatory")
+    elif not isinstance(value.data, dict):
+        yield fields.required(fields.Path("data"), "data must be a valid JSON object")
+
+
+def controller_revision_update(
+    new: workloads.ControllerRevision, old: workloads.ControllerRevision
+) -> fields.Errors:
+    yield from metadata.any_updated(new.metadata, old.metadata)
+    yield from _controller_revision(new)
+    yield from fields.immutable(fields.Path("data"), new.data, old.data)
+
+
+def _controller_revision(value: workloads.ControllerRevision) -> fields.Errors:
+    yield from metadata.any_created(
+        value.metadata, namespaced=True, name_rule=metadata.subdomain_name
+    )
+    if value.revision < 0:
+        yield fields.invalid(
+            fields.Path("revision"), value.revision, "must be greater than or equal to 0"
+        )
+
+
 def deployment(value: workloads.Deployment) -> fields.Errors:
     yield from metadata.created(value.metadata, namespaced=True)
     yield from _deployment_spec(value.spec)

@@ -1,4 +1,9 @@
+import json
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dray.api import gojson
 
@@ -52,3 +57,51 @@ def test_what_is_not_json_is_refused_in_the_words_of_go(data: str, complaint: st
 @pytest.mark.parametrize("data", ["{}", "[]", "0", "-1.5e-3", '"\\u00e4\\n"', "[[], {}, null]"])
 def test_nothing_is_wrong_with_json(data: str) -> None:
     assert gojson.complaint(data.encode()) == ""
+
+
+texts = st.sampled_from(["a", "b", 'q"', "\\", '\\"', "é", "\n", "u0022"])
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | texts,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(st.tuples(texts, inner), max_size=3).map(lambda pairs: Members(pairs))
+    ),
+    max_leaves=8,
+)
+
+
+class Members(tuple[tuple[str, Any], ...]):
+    """An object whose keys may repeat."""
+
+
+def written(value: Any, *, ascii_only: bool) -> str:
+    if isinstance(value, Members):
+        members = (
+            f"{json.dumps(key, ensure_ascii=ascii_only)} : {written(each, ascii_only=ascii_only)}"
+            for key, each in value
+        )
+        return f"{{{', '.join(members)}}}"
+    if isinstance(value, list):
+        return f"[{','.join(written(each, ascii_only=ascii_only) for each in value)}]"
+    return json.dumps(value, ensure_ascii=ascii_only)
+
+
+def plain(value: Any) -> Any:
+    """What decoding should make of it: a dict, with the keys that repeat where some do."""
+    if isinstance(value, Members):
+        keys = [key for key, _ in value]
+        repeated = {key for key in keys if keys.count(key) > 1}
+        return {key: plain(each) for key, each in value}, repeated
+    return list(map(plain, value)) if isinstance(value, list) else value
+
+
+def seen(value: Any) -> Any:
+    if isinstance(value, dict):
+        members = {key: seen(each) for key, each in value.items()}
+        return members, value.repeated if isinstance(value, gojson.RepeatingObject) else set()
+    return list(map(seen, value)) if isinstance(value, list) else value
+
+
+@given(values, st.booleans())
+def test_repeated_keys_are_found_at_any_depth(value: Any, ascii_only: bool) -> None:
+    assert seen(gojson.decode(written(value, ascii_only=ascii_only).encode())) == plain(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dray.api import exchange
 from dray.apiserver.rules import claimwarnings
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import Object, World
@@ -119,3 +120,24 @@ def test_malformed_claims_are_no_ones_business_here(spec: object) -> None:
 def test_the_author_hears_of_the_zero() -> None:
     (text,) = warnings_for(World(), world.claim("c", count=0))
     assert "count 0 was read as 1" in text
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (world.claim("c", count=0), "count 0 was read as 1"),
+        (selecting(NOWHERE), "matches 0 of 4 devices today"),
+    ],
+)
+def test_the_author_hears_the_same_when_the_claim_is_applied(body: Object, told: str) -> None:
+    server = with_devices()
+    body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **body}
+
+    def apply() -> world.Answer:
+        path, patch = f"{world.CLAIMS}/c", exchange.APPLY_PATCH
+        return server.ask("PATCH", path, body, content_type=patch, query="fieldManager=me")
+
+    created, again = apply(), apply()
+    assert (created.status, again.status) == (201, 200)
+    assert [told in text for text in created.warnings] == [True]
+    assert again.warnings == []

@@ -1,7 +1,8 @@
-"""Sets of fields: algebra, and the quick walk for new objects against the general comparison."""
+"""Sets of fields: their algebra, and how objects differ by fields."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -9,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api import canonical
-from dray.apiserver.patching import fieldsets
+from dray.apiserver.patching import fieldsets, places
 from dray.apiserver.patching.fieldsets import FieldSet
+from dray.apiserver.patching.places import Place
+
+Path = tuple[str, ...]
 
 POD: dict[str, Any] = {
     "metadata": {
@@ -40,21 +44,80 @@ CLAIM: dict[str, Any] = {
 }
 
 
+ZERO_POD = canonical.write("core.v1.Pod", {"metadata": {}})
+OTHER_POD: dict[str, Any] = {
+    "metadata": {"labels": {"a": "c", "d": "e"}, "ownerReferences": []},
+    "spec": {
+        "containers": [
+            {
+                "name": "c",
+                "env": [{"name": "Y", "value": "1"}],
+                "resources": {"limits": {"memory": "1"}},
+                "command": ["a"],
+            },
+            {"name": "d"},
+        ],
+        "nodeSelector": {"x": "y"},
+        "volumes": [{"name": "v", "hostPath": {"path": "/"}}],
+    },
+}
+
+
 @pytest.mark.parametrize(
-    ("type_name", "document"),
+    ("type_name", "old", "new"),
     [
-        ("core.v1.Pod", POD),
-        ("core.v1.Pod", {"metadata": {}, "spec": {}}),
-        ("resource.v1.ResourceClaim", CLAIM),
-        ("apps.v1.Deployment", {"spec": {"replicas": 2, "template": {"spec": POD["spec"]}}}),
+        pytest.param("core.v1.Pod", ZERO_POD, POD, id="new pod"),
+        pytest.param("core.v1.Pod", ZERO_POD, {"metadata": {}, "spec": {}}, id="empty pod"),
+        pytest.param("core.v1.Pod", POD, OTHER_POD, id="changed pod"),
+        pytest.param("core.v1.Pod", OTHER_POD, POD, id="pod changed back"),
+        pytest.param("core.v1.Pod", POD, POD, id="same pod"),
+        pytest.param("core.v1.Pod", {"spec": None}, {"spec": {}}, id="null became empty"),
+        pytest.param("core.v1.Pod", {"spec": {"volumes": None}}, POD, id="null became a list"),
+        pytest.param("core.v1.Pod", POD, {"metadata": None, "spec": None}, id="became null"),
+        pytest.param(
+            "resource.v1.ResourceClaim", {"metadata": {}, "status": {}}, CLAIM, id="claim"
+        ),
     ],
 )
-def test_created_is_what_compare_finds_changed(type_name: str, document: dict[str, Any]) -> None:
-    place = fieldsets.root(type_name)
-    zero = canonical.write(type_name, {"metadata": {}})
-    new = canonical.write(type_name, document)
-    expected = fieldsets.compare(zero, new, place).changed
-    assert fieldsets.created(new, zero, place) == expected
+def test_compare_finds_what_comparing_path_by_path_finds(
+    type_name: str, old: dict[str, Any], new: dict[str, Any]
+) -> None:
+    place = places.root(type_name)
+    before, after = values_by_path(old, place), values_by_path(new, place)
+    found = fieldsets.compare(old, new, place)
+    assert set(fieldsets.paths(found.removed)) == before.keys() - after.keys()
+    assert set(fieldsets.paths(found.changed)) == (after.keys() - before.keys()) | {
+        path
+        for path in before.keys() & after.keys()
+        if is_replaced(before[path], after[path], place_of(path, place))
+    }
+    assert is_sorted(found.changed)
+    assert is_sorted(found.removed)
+
+
+def values_by_path(value: Any, place: Place, path: Path = ()) -> dict[Path, Any]:
+    found = {path: value} if path else {}
+    for name, each in (place.parts(value) or {}).items():
+        found |= values_by_path(each, place.inside(name), (*path, place.prefix + name))
+    return found
+
+
+def place_of(path: Path, place: Place) -> Place:
+    for element in path:
+        place = place.inside(element.removeprefix(place.prefix))
+    return place
+
+
+def is_replaced(old: Any, new: Any, place: Place) -> bool:
+    """Members tell what changed inside of what has some, and null is the same as having none."""
+    has_members = [place.parts(value) is not None for value in (old, new)]
+    if all(has_members) or (any(has_members) and None in (old, new)):
+        return False
+    return bool(old != new)
+
+
+def is_sorted(fields: FieldSet) -> bool:
+    return list(fields) == sorted(fields) and all(map(is_sorted, fields.values()))
 
 
 paths = st.lists(
@@ -63,11 +126,14 @@ paths = st.lists(
 )
 
 
-def made(members: list[tuple[str, ...]]) -> FieldSet:
+def made(members: Iterable[Path]) -> FieldSet:
     fields: FieldSet = {}
     for path in members:
-        fieldsets.insert(fields, path)
-    return fieldsets.tidy(fields) if not members else fieldsets.union(fields, {})
+        inner: FieldSet = {}
+        for element in reversed(path):
+            inner = {element: inner}
+        fields = fieldsets.union(fields, inner)
+    return fields
 
 
 @given(paths, paths)
@@ -77,6 +143,7 @@ def test_sets_of_paths(left: list[tuple[str, ...]], right: list[tuple[str, ...]]
     assert set(fieldsets.paths(fieldsets.union(a, b))) == set(left) | set(right)
     assert set(fieldsets.paths(fieldsets.intersection(a, b))) == set(left) & set(right)
     assert set(fieldsets.paths(fieldsets.difference(a, b))) == set(left) - set(right)
+    assert is_sorted(fieldsets.union(a, b))
 
 
 @pytest.mark.parametrize(

@@ -353,3 +353,17 @@ def test_without_the_gate_the_field_is_unknown() -> None:
     answer = server.ask("POST", world.CLAIMS, asking("c"), query="fieldValidation=Strict")
     assert answer.status == 400
     assert 'unknown field "spec.devices.requests[0].partitionRequest"' in answer.message
+
+
+@pytest.mark.parametrize("request_body", [FLAT, BESIDE, INSIDE])
+def test_lifting_leaves_alone_what_others_may_share(request_body: Object) -> None:
+    """A patch is laid over an object again when somebody else was faster."""
+    shared = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request_body]}}}
+    before = json.dumps(shared)
+    first = {"kind": "ResourceClaim", **shared}
+    second = {"kind": "ResourceClaim", **shared}
+    partitionrequest.lift(first)
+    partitionrequest.lift(second)
+    assert json.dumps(shared) == before
+    assert first == second
+    assert partitionrequest.noted(first) == {"gpu": ASKED}

@@ -84,6 +84,16 @@ def test_an_answer_is_forgotten_when_a_role_changes() -> None:
     assert not made.allows(ALICE, GET_PODS)
 
 
+def test_an_answer_about_one_name_is_not_given_about_another() -> None:
+    subject = {"kind": "User", "name": "alice"}
+    policy = bound(subject, [rule(resourceNames=["p"]), rule(resources=["nodes"])])
+    assert policy.allows(ALICE, GET_PODS)
+    assert not policy.allows(ALICE, msgspec.structs.replace(GET_PODS, name="q"))
+    assert not policy.allows(ALICE, msgspec.structs.replace(GET_PODS, name=""))
+    for name in ("p", "q", ""):
+        assert policy.allows(ALICE, msgspec.structs.replace(GET_PODS, resource="nodes", name=name))
+
+
 def test_subresource_wildcard() -> None:
     made = bound({"kind": "User", "name": "alice"}, [rule(resources=["*/status"])])
     assert made.allows(ALICE, Attributes("get", "", "pods", "status"))

@@ -58,7 +58,15 @@ def test_sets_merge_and_lose_what_is_deleted() -> None:
     document = {"metadata": {"finalizers": ["a", "b"]}}
     patch = {"metadata": {"finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"]}}
     result = strategicmerge.merge(document, patch, "core.v1.Pod")
-    assert result["metadata"]["finalizers"] == ["b", "c"]
+    assert result["metadata"]["finalizers"] == ["c", "b"]
+
+
+def test_what_is_new_comes_first_and_the_rest_stays_in_order() -> None:
+    """As a real 1.37 was seen to put conditions: those of the patch, then the others."""
+    document = {"status": {"conditions": [{"type": kind} for kind in "abcd"]}}
+    patch = {"status": {"conditions": [{"type": "new"}, {"type": "c", "status": "True"}]}}
+    result = strategicmerge.merge(document, patch, "core.v1.Pod")
+    assert [each["type"] for each in result["status"]["conditions"]] == ["new", "a", "b", "c", "d"]
 
 
 def test_order_is_obeyed() -> None:

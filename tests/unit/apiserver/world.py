@@ -19,6 +19,7 @@ from dray.apiserver import bootstrap, server, wiring
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.tokens import TokenSigner
+from dray.apiserver.agents import Agents
 from dray.apiserver.deletion import Deleter
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.published import PublishedSlices
@@ -94,6 +95,7 @@ class World:
             self.authenticator,
             self.signer,
             server.new_uid,
+            Agents(self.store, None),
         )
         return application.App(
             store=self.store,

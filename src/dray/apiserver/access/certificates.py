@@ -73,10 +73,15 @@ class Authority:
             _builder(subject, self._certificate.subject, key.public_key(), LEAF_DAYS)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+            # Tells this authority from another one of the same name.
+            .add_extension(self._key_identifier(), critical=False)
         )
         if alternatives is not None:
             builder = builder.add_extension(alternatives, critical=False)
         return _pair(builder.sign(self._key, hashes.SHA256()), key)
+
+    def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
+        return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -46,7 +46,7 @@ def acting_as(user: User, headers: Iterable[tuple[str, str]], authorize: Authori
     extra: dict[str, tuple[str, ...]] = {}
     for key, value in wanted.extra:
         extra[key] = (*extra.get(key, ()), value)
-    return User(wanted.name, frozenset(_groups(wanted)), wanted.uid, tuple(extra.items()))
+    return User(wanted.name, frozenset(_groups(wanted)), wanted.uid, tuple(extra.items()), user)
 
 
 def _read(headers: list[tuple[str, str]]) -> _Wanted | None:

@@ -82,8 +82,17 @@ class Policy:
     def allows(self, user: User, attributes: Attributes) -> bool:
         if MASTERS in user.groups:
             return True
-        if attributes.fields:
-            attributes = msgspec.structs.replace(attributes, fields=frozenset())
+        # What is allowed without a name is allowed with any: one answer for all of them.
+        nameless = attributes
+        if attributes.name or attributes.fields:
+            nameless = msgspec.structs.replace(attributes, name="", fields=frozenset())
+        if self._answer(user, nameless):
+            return True
+        return bool(attributes.name) and self._answer(
+            user, msgspec.structs.replace(attributes, fields=frozenset())
+        )
+
+    def _answer(self, user: User, attributes: Attributes) -> bool:
         question = (user, attributes)
         answer = self._answers.get(question)
         if answer is None:

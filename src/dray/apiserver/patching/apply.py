@@ -16,14 +16,15 @@ import msgspec
 
 from dray.api import canonical, decoding, errors, gotime, lists
 from dray.api.kinds import GroupVersionKind
-from dray.api.schema import Form
-from dray.apiserver.patching import fieldsets, managedfields
-from dray.apiserver.patching.fieldsets import FieldSet, Place
+from dray.apiserver.patching import fieldsets, managedfields, places
+from dray.apiserver.patching.fieldsets import FieldSet
 from dray.apiserver.patching.managedfields import APPLY, Entry, Manager, Managers
+from dray.apiserver.patching.places import Place
 
 Object = dict[str, Any]
 
 KUBECTL = "kubectl"
+BEFORE_FIRST_APPLY = "before-first-apply"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -39,9 +40,9 @@ def apply(
 ) -> Object:
     """The object after the configuration; raises a Conflict that names the owners."""
     _check_fields(applied, gvk)
-    place = fieldsets.root(gvk.schema_type)
+    place = places.root(gvk.schema_type)
     base: Object = copy.deepcopy(live) if live else {"metadata": {}}
-    managers = managedfields.read(base)
+    managers = managedfields.read(base) or _managers_before_apply(live, gvk, subresource, now)
     who = Manager(manager, APPLY, gvk.api_version, subresource)
     configuration = canonical.prune_nulls(applied)
     wanted = _wanted(configuration, place, subresource)
@@ -57,12 +58,23 @@ def apply(
     is_same = before is not None and before.fields == wanted and not difference.changed
     time = before.time if before is not None and is_same else gotime.write(now)
     if wanted:
-        managers[who] = Entry(managedfields.sorted_set(wanted), time)
+        managers[who] = Entry(wanted, time)
     else:
         managers.pop(who, None)
     managedfields.write(merged, managers)
     merged.update(kind=gvk.kind, apiVersion=gvk.api_version)
     return merged
+
+
+def _managers_before_apply(
+    live: Object | None, gvk: GroupVersionKind, subresource: str, now: datetime.datetime
+) -> Managers:
+    """Whoever made an object whose managers were not tracked owns what it has."""
+    if live is None:
+        return {}
+    who = Manager(BEFORE_FIRST_APPLY, managedfields.UPDATE, gvk.api_version, subresource)
+    owned = managedfields.everything(managedfields.stripped(live), gvk, subresource)
+    return {who: Entry(owned, gotime.write(now))} if owned else {}
 
 
 def _wanted(configuration: Object, place: Place, subresource: str) -> FieldSet:
@@ -80,10 +92,11 @@ def _check_fields(applied: Object, gvk: GroupVersionKind) -> None:
             name = applied.get("metadata", {}).get("name", "")
             namespace = applied.get("metadata", {}).get("namespace", "")
             subject = f"{namespace}/{name}" if namespace else f"/{name}"
-            group_version = f"{gvk.api_version}, Kind={gvk.kind}"
+            group_version = f"{gvk.group}/{gvk.version}, Kind={gvk.kind}"
             raise errors.InternalError(
                 f"failed to create typed patch object ({subject}; {group_version}): "
-                f".{problem.path}: field not declared in schema"
+                f".{problem.path}: field not declared in schema",
+                reason="",
             )
     refusal = decoding.refusal(decoding.check(gvk.schema_type, applied))
     if refusal:
@@ -96,42 +109,34 @@ def _difference(base: Object, merged: Object, gvk: GroupVersionKind) -> fieldset
     return fieldsets.compare(
         managedfields.stripped(canonical.write(gvk.schema_type, base)),
         managedfields.stripped(canonical.write(gvk.schema_type, merged)),
-        fieldsets.root(gvk.schema_type),
+        places.root(gvk.schema_type),
     )
 
 
 def _merge(live: Any, applied: Any, place: Place) -> Any:
     """`applied` over `live`: members merge, all else is replaced."""
-    parts = fieldsets.members(applied, place)
-    if parts is None or live is None:
+    if place.parts(applied) is None or live is None:
         return copy.deepcopy(applied)
     if isinstance(applied, dict):
         result = dict(live) if isinstance(live, dict) else {}
         for key, value in applied.items():
-            inner = fieldsets.member(place, key)
-            result[key] = _merge(result.get(key), value, inner)
+            result[key] = _merge(result.get(key), value, place.member(key))
         return result
     return _merge_list(live if isinstance(live, list) else [], applied, place)
 
 
 def _merge_list(live: list[Any], applied: list[Any], place: Place) -> list[Any]:
     """Applied items keep the order in which they are applied, among those that were there."""
-    current = _by_element(live, place)
-    wanted = _by_element(applied, place)
-    inner = fieldsets.item(place)
+    current = place.parts(live) or {}
+    wanted = place.parts(applied) or {}
     merged = {
-        element: _merge(current.get(element), value, inner)
+        element: _merge(current.get(element), value, place.item())
         if place.list_type == lists.MAP
         else value
         for element, value in wanted.items()
     }
     order = list(_weave(list(current), list(wanted)))
     return [merged[element] if element in merged else current[element] for element in order]
-
-
-def _by_element(values: list[Any], place: Place) -> dict[str, Any]:
-    parts = fieldsets.members(values, place) or {}
-    return {element: value for element, (value, _) in parts.items()}
 
 
 def _weave(current: list[str], wanted: list[str]) -> Iterator[str]:
@@ -175,29 +180,24 @@ def _contains(fields: FieldSet, path: tuple[str, ...]) -> bool:
 
 def _remove(value: Any, path: tuple[str, ...], place: Place) -> None:
     for element in path[:-1]:
-        found = (fieldsets.members(value, place) or {}).get(element)
-        if found is None:
+        name = element.removeprefix(place.prefix)
+        parts = place.parts(value) or {}
+        if name not in parts:
             return
-        value, place = found
+        value, place = parts[name], place.inside(name)
     last = path[-1]
     if isinstance(value, dict):
         _remove_member(value, last.removeprefix("f:"), place)
     elif isinstance(value, list):
-        target = (fieldsets.members(value, place) or {}).get(last)
-        if target is not None:
-            value[:] = [each for each in value if each is not target[0]]
+        parts = place.parts(value) or {}
+        if last in parts:
+            value[:] = [each for each in value if each is not parts[last]]
 
 
 def _remove_member(value: Object, name: str, place: Place) -> None:
     """A container goes only when it is empty: what is left in it belongs to others."""
-    if not value.get(name) or not _has_members(fieldsets.member(place, name)):
+    if not value.get(name) or not place.member(name).has_parts:
         value.pop(name, None)
-
-
-def _has_members(place: Place) -> bool:
-    if place.type is None or place.is_atomic:
-        return False
-    return place.type.form in (Form.MAP, Form.STRUCT) or place.list_type != lists.ATOMIC
 
 
 def _conflicts(managers: Managers, who: Manager, changed: FieldSet) -> dict[Manager, FieldSet]:
@@ -266,7 +266,7 @@ def _conflict(conflicts: dict[Manager, FieldSet]) -> errors.Conflict:
             fieldsets.text(path), "FieldManagerConflict", f"conflict with {_described(other)}"
         )
         for other in sorted(conflicts)
-        for path in sorted(fieldsets.paths(conflicts[other]))
+        for path in fieldsets.paths(conflicts[other])
     ]
     noun = "conflict" if len(causes) == 1 else "conflicts"
     if len(causes) == 1:
@@ -280,7 +280,7 @@ def _listed(conflicts: dict[Manager, FieldSet]) -> str:
     """Several conflicts, owner by owner, one field a line."""
     parts = []
     for other in sorted(conflicts):
-        fields = sorted(fieldsets.text(path) for path in fieldsets.paths(conflicts[other]))
+        fields = [fieldsets.text(path) for path in fieldsets.paths(conflicts[other])]
         if len(fields) == 1:
             parts.append(f"conflict with {_described(other)}: {fields[0]}")
         else:

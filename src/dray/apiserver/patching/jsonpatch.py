@@ -46,16 +46,14 @@ def merge_patch(document: Any, patch: Any) -> Any:
 
 
 def _apply(document: Any, operation: Any) -> Any:
-    known = _OPERATIONS.get(str(operation.get("op"))) if isinstance(operation, dict) else None
+    if not isinstance(operation, dict):
+        raise PatchMalformed("an operation of a JSON patch is an object")
+    known = _OPERATIONS.get(str(operation.get("op")))
     if known is None:
-        raise PatchMalformed(f"Unexpected kind: {_kind_of(operation)}")
+        raise PatchFailed(f"Unexpected kind: {operation.get('op') or 'unknown'}")
     if not isinstance(operation.get("path"), str):
-        raise PatchMalformed(f"operation {operation['op']} has no path")
+        raise PatchFailed(f"operation {operation['op']} has no path")
     return known(document, operation)
-
-
-def _kind_of(operation: Any) -> str:
-    return str(operation.get("op", "unknown")) if isinstance(operation, dict) else "unknown"
 
 
 def _add(document: Any, operation: dict[str, Any]) -> Any:
@@ -110,14 +108,14 @@ _OPERATIONS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 
 def _value(operation: dict[str, Any]) -> Any:
     if "value" not in operation:
-        raise PatchMalformed(f"operation {operation['op']} at {operation['path']} has no value")
+        raise PatchFailed(f"operation {operation['op']} at {operation['path']} has no value")
     return operation["value"]
 
 
 def _from(operation: dict[str, Any]) -> str:
     source = operation.get("from")
     if not isinstance(source, str):
-        raise PatchMalformed(f"operation {operation['op']} has no from")
+        raise PatchFailed(f"operation {operation['op']} has no from")
     return source
 
 
@@ -134,7 +132,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 def _tokens(path: str) -> list[str]:
     if path and not path.startswith("/"):
-        raise PatchMalformed(f"path {path!r} does not start with /")
+        raise PatchFailed(f"path {path!r} does not start with /")
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 

@@ -12,24 +12,26 @@ from typing import Any, NamedTuple
 from dray.api import canonical, gotime, versions
 from dray.api.kinds import GroupVersionKind
 from dray.apiserver.options import WriteOptions
-from dray.apiserver.patching import fieldsets
+from dray.apiserver.patching import fieldsets, places
 from dray.apiserver.patching.fieldsets import FieldSet
 from dray.apiserver.reads import Call
 
 Object = dict[str, Any]
 
 APPLY, UPDATE = "Apply", "Update"
-_STRIPPED_METADATA = (
-    "creationTimestamp",
-    "deletionGracePeriodSeconds",
-    "deletionTimestamp",
-    "generation",
-    "managedFields",
-    "name",
-    "namespace",
-    "resourceVersion",
-    "selfLink",
-    "uid",
+_STRIPPED_METADATA = frozenset(
+    (
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generation",
+        "managedFields",
+        "name",
+        "namespace",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    )
 )
 
 
@@ -56,31 +58,46 @@ def track(call: Call, old: Object | None, new: Object, chosen: WriteOptions) -> 
     if old is None:
         _track_creation(call, new, manager)
         return
-    managers = read(old)
-    update(
-        managers,
-        shown(old, call.gvk),
-        shown(new, call.gvk),
-        manager,
-        gvk=call.gvk,
-        now=gotime.write(call.now),
-    )
+    managers = _managers_before(call, old, new)
+    if managers:
+        # Without entries nobody is interested in who wrote what, until somebody applies.
+        update(
+            managers,
+            shown(old, call.gvk),
+            shown(new, call.gvk),
+            manager,
+            gvk=call.gvk,
+            now=gotime.write(call.now),
+        )
     write(new, managers)
 
 
+def _managers_before(call: Call, old: Object, new: Object) -> Managers:
+    """The entries to go on from: a client may change them, `[]` and `[{}]` take them all away.
+
+    As apimachinery, util/managedfields/internal/fieldmanager.go, decodeLiveOrNew.
+    """
+    if not call.info.subresource:
+        entries = new["metadata"].get("managedFields")
+        if entries in ([], [{}]):
+            return {}
+        if managers := read(new):
+            return managers
+    return read(old)
+
+
 def _track_creation(call: Call, new: Object, manager: Manager) -> None:
-    type_name = call.gvk.schema_type
-    fields = fieldsets.created(shown(new, call.gvk), _nothing(type_name), fieldsets.root(type_name))
-    entry = Entry(without_reset(fields, manager.subresource), gotime.write(call.now))
-    managers = read(new)
-    if managers or not entry.fields:
-        managers = {
-            who: Entry(sorted_set(each.fields), each.time) for who, each in managers.items()
-        }
-        _replace(managers, manager, entry)
-        write(new, managers)
-    else:
-        new["metadata"]["managedFields"] = [_wire(manager, entry.time, entry.fields)]
+    managers = {who: Entry(sorted_set(each.fields), each.time) for who, each in read(new).items()}
+    mine = everything(shown(new, call.gvk), call.gvk, manager.subresource)
+    _replace(managers, manager, Entry(mine, gotime.write(call.now)))
+    write(new, managers)
+
+
+def everything(document: Object, gvk: GroupVersionKind, subresource: str) -> FieldSet:
+    """All that a manager owns who made the object: it is given without what nobody manages."""
+    type_name = gvk.schema_type
+    found = fieldsets.compare(_nothing(type_name), document, places.root(type_name))
+    return without_reset(found.changed, subresource)
 
 
 @functools.cache
@@ -121,7 +138,7 @@ def update(
     now: str,
 ) -> None:
     """The manager of a plain write takes what it changed from whoever had it."""
-    found = fieldsets.compare(old, new, fieldsets.root(gvk.schema_type))
+    found = fieldsets.compare(old, new, places.root(gvk.schema_type))
     changed = without_reset(found.changed, manager.subresource)
     removed = found.removed
     for other, entry in list(managers.items()):
@@ -130,15 +147,15 @@ def update(
             _replace(managers, other, Entry(lost, entry.time))
     own = managers.get(manager)
     mine = fieldsets.union(own.fields if own else {}, changed)
-    mine = sorted_set(fieldsets.difference(mine, removed))
+    mine = fieldsets.difference(mine, removed)
     has_changed = bool(changed) or own is None or mine != own.fields
     _replace(managers, manager, Entry(mine, now if has_changed or own is None else own.time))
 
 
 def without_reset(fields: FieldSet, subresource: str) -> FieldSet:
-    """A write of the object never manages its status; one of the status manages nothing else."""
+    """A write of the object never manages its status; one of the status little else."""
     if subresource == "status":
-        return {key: value for key, value in fields.items() if key == "f:status"}
+        return {key: value for key, value in fields.items() if key in ("f:metadata", "f:status")}
     return {key: value for key, value in fields.items() if key != "f:status"}
 
 

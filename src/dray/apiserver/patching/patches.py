@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from dray.api import errors, exchange
+from dray.api import errors, exchange, gotext
 from dray.api.names import GroupKind
 from dray.apiserver import bodies
 from dray.apiserver.options import WriteOptions
@@ -57,14 +57,25 @@ def parse(
         exchange.STRATEGIC_MERGE_PATCH: _strategic(call),
     }[media_type]
 
+    def refused(result: Object, why: object) -> errors.Invalid:
+        is_strategic = media_type == exchange.STRATEGIC_MERGE_PATCH
+        return _refused(gotext.value(content) if is_strategic else _text(result), why)
+
     def patched(document: Object | None) -> Object:
-        result = _attempt(call, change, document, content)
+        result = _attempt(change, document, content)
+        wanted = {"kind": call.gvk.kind, "apiVersion": call.gvk.api_version}
+        if media_type != exchange.STRATEGIC_MERGE_PATCH and not wanted.items() <= result.items():
+            raise refused(result, f"kind and apiVersion of a {call.gvk.kind} cannot be changed")
+        result.update(wanted)
         lift(result)
         # What the patch left alone was checked when it was stored.
         touched = {
             key: value for key, value in result.items() if value is not (document or {}).get(key)
         }
-        body = bodies.checked(touched, call.gvk, chosen.field_validation)
+        try:
+            body = bodies.fitting(touched, call.gvk, chosen.field_validation)
+        except bodies.Unfit as error:
+            raise refused(result, error) from error
         warnings.extend(body.warnings)
         known = body.document
         return {
@@ -81,7 +92,7 @@ def _json(call: Call) -> Any:
         patch = msgspec.json.decode(call.request.body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise errors.bad_request(f"error decoding patch: {error}") from error
-    bodies.refuse_deep(patch, len(call.request.body))
+    bodies.refuse_deep_json(patch, call.request.body)
     return patch
 
 
@@ -100,9 +111,17 @@ def _strategic(call: Call) -> Callable[[Any, Any], Any]:
     return merge
 
 
-def _attempt(
-    call: Call, change: Callable[[Any, Any], Any], document: Object | None, patch: Any
-) -> Object:
+def _refused(shown: str, why: object) -> errors.Invalid:
+    message = f"Invalid value: {gotext.quote(shown)}: {why}"
+    cause = errors.Cause("patch", "FieldValueInvalid", message)
+    return errors.invalid(GroupKind("", ""), "", [cause])
+
+
+def _text(document: Object) -> str:
+    return msgspec.json.encode(document, order="sorted").decode()
+
+
+def _attempt(change: Callable[[Any, Any], Any], document: Object | None, patch: Any) -> Object:
     try:
         result = change(document, patch)
     except jsonpatch.PatchMalformed as error:
@@ -114,7 +133,6 @@ def _attempt(
         ) from error
     if not isinstance(result, dict):
         raise errors.bad_request("the patch makes something that is not an object")
-    result.update(kind=call.gvk.kind, apiVersion=call.gvk.api_version)
     return result
 
 
@@ -157,8 +175,4 @@ def _check_applied(call: Call, applied: Object) -> None:
             f"({call.info.name})"
         )
     if metadata.get("managedFields"):
-        cause = errors.Cause(
-            "metadata.managedFields", "FieldValueInvalid", "metadata.managedFields must be nil"
-        )
-        group_kind = GroupKind(call.kind.group, call.kind.kind)
-        raise errors.invalid(group_kind, call.info.name, [cause])
+        raise errors.bad_request("metadata.managedFields must be nil")

@@ -6,7 +6,10 @@ work as in apimachinery, util/strategicpatch. Pure: the document given is not ch
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
+
+import msgspec
 
 from dray.api import lists, schema
 from dray.api.schema import Form, Type
@@ -83,7 +86,8 @@ def _merge_field(
         if rule.merge_key:
             assert type_.element is not None
             return _merge_items(items, value, rule.merge_key, type_.element.name, order)
-        return _ordered_values(_merge_values(items, value), order)
+        named = order if isinstance(order, list) else value
+        return _ordered(_merge_values(items, value), named, items)
     return value
 
 
@@ -116,7 +120,7 @@ def _merge_items(
         if not isinstance(item, dict) or merge_key not in item:
             raise PatchMalformed(f"map: {item} does not contain declared merge key: {merge_key}")
         _merge_item(result, item, merge_key, item_type)
-    return _ordered_items(result, merge_key, order, patch)
+    return _ordered(result, order if isinstance(order, list) else patch, original, merge_key)
 
 
 def _merge_item(result: list[Any], item: Object, merge_key: str, item_type: str) -> None:
@@ -146,28 +150,29 @@ def _order_untouched_lists(result: Object, patch: Object, type_name: str) -> Non
         if not key.startswith(SET_ORDER) or name in patch or not isinstance(result.get(name), list):
             continue
         merge_key = lists.rule(type_name, name).merge_key if type_name else ""
-        if merge_key:
-            result[name] = _ordered_items(result[name], merge_key, order, [])
-        else:
-            result[name] = _ordered_values(result[name], order)
+        if isinstance(order, list):
+            result[name] = _ordered(result[name], order, result[name], merge_key)
 
 
-def _ordered_values(values: list[Any], order: Any) -> list[Any]:
-    if not isinstance(order, list):
-        return values
-    return _woven(values, [value for value in order if value in values], lambda value: value)
+def _ordered(
+    items: list[Any], named: list[Any], before: list[Any], merge_key: str = ""
+) -> list[Any]:
+    """The items that are `named` in that order; the others as they stood `before`, each in front of
+    the next named one that stood behind it. As strategicpatch, mergeSortedSlice."""
+    wanted = {_key(item, merge_key): number for number, item in enumerate(named)}
+    stood = {_key(item, merge_key): number for number, item in enumerate(before)}
+    first = [item for item in items if _key(item, merge_key) in wanted]
+    first.sort(key=lambda item: wanted[_key(item, merge_key)])
+    others = deque(item for item in items if _key(item, merge_key) not in wanted)
+    woven = []
+    for item in first:
+        place = stood.get(_key(item, merge_key), -1)
+        while others and stood.get(_key(others[0], merge_key), place) < place:
+            woven.append(others.popleft())
+        woven.append(item)
+    return [*woven, *others]
 
 
-def _ordered_items(items: list[Any], merge_key: str, order: Any, patch: list[Any]) -> list[Any]:
-    if not isinstance(order, list):
-        return items
-    present = {item.get(merge_key) for item in items}
-    keys = [entry.get(merge_key) for entry in order if isinstance(entry, dict)]
-    return _woven(items, [key for key in keys if key in present], lambda item: item.get(merge_key))
-
-
-def _woven(items: list[Any], order: list[Any], key: Any) -> list[Any]:
-    """Items that the order names in that order; the others stay where they stood among them."""
-    by_key = {key(item): item for item in items}
-    named = iter(order)
-    return [by_key[next(named)] if key(item) in order else item for item in items]
+def _key(item: Any, merge_key: str) -> bytes:
+    found = item.get(merge_key) if merge_key and isinstance(item, dict) else item
+    return msgspec.json.encode(found)

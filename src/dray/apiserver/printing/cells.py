@@ -10,6 +10,7 @@ import datetime
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dray.api import versions
 from dray.apiserver.printing import podsummary
 
 Object = dict[str, Any]
@@ -90,9 +91,9 @@ def _at(*path: str, default: Any = "") -> Callable[[Object], Any]:
     return look
 
 
-def _count(*path: str) -> Callable[[Object], str]:
+def _count(*path: str) -> Callable[[Object], int]:
     look = _at(*path, default=())
-    return lambda document: str(len(look(document)))
+    return lambda document: len(look(document))
 
 
 def _joined(values: Iterable[str], separator: str = ",", empty: str = NONE) -> str:
@@ -228,6 +229,22 @@ def _event(document: Object, now: datetime.datetime) -> Cells:
         count,
         document["metadata"]["name"],
     ]
+
+
+def _new_event(document: Object, now: datetime.datetime) -> Cells:
+    """An event of events.k8s.io is shown as the core event it is stored as."""
+    named = {**document, "apiVersion": "events.k8s.io/v1", "kind": "Event"}
+    return _event(versions.to_storage(named), now)
+
+
+def _controller(document: Object) -> str:
+    """Who controls an object, as `statefulset.apps/web`."""
+    for owner in document["metadata"].get("ownerReferences") or ():
+        if owner.get("controller"):
+            group = owner.get("apiVersion", "").rpartition("/")[0]
+            kind = owner.get("kind", "").lower()
+            return f"{kind}.{group}/{owner['name']}" if group else f"{kind}/{owner['name']}"
+    return NONE
 
 
 def _quota(limits: bool) -> Callable[[Object], str]:
@@ -516,12 +533,11 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
     ),
     ("", "Namespace"): _named(_at("status", "phase")),
     ("", "Event"): _event,
-    ("events.k8s.io", "Event"): _event,
+    ("events.k8s.io", "Event"): _new_event,
     ("", "ConfigMap"): _named(
-        lambda document: str(
-            len(document.get("data") or ()) + len(document.get("binaryData") or ())
-        )
+        lambda document: len(document.get("data") or ()) + len(document.get("binaryData") or ())
     ),
+    ("apps", "ControllerRevision"): _named(_controller, _at("revision")),
     ("", "Secret"): _named(_at("type"), _count("data")),
     ("", "ServiceAccount"): _named(),
     ("", "ResourceQuota"): _named(_quota(limits=False), _quota(limits=True)),

@@ -63,6 +63,6 @@ def _row(kind: Kind, document: Object, now: datetime.datetime, include: str) -> 
     row: Object = {"cells": cells.cells(kind.group, kind.kind, document, now)}
     if include == METADATA:
         row["object"] = partial_metadata(document)
-    elif include == OBJECT:
-        row["object"] = document
+    else:
+        row["object"] = document if include == OBJECT else None
     return row

@@ -53,21 +53,41 @@ class Expansion(NamedTuple):
 
 
 def lift(document: Object) -> None:
-    """Move every partition request from its request to the annotation, in any version."""
+    """Move every partition request from its request to the annotation, in any version.
+
+    Of `document` only the members change, and not what is inside of them: others may have that too.
+    """
     if document.get("kind") not in _KINDS:
         return
-    asked = {}
-    for request in _requests(claim_spec(document)):
-        for place in (request, request.get("exactly")):
-            if isinstance(place, dict) and FIELD in place and isinstance(request.get("name"), str):
-                asked[request["name"]] = place.pop(FIELD)
-    if asked:
-        metadata = document.setdefault("metadata", {})
-        annotations = metadata.get("annotations") or {} if isinstance(metadata, dict) else None
-        if not isinstance(annotations, dict):
-            return
+    asked = {
+        request["name"]: place[FIELD]
+        for request in _requests(claim_spec(document))
+        for place in (request, request.get("exactly"))
+        if isinstance(place, dict) and FIELD in place and isinstance(request.get("name"), str)
+    }
+    if not asked:
+        return
+    document["spec"] = _without_partition_requests(document["spec"])
+    metadata = document.get("metadata", {})
+    annotations = metadata.get("annotations") or {} if isinstance(metadata, dict) else None
+    if isinstance(annotations, dict):
         text = json.dumps(asked, separators=(",", ":"), sort_keys=True)
-        metadata["annotations"] = {**annotations, ANNOTATION: text}
+        document["metadata"] = {**metadata, "annotations": {**annotations, ANNOTATION: text}}
+
+
+def _without_partition_requests(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(_without_partition_requests, value))
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without_partition_requests(inner) if key in _ON_THE_WAY else inner
+        for key, inner in value.items()
+        if key != FIELD
+    }
+
+
+_ON_THE_WAY = ("spec", "devices", "requests", "exactly")
 
 
 def noted(document: Object) -> dict[str, Any]:

@@ -7,8 +7,8 @@ A field that an object already uses stays, so that switching a gate off loses no
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from dray.api.features import Features
 
@@ -128,36 +128,64 @@ GATED: Mapping[str, tuple[tuple[Gate, tuple[Path, ...]], ...]] = {
 
 def drop(kind: str, new: Object, old: Object | None, features: Features) -> None:
     """Remove from `new` what is switched off and `old` did not use."""
-    for paths in _switched_off(kind, features):
-        if old is not None and any(_is_used(old, path) for path in paths):
-            continue
-        for path in paths:
-            for owner in _owners(new, path[:-1]):
-                owner.pop(path[-1], None)
+    before = old or {}
+    changed = {key: value for key, value in new.items() if value is not before.get(key)}
+    found: list[_Found] = []
+    _find(changed, _switched_off(kind, features), found)
+    for each in found:
+        if not any(_is_used(before, path) for path in each.together):
+            each.owner.pop(each.field, None)
+
+
+class _Step(NamedTuple):
+    """What is switched off below a place; `together` are the paths that go with this one."""
+
+    below: dict[str, _Step]
+    together: list[Path]
+
+
+class _Found(NamedTuple):
+    owner: Object
+    field: str
+    together: Sequence[Path]
 
 
 @functools.lru_cache(maxsize=256)
-def _switched_off(kind: str, features: Features) -> tuple[tuple[Path, ...], ...]:
-    return tuple(paths for is_on, paths in GATED.get(kind, ()) if not is_on(features))
+def _switched_off(kind: str, features: Features) -> _Step:
+    """All such paths as a tree, so that an object is looked through once."""
+    tree = _Step({}, [])
+    for is_on, paths in GATED.get(kind, ()):
+        for path in paths if not is_on(features) else ():
+            step = tree
+            for name in path:
+                step = step.below.setdefault(name, _Step({}, []))
+            step.together.extend(paths)
+    return tree
 
 
-def _is_used(document: Object, path: Path) -> bool:
-    return any(owner.get(path[-1]) for owner in _owners(document, path[:-1]))
+def _find(value: Any, tree: _Step, found: list[_Found]) -> None:
+    for name, step in tree.below.items():
+        if name == "[]" or name == "{}":
+            for item in _items(value, name):
+                _find(item, step, found)
+        elif isinstance(value, dict) and name in value:
+            if step.together:
+                found.append(_Found(value, name, step.together))
+            if step.below:
+                _find(value[name], step, found)
 
 
-def _owners(value: Any, path: Path) -> Iterator[Object]:
-    """Every object that `path` leads to."""
-    if not path:
-        if isinstance(value, dict):
-            yield value
-        return
-    step, rest = path[0], path[1:]
-    items: Iterable[Any]
+def _items(value: Any, step: str) -> Iterable[Any]:
     if step == "[]":
-        items = value if isinstance(value, list) else ()
-    elif step == "{}":
-        items = value.values() if isinstance(value, dict) else ()
-    else:
-        items = (value[step],) if isinstance(value, dict) and step in value else ()
-    for item in items:
-        yield from _owners(item, rest)
+        return value if isinstance(value, list) else ()
+    return value.values() if isinstance(value, dict) else ()
+
+
+def _is_used(value: Any, path: Path) -> bool:
+    """Whether something stands at the path that is not empty."""
+    if not path:
+        return bool(value)
+    name, rest = path[0], path[1:]
+    if name == "[]" or name == "{}":
+        return any(_is_used(item, rest) for item in _items(value, name))
+    return isinstance(value, dict) and _is_used(value.get(name), rest)

@@ -29,7 +29,17 @@ SYSTEM_METADATA = (
     "generation",
     "selfLink",
 )
-_STATUS_KEEPS = ("labels", "annotations", "finalizers", "ownerReferences")
+_ALL_METADATA = ("labels", "annotations", "finalizers", "ownerReferences")
+_KEPT_BY_STATUS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("apps", "Deployment"): ("labels",),
+    ("resource.k8s.io", "DeviceTaintRule"): _ALL_METADATA,
+    ("resource.k8s.io", "ResourceClaim"): _ALL_METADATA,
+    ("resource.k8s.io", "ResourcePoolStatusRequest"): _ALL_METADATA,
+    ("scheduling.k8s.io", "PodGroup"): _ALL_METADATA,
+    ("storage.k8s.io", "CSINode"): _ALL_METADATA,
+    ("storage.k8s.io", "VolumeAttachment"): _ALL_METADATA,
+}
+"""What an update of the status leaves alone, whatever the client sent."""
 
 
 def _nothing(_document: Object) -> None:
@@ -46,6 +56,10 @@ class Strategy:
 
     counts_generation: bool = False
     creates_on_update: bool = False
+    counts_annotations: bool = False
+    """Whether a change of annotations makes a new generation, too."""
+    revision_is_named_in: tuple[str, ...] = ()
+    """The versions in which an update has to say which revision it replaces."""
     keeps_status_on_create: bool = False
     initial_status: Callable[[Object], Object | None] = field(default=lambda _document: {})
     prepare_create: Prepare = _nothing
@@ -76,7 +90,7 @@ def prepare_create(kind: Kind, document: Object, features: Features) -> None:
 def prepare_update(
     kind: Kind, new: Object, old: Object, features: Features, now: datetime.datetime
 ) -> None:
-    """Undo what an update of the object itself must not touch."""
+    """Undo what an update of the object itself must not touch; both are canonical."""
     strategy = of(kind)
     if kind.subresource("status"):
         _set(new, "status", old.get("status"))
@@ -84,25 +98,28 @@ def prepare_update(
     _drop_equal_owners(new["metadata"])
     gatedfields.drop(kind.kind, new, old, features)
     strategy.prepare_update(new, old, now)
-    if strategy.counts_generation and _without_status(new) != _without_status(old):
+    if strategy.counts_generation and _is_new_generation(strategy, new, old):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _is_new_generation(strategy: Strategy, new: Object, old: Object) -> bool:
+    if _without_status(new) != _without_status(old):
+        return True
+    annotations = [each["metadata"].get("annotations") for each in (new, old)]
+    return strategy.counts_annotations and annotations[0] != annotations[1]
 
 
 def prepare_status_update(
     kind: Kind, new: Object, old: Object, features: Features, now: datetime.datetime
 ) -> None:
-    """Undo all that is not status; nodes and pods may bring labels and annotations along."""
+    """Undo all that is not status; of many kinds labels and annotations may come along."""
     for key in (set(new) | set(old)) - {"status", "metadata", "kind", "apiVersion"}:
         _set(new, key, old.get(key))
     _keep_system_metadata(new, old)
-    if (kind.group, kind.kind) not in _STATUS_MAY_TOUCH_METADATA:
-        for key in _STATUS_KEEPS:
-            _set(new["metadata"], key, old["metadata"].get(key))
+    for key in _KEPT_BY_STATUS.get((kind.group, kind.kind), ()):
+        _set(new["metadata"], key, old["metadata"].get(key))
     gatedfields.drop(kind.kind, new, old, features)
     of(kind).prepare_status(new, old, now)
-
-
-_STATUS_MAY_TOUCH_METADATA = frozenset({("", "Pod"), ("", "Node"), ("", "Namespace")})
 
 
 def _set(document: Object, key: str, value: Any) -> None:
@@ -174,10 +191,16 @@ def _device_key(result: Object) -> tuple[str, ...]:
 
 
 def _job_create(document: Object) -> None:
-    """A job finds its pods by its own uid, unless the user chose a selector."""
     spec = document.setdefault("spec", {})
-    if spec.get("manualSelector"):
-        return
+    if not spec.get("manualSelector"):
+        _select_by_uid(document, spec)
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if labels and not document["metadata"].get("labels"):
+        document["metadata"]["labels"] = dict(labels)
+
+
+def _select_by_uid(document: Object, spec: Object) -> None:
+    """A job finds its pods by its own uid, unless the user chose a selector."""
     metadata = document["metadata"]
     name = metadata.get("name") or ""
     labels = {
@@ -196,12 +219,33 @@ def _match_labels(spec: Object) -> dict[str, str]:
     return (spec.get("selector") or {}).get("matchLabels") or {}
 
 
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def _daemon_set_create(document: Object) -> None:
+    document["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
+
+
+def _daemon_set_update(new: Object, old: Object, _now: datetime.datetime) -> None:
+    """Old clients count the versions of the template in an annotation."""
+    before = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "1")
+    count = int(before) if before.isdecimal() else 1
+    if new.get("spec", {}).get("template") != old.get("spec", {}).get("template"):
+        count += 1
+    new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(count)
+
+
+def _pending(_document: Object) -> Object:
+    return {"phase": "Pending"}
+
+
 def _no_status(_document: Object) -> None:
     return None
 
 
 _PLAIN = Strategy()
 _COUNTED = Strategy(counts_generation=True)
+_REVISION_NAMED = Strategy(revision_is_named_in=("v1",))
 
 _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ("", "Pod"): Strategy(
@@ -218,25 +262,42 @@ _STRATEGIES: Mapping[tuple[str, str], Strategy] = {
     ),
     ("", "Event"): Strategy(creates_on_update=True),
     ("events.k8s.io", "Event"): Strategy(creates_on_update=True),
+    ("", "PersistentVolume"): Strategy(initial_status=_pending),
+    ("", "PersistentVolumeClaim"): Strategy(initial_status=_pending),
     ("", "ReplicationController"): _COUNTED,
-    ("apps", "Deployment"): _COUNTED,
+    ("", "Service"): Strategy(creates_on_update=True),
+    ("apps", "Deployment"): Strategy(counts_generation=True, counts_annotations=True),
     ("apps", "ReplicaSet"): _COUNTED,
     ("apps", "StatefulSet"): _COUNTED,
-    ("apps", "DaemonSet"): _COUNTED,
+    ("apps", "DaemonSet"): Strategy(
+        counts_generation=True,
+        prepare_create=_daemon_set_create,
+        prepare_update=_daemon_set_update,
+    ),
     ("batch", "Job"): Strategy(counts_generation=True, prepare_create=_job_create),
-    ("policy", "PodDisruptionBudget"): _COUNTED,
-    ("coordination.k8s.io", "Lease"): Strategy(creates_on_update=True),
+    ("policy", "PodDisruptionBudget"): Strategy(
+        counts_generation=True, revision_is_named_in=("v1",)
+    ),
+    ("coordination.k8s.io", "Lease"): Strategy(
+        creates_on_update=True, revision_is_named_in=("v1",)
+    ),
     ("rbac.authorization.k8s.io", "Role"): Strategy(creates_on_update=True),
     ("rbac.authorization.k8s.io", "RoleBinding"): Strategy(creates_on_update=True),
     ("rbac.authorization.k8s.io", "ClusterRole"): Strategy(creates_on_update=True),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): Strategy(creates_on_update=True),
     ("scheduling.k8s.io", "PriorityClass"): _COUNTED,
-    ("scheduling.k8s.io", "PodGroup"): _COUNTED,
+    ("scheduling.k8s.io", "PodGroup"): Strategy(revision_is_named_in=("v1beta1",)),
+    ("storage.k8s.io", "CSIDriver"): _REVISION_NAMED,
+    ("storage.k8s.io", "CSINode"): _REVISION_NAMED,
+    ("storage.k8s.io", "CSIStorageCapacity"): _REVISION_NAMED,
+    ("storage.k8s.io", "VolumeAttachment"): _REVISION_NAMED,
     ("resource.k8s.io", "ResourceClaim"): Strategy(prepare_status=_claim_status),
     ("resource.k8s.io", "ResourceSlice"): _COUNTED,
     ("resource.k8s.io", "DeviceClass"): _COUNTED,
     ("resource.k8s.io", "DeviceTaintRule"): Strategy(
-        counts_generation=True, prepare_update=_taint_rule_update
+        counts_generation=True, revision_is_named_in=("v1",), prepare_update=_taint_rule_update
     ),
-    ("resource.k8s.io", "ResourcePoolStatusRequest"): Strategy(initial_status=_no_status),
+    ("resource.k8s.io", "ResourcePoolStatusRequest"): Strategy(
+        revision_is_named_in=("v1alpha3",), initial_status=_no_status
+    ),
 }

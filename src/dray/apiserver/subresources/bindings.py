@@ -39,6 +39,11 @@ class _Node(Wire, frozen=True):
 class Bindings:
     store: Store
     chain: Chain
+    nodes: Lookup[_Node]
+
+    @classmethod
+    def over(cls, store: Store, chain: Chain) -> Bindings:
+        return cls(store, chain, Lookup(store, kinds.served("", "Node"), _Node))
 
     async def create(self, call: Call) -> Response:
         """Answers `pods/NAME/binding`, and `bindings`, where the body alone names the pod."""
@@ -48,9 +53,6 @@ class Bindings:
         if call.kind is not _PODS:
             info = replace(call.info, name=metadata.get("name", ""), subresource="binding")
             call = replace(call, kind=_PODS, info=info)
-        if metadata.get("name") != call.info.name:
-            raise errors.bad_request("name in URL does not match name in Binding object")
-        _check(binding)
         action = Action(
             admission.CREATE,
             call.kind,
@@ -62,6 +64,9 @@ class Bindings:
             dry_run=chosen.dry_run,
         )
         await self.chain.mutate(action)
+        if metadata.get("name") != call.info.name:
+            raise errors.bad_request("name in URL does not match name in Binding object")
+        _check(binding)
         await self.chain.validate(action)
         await self._bind(call, binding, chosen.dry_run)
         return subresources.success(call)
@@ -86,7 +91,7 @@ class Bindings:
 
     async def _topology_of(self, node: str) -> dict[str, str]:
         """As plugin/pkg/admission/podtopologylabels: a pod is labelled with where its node is."""
-        found = await Lookup(self.store, kinds.served("", "Node"), _Node).get(node)
+        found = await self.nodes.get(node)
         labels = found.metadata.labels if found else {}
         return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
 

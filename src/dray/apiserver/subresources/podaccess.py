@@ -1,7 +1,7 @@
-"""pods/log, exec and attach: which container of which node is meant.
+"""pods/log, exec and attach: which container of which node is meant, and what its agent says.
 
 As pkg/registry/core/pod/strategy.go, LogLocation and streamLocation: a pod without a node has an
-empty log, and nothing to connect to. What a node has to say comes from its agent.
+empty log, and nothing to connect to.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dray.api import errors
+from dray.api import agents, channels, errors
 from dray.api.exchange import Request, Response
 from dray.api.names import GroupKind
 from dray.apiserver import checks
+from dray.apiserver.agents import Agents
 from dray.apiserver.reads import Call
 from dray.apiserver.subresources import subresources
 from dray.store.store import Store
@@ -22,6 +23,8 @@ from dray.validation import fields
 Object = dict[str, Any]
 
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
+_SWITCHES = ("follow", "previous", "timestamps")
+_STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 _LEAST = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
 
 
@@ -35,20 +38,24 @@ class Place(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PodAccess:
     store: Store
+    agents: Agents
 
     async def log(self, call: Call) -> Response:
         _check_log_options(call)
         place = await self._place(call)
         if not place.node:
             return Response(204)
-        raise _unreachable(place)
+        path = _path(agents.LOGS, call, place)
+        return await self.agents.log(place.node, path, tuple(_log_query(call.request)))
 
     async def connect(self, call: Call) -> Response:
         """exec and attach."""
         place = await self._place(call)
         if not place.node:
             raise errors.bad_request(f"pod {call.info.name} does not have a host assigned")
-        raise _unreachable(place)
+        what, protocols = call.info.subresource, _protocols(call.request)
+        query = tuple(_stream_query(call.request))
+        return await self.agents.connect(place.node, _path(what, call, place), query, protocols)
 
     async def _place(self, call: Call) -> Place:
         entry = await subresources.entry_of(self.store, call)
@@ -106,7 +113,41 @@ def _number(request: Request, name: str) -> int | None:
         ) from error
 
 
-def _unreachable(place: Place) -> errors.StatusError:
-    return errors.service_unavailable(
-        f"no way to reach the agent of node {place.node}, which runs {place.container}"
-    )
+def _path(what: str, call: Call, place: Place) -> str:
+    return f"/{what}/{call.info.namespace}/{call.info.name}/{place.container}"
+
+
+def _log_query(request: Request) -> Iterator[tuple[str, str]]:
+    for name in _SWITCHES:
+        if _is_true(request.parameter(name)):
+            yield name, "true"
+    for name in (*_LEAST, "sinceTime"):
+        if text := request.parameter(name):
+            yield name, text
+
+
+def _stream_query(request: Request) -> Iterator[tuple[str, str]]:
+    """A kubelet's names for what kubectl asks for."""
+    for name, theirs in _STREAMS.items():
+        if _is_true(request.parameter(name)):
+            yield theirs, "1"
+    for name, value in request.query:
+        if name == "command":
+            yield name, value
+
+
+def _protocols(request: Request) -> tuple[str, ...]:
+    """What both sides speak, the newest first; nothing where no WebSocket is asked for."""
+    if request.headers.get("upgrade", "").lower() != "websocket":
+        return ()
+    offered = request.headers.get("sec-websocket-protocol", "").replace(" ", "").split(",")
+    spoken = tuple(each for each in channels.PROTOCOLS if each in offered)
+    if not spoken:
+        raise errors.bad_request(
+            f"exec and attach speak {' and '.join(channels.PROTOCOLS)}, not {', '.join(offered)}"
+        )
+    return spoken
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() in ("1", "t", "true")

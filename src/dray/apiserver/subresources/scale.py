@@ -28,6 +28,7 @@ from dray.store.store import Store
 Object = dict[str, Any]
 
 SCALE = Kind("autoscaling", "Scale", "scales", namespaced=True, columns=columns.SCALE)
+_GUARDS = ("uid", "resourceVersion")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
@@ -63,8 +64,8 @@ class Scales:
         async def scaled(document: Object) -> Object:
             return _with_scale(document, change(_scale_of(document)))
 
-        document = await self.writer.update_document(call, scaled, chosen, warnings)
-        return _respond(call, document, warningheaders.headers(warnings))
+        written = await self.writer.update_document(call, scaled, chosen, warnings)
+        return _respond(call, written.document, warningheaders.headers(warnings))
 
 
 def _as_scale(call: Call) -> Call:
@@ -110,9 +111,10 @@ def _with_scale(document: Object, scale: Object) -> Object:
         )
         group_kind = GroupKind(SCALE.group, SCALE.kind)
         raise errors.invalid(group_kind, document["metadata"]["name"], [cause])
-    document["spec"]["replicas"] = replicas
-    for field in ("uid", "resourceVersion"):
-        document["metadata"].pop(field, None)
-        if metadata.get(field):
-            document["metadata"][field] = metadata[field]
-    return document
+    kept = {key: document["metadata"][key] for key in document["metadata"] if key not in _GUARDS}
+    named = {key: metadata[key] for key in _GUARDS if metadata.get(key)}
+    return {
+        **document,
+        "metadata": {**kept, **named},
+        "spec": {**document["spec"], "replicas": replicas},
+    }

@@ -1,0 +1,42 @@
+"""Values about which rules found nothing wrong, so that they are not asked about the same again.
+
+Most objects are made from a template or by the same program, and differ from one another in names
+only: their specs are checked once. A value is recognised by a digest of its JSON, so none is kept
+alive, and what Python takes for equal though it reads differently (1 and true) is told apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+import msgspec
+
+from dray.validation import fields
+
+MAX_REMEMBERED: Final = 4096
+_DIGEST_BYTES: Final = 16
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Sound:
+    """The sound values of one rule. Where they stand makes no difference, circumstances do."""
+
+    def __init__(self) -> None:
+        self._known: set[tuple[bytes, Hashable]] = set()
+
+    def check(
+        self, value: Any, circumstances: Hashable, rule: Callable[[], fields.Errors]
+    ) -> fields.Errors:
+        """What is wrong with a value by the rule, which need not be asked where nothing is."""
+        digest = hashlib.blake2b(_encode(value), digest_size=_DIGEST_BYTES).digest()
+        if (digest, circumstances) in self._known:
+            return iter(())
+        errors = tuple(rule())
+        if not errors:
+            if len(self._known) >= MAX_REMEMBERED:
+                self._known.clear()
+            self._known.add((digest, circumstances))
+        return iter(errors)
