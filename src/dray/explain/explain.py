@@ -24,6 +24,10 @@ from dray.explain.strays import Stray
 from dray.explain.survey import Survey, UnusablePool
 from dray.explain.trials import Asking
 
+ASKED_AT_ONCE = 64
+"""Most claims that fit do so on one of the first nodes; of the others, most can be ruled out by
+what has to be counted anyway."""
+
 
 class Outcome(enum.StrEnum):
     ALLOCATED = "allocated"
@@ -84,12 +88,17 @@ def explain(
     if not waiting:
         return Explanation(outcome=Outcome.ALLOCATED, claims=_keys(claims), devices=tuple(had))
     asking = Asking(fleet, _within_reach(fleet, allocated, nodes), new_share_id=new_share_id)
+    inquiry: _Inquiry | None = None
     try:
-        fit = asking.first_fit(waiting)
+        fit = asking.first_fit(waiting, asking.nodes[:ASKED_AT_ONCE])
+        if fit is None:
+            inquiry = _Inquiry(fleet, waiting, allocated, asking)
+            fit = asking.first_fit(waiting, inquiry.undecided())
     except verdicts.Failure as failure:
-        return _Inquiry(fleet, waiting, allocated, asking).failed(failure)
+        return (inquiry or _Inquiry(fleet, waiting, allocated, asking)).failed(failure)
     if fit is None:
-        return _Inquiry(fleet, waiting, allocated, asking).refused()
+        assert inquiry is not None
+        return inquiry.refused()
     for claim, allocation in zip(waiting, fit.allocations, strict=True):
         had += _picked(claim, allocation)
     return Explanation(
@@ -148,6 +157,17 @@ class _Inquiry:
             questions, fleet.classes, fleet.selectors, fleet.features
         )
         self._survey: Survey = survey.take(fleet, asking.nodes, self._resolved)
+
+    def undecided(self) -> list[str]:
+        """Nodes that have not been asked and that nothing is known against.
+
+        Where a check fails instead of saying no, that decides about all nodes: each is asked.
+        """
+        later = self._asking.nodes[ASKED_AT_ONCE:]
+        if any(stage.failing for funnel in self._survey.funnels for stage in funnel.stages):
+            return list(later)
+        refused = set(self._survey.sound) - set(self._survey.open_nodes)
+        return [node for node in later if node not in refused]
 
     def refused(self) -> Explanation:
         reasons = diagnosis.reasons(self._survey, self._asking, self._claims)

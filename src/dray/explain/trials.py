@@ -46,9 +46,9 @@ class Asking:
             fleet, new_share_id=new_share_id, should_stop=self._is_out_of_patience
         )
 
-    def first_fit(self, claims: Sequence[ResourceClaim]) -> Fit | None:
-        """The first node on which the claims fit; raises Failure as soon as a node does."""
-        for node in self.nodes:
+    def first_fit(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Fit | None:
+        """The first of the nodes on which the claims fit; raises Failure as soon as one does."""
+        for node in nodes:
             answer = self.ask(claims, node)
             if isinstance(answer, Fit):
                 return answer
@@ -139,7 +139,7 @@ class Trials:
 def _confirmed(asking: Asking, change: Change, claims: Sequence[ResourceClaim]) -> Change | None:
     """One node that fits is not enough where another one fails altogether."""
     try:
-        answer = asking.first_fit(claims)
+        answer = asking.first_fit(claims, asking.nodes)
     except verdicts.Failure:
         return None
     return msgspec.structs.replace(change, node=answer.node) if answer else None

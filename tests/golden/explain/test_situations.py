@@ -70,3 +70,12 @@ def test_is_short_and_has_a_json_form(name: str) -> None:
 
 def test_every_text_belongs_to_a_situation() -> None:
     assert sorted(path.stem for path in HERE.glob("*.txt")) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ruling_nodes_out_by_counting_changes_nothing(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_everywhere = explained(SITUATIONS[name]())
+    monkeypatch.setattr(explain, "ASKED_AT_ONCE", 1)
+    assert explained(SITUATIONS[name]()) == asked_everywhere

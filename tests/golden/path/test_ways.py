@@ -1,0 +1,42 @@
+"""The way of every pod is told as the text kept beside this file says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dray.explain import path, pathwords
+from dray.explain.path import Stage, State, Way
+from tests.conftest import CheckText
+from tests.golden.path.ways import WAYS
+
+HERE = Path(__file__).parent
+NAMES = sorted(WAYS)
+
+
+def followed(name: str) -> Way:
+    return path.follow(*WAYS[name]())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_told_as_kept(name: str, check_golden: CheckText) -> None:
+    check_golden(HERE / f"{name}.txt", pathwords.text(followed(name)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_has_every_stage_once_and_a_json_form(name: str) -> None:
+    way = followed(name)
+    assert [step.stage for step in way.steps] == list(Stage)
+    states = [step.state for step in way.steps]
+    assert states.count(State.HERE) <= 1
+    if State.HERE in states:
+        assert set(states[states.index(State.HERE) + 1 :]) <= {State.AHEAD}
+    built = json.loads(json.dumps(pathwords.as_json(way)))
+    assert len(built["steps"]) == len(Stage)
+    assert "\n" not in built["summary"]
+
+
+def test_every_text_belongs_to_a_way() -> None:
+    assert sorted(file.stem for file in HERE.glob("*.txt")) == NAMES

@@ -1,0 +1,338 @@
+"""Pods that have come to different places, each with what it meets there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dray.api.claims import (
+    AllocatedDeviceStatus,
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+    ResourceClaimTemplateSpec,
+)
+from dray.api.core import (
+    CoreEvent,
+    ObjectReference,
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ResourceQuotaStatus,
+)
+from dray.api.meta import (
+    Condition,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    ObjectMeta,
+)
+from dray.api.names import ClaimKey
+from dray.api.nodes import Node, NodeCondition, NodeStatus
+from dray.api.pods import Pod
+from dray.explain import explain
+from dray.explain.explain import Explanation
+from dray.explain.path import Surroundings
+from tests.builders import DRIVER, claim, fleet, gpu_slice, request
+
+GPU = f"{DRIVER}/n1/gpu-0"
+ELSEWHERE = NodeSelector(
+    (
+        NodeSelectorTerm(
+            match_fields=(NodeSelectorRequirement("metadata.name", "In", ("n1",)),),
+        ),
+    )
+)
+
+
+class Situation(NamedTuple):
+    pod: Pod
+    around: Surroundings
+    explanation: Explanation | None = None
+
+
+WAYS: dict[str, Callable[[], Situation]] = {}
+
+
+def way(build: Callable[[], Situation]) -> Callable[[], Situation]:
+    """Enter a situation into the table under its name."""
+    WAYS[build.__name__.replace("_", "-")] = build
+    return build
+
+
+def pod(*, claim_name: str | None = "one", status: Any = None, **spec: Any) -> Pod:
+    """A pod with one claim, or with one from a template where none is named."""
+    entry: dict[str, Any] = {"name": "gpu", "resourceClaimName": claim_name}
+    if claim_name is None:
+        entry = {"name": "gpu", "resourceClaimTemplateName": "template"}
+    document = {
+        "metadata": {"name": "train", "namespace": "team", "uid": "1"},
+        "spec": {"containers": [{"name": "main"}], "resourceClaims": [entry], **spec},
+        "status": {"phase": "Pending", **(status or {})},
+    }
+    return msgspec.convert(document, Pod)
+
+
+def refused(message: str) -> dict[str, Any]:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    return {"conditions": [{**condition, "message": message}]}
+
+
+def asked(name: str = "one", namespace: str = "team", **request_settings: Any) -> ResourceClaim:
+    made = claim(request("gpu", **request_settings))
+    metadata = ObjectMeta(name=name, namespace=namespace)
+    return msgspec.structs.replace(made, metadata=metadata)
+
+
+def allocated(result: dict[str, Any] | None = None, **status: Any) -> ResourceClaim:
+    place: dict[str, Any] = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0"}
+    devices = DeviceAllocationResult((DeviceRequestAllocationResult(**place, **(result or {})),))
+    allocation = AllocationResult(devices=devices, node_selector=ELSEWHERE)
+    return msgspec.structs.replace(asked(), status=ResourceClaimStatus(allocation, **status))
+
+
+def node(name: str = "n1", ready: str = "True", message: str = "", **labels: str) -> Node:
+    conditions = (NodeCondition(type="Ready", status=ready, message=message),)
+    return Node(ObjectMeta(name=name, labels=labels), status=NodeStatus(conditions=conditions))
+
+
+def said(reason: str, message: str) -> CoreEvent:
+    about = ObjectReference(kind="Pod", namespace="team", name="train", uid="1")
+    return CoreEvent(involved_object=about, reason=reason, message=message, type="Warning")
+
+
+def around(*claims: ResourceClaim, **settings: Any) -> Surroundings:
+    known = {ClaimKey(each.metadata.namespace, each.metadata.name): each for each in claims}
+    settings.setdefault("nodes", {"n1": node()})
+    return Surroundings(claims=known, **settings)
+
+
+def template(namespace: str = "team", count: int = 1) -> dict[ClaimKey, ResourceClaimTemplate]:
+    metadata = ObjectMeta(name="template", namespace=namespace)
+    made = ResourceClaimTemplate(
+        metadata, ResourceClaimTemplateSpec(spec=claim(request("gpu", count=count)).spec)
+    )
+    return {ClaimKey(namespace, "template"): made}
+
+
+def quota(used: str, hard: str) -> ResourceQuota:
+    name = "gpu.deviceclass.resource.k8s.io/devices"
+    spec = ResourceQuotaSpec(hard={name: hard})
+    status = ResourceQuotaStatus(hard={name: hard}, used={name: used})
+    return ResourceQuota(ObjectMeta(name="devices", namespace="team"), spec, status)
+
+
+def container(**state: Any) -> dict[str, Any]:
+    """The status of the only container of a pod that is on its node."""
+    return {"containerStatuses": [{"name": "main", **state}]}
+
+
+def on_node(*events: CoreEvent, status: Any = None) -> Situation:
+    placed = pod(nodeName="n1", status=status)
+    return Situation(placed, around(allocated(), events=events))
+
+
+@way
+def running() -> Situation:
+    status = container(state={"running": {}}, ready=True)
+    return on_node(status={"phase": "Running", **status})
+
+
+@way
+def done() -> Situation:
+    return on_node(status={"phase": "Succeeded"})
+
+
+@way
+def quota_used_up() -> Situation:
+    surroundings = around(templates=template(count=2), quotas=[quota(used="3", hard="4")])
+    return Situation(pod(claim_name=None), surroundings)
+
+
+@way
+def quota_with_room() -> Situation:
+    surroundings = around(templates=template(), quotas=[quota(used="3", hard="4")])
+    return Situation(pod(claim_name=None), surroundings)
+
+
+@way
+def gates_set() -> Situation:
+    gates = [{"name": "example.com/quota"}, {"name": "example.com/review"}]
+    return Situation(pod(schedulingGates=gates), around(asked()))
+
+
+@way
+def claim_missing() -> Situation:
+    return Situation(pod(), around())
+
+
+@way
+def claim_in_another_namespace() -> Situation:
+    return Situation(pod(), around(asked(namespace="default"), asked(namespace="prod")))
+
+
+@way
+def template_missing() -> Situation:
+    return Situation(pod(claim_name=None), around(templates=template("default")))
+
+
+@way
+def claim_not_made() -> Situation:
+    event = said("FailedResourceClaimCreation", "PodResourceClaim gpu: no more claims today")
+    return Situation(pod(claim_name=None), around(templates=template(), events=[event]))
+
+
+@way
+def claim_being_deleted() -> Situation:
+    going = ObjectMeta(name="one", namespace="team", deletion_timestamp="2026-11-15T10:00:00Z")
+    return Situation(pod(), around(msgspec.structs.replace(asked(), metadata=going)))
+
+
+@way
+def no_devices() -> Situation:
+    wanted = asked(count=4)
+    explanation = explain.explain(fleet(gpu_slice("n1", 2)), [wanted], new_share_id=lambda: "s")
+    refusal = refused("0/1 nodes are available: 1 cannot allocate all claims.")
+    return Situation(pod(status=refusal), around(wanted), explanation)
+
+
+@way
+def scheduler_unknown() -> Situation:
+    return Situation(pod(schedulerName="gang-scheduler"), around(allocated()))
+
+
+@way
+def node_full() -> Situation:
+    return Situation(
+        pod(status=refused("0/1 nodes are available: 1 Insufficient cpu.")), around(allocated())
+    )
+
+
+@way
+def devices_where_the_pod_may_not_go() -> Situation:
+    nodes = {"n1": node(zone="a"), "n2": node("n2", zone="b")}
+    status = refused("0/2 nodes are available: 1 node(s) didn't match Pod's node selector.")
+    return Situation(
+        pod(nodeSelector={"zone": "b"}, status=status), around(allocated(), nodes=nodes)
+    )
+
+
+@way
+def binding_condition_awaited() -> Situation:
+    conditions = {"binding_conditions": ("attached", "powered")}
+    reported = AllocatedDeviceStatus(
+        DRIVER, "n1", "gpu-0", conditions=(Condition("powered", "True"),)
+    )
+    return Situation(pod(), around(allocated(conditions, devices=(reported,))))
+
+
+@way
+def binding_condition_failed() -> Situation:
+    conditions = {"binding_conditions": ("attached",), "binding_failure_conditions": ("broken",)}
+    failure = Condition("broken", "True", message="the cable is loose")
+    reported = AllocatedDeviceStatus(DRIVER, "n1", "gpu-0", conditions=(failure,))
+    return Situation(pod(), around(allocated(conditions, devices=(reported,))))
+
+
+@way
+def node_gone() -> Situation:
+    return Situation(pod(nodeName="n1"), around(allocated(), nodes={}))
+
+
+@way
+def node_not_ready() -> Situation:
+    lost = {"n1": node(ready="Unknown", message="Kubelet stopped posting node status.")}
+    return Situation(pod(nodeName="n1"), around(allocated(), nodes=lost))
+
+
+@way
+def driver_not_registered() -> Situation:
+    message = f"prepare dynamic resources: DRA driver {DRIVER} is not registered"
+    return on_node(said("FailedPrepareDynamicResources", message))
+
+
+@way
+def prepare_failed() -> Situation:
+    message = (
+        "prepare dynamic resources: NodePrepareResources failed for claim one: the GPU is lost"
+    )
+    return on_node(said("FailedPrepareDynamicResources", message))
+
+
+@way
+def prepared_after_a_failure() -> Situation:
+    status = container(state={"running": {}}, ready=True)
+    failure = said("FailedPrepareDynamicResources", "try again")
+    return on_node(failure, status={"phase": "Running", **status})
+
+
+@way
+def cdi_device_unresolved() -> Situation:
+    message = "CDI device injection failed: unresolvable CDI devices example.com/gpu=gpu-0"
+    waiting = {"reason": "CreateContainerError", "message": message}
+    return on_node(status=container(state={"waiting": waiting}))
+
+
+@way
+def cdi_device_unresolved_by_event() -> Situation:
+    message = "Error: CDI device injection failed: unresolvable CDI devices example.com/gpu=gpu-0"
+    waiting = {"reason": "ContainerCreating"}
+    return on_node(said("Failed", message), status=container(state={"waiting": waiting}))
+
+
+@way
+def image_missing() -> Situation:
+    waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "nosuch"'}
+    return on_node(status=container(state={"waiting": waiting}))
+
+
+@way
+def volume_missing() -> Situation:
+    event = said("FailedMount", 'MountVolume.SetUp failed: configmap "settings" not found')
+    return on_node(event, status=container(state={"waiting": {"reason": "ContainerCreating"}}))
+
+
+@way
+def container_keeps_ending() -> Situation:
+    status = container(
+        state={"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s"}},
+        lastState={"terminated": {"exitCode": 127, "reason": "Error"}},
+        restartCount=3,
+    )
+    return on_node(status={"phase": "Running", **status})
+
+
+@way
+def container_out_of_memory() -> Situation:
+    ended = {"exitCode": 137, "reason": "OOMKilled"}
+    return on_node(status={"phase": "Failed", **container(state={"terminated": ended})})
+
+
+@way
+def container_not_ready() -> Situation:
+    status = container(state={"running": {}}, ready=False)
+    return on_node(status={"phase": "Running", **status})
+
+
+@way
+def evicted_for_a_device_taint() -> Situation:
+    ended = {"reason": "DeletionByDeviceTaintManager", "message": "device gpu-0 is tainted"}
+    return on_node(status={"phase": "Failed", **ended})
+
+
+@way
+def nothing_may_be_read() -> Situation:
+    unread = frozenset({"ResourceQuota", "ResourceClaim", "Node", "Event"})
+    explanation = explain.explain(fleet(gpu_slice("n1", 2)), [asked()], new_share_id=lambda: "s")
+    return Situation(pod(), Surroundings(unread=unread), explanation)
+
+
+@way
+def claims_of_others_may_not_be_read() -> Situation:
+    explanation = explain.explain(fleet(gpu_slice("n1", 2)), [asked()], new_share_id=lambda: "s")
+    surroundings = around(asked(), partly_read=frozenset({"ResourceClaim"}))
+    return Situation(pod(), surroundings, explanation)
