@@ -31,10 +31,11 @@ bench: $(VENV)/.dev  ## the benchmarks that need no scenario file
 fuzz: $(VENV)/.dev  ## five minutes of hostile CEL; FUZZ_SECONDS=n for another length
 	$(RUN)/python -m tools.fuzz_cel --seconds $(or $(FUZZ_SECONDS),300)
 
-generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, protocol, docs/modules.md
+generate: $(VENV)/.dev  ## rebuild what is made from other files: schemas, protocol, parts of docs
 	$(RUN)/python -m tools.make_schema
 	$(RUN)/python -m tools.make_protocol
 	$(RUN)/python -m tools.make_map
+	$(RUN)/python -m tools.make_reference
 
 pin: | $(UV)  ## write constraints.txt anew: the versions `make` installs
 	$(UV) pip compile -q --universal --upgrade --group dev pyproject.toml --no-annotate --no-header -o constraints.txt

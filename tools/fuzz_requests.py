@@ -218,7 +218,7 @@ class Requests:
             name, values = self._random.choice(QUERIES)
             pairs.append(f"{name}={quote(self._random.choice(values))}")
         if method == "GET" and self._happens(0.1):
-            pairs += ["watch=true", f"timeoutSeconds={self._random.choice((0, 1))}"]
+            pairs += ["watch=true", "timeoutSeconds=1"]
             if self._happens(0.5):
                 pairs += ["sendInitialEvents=true", "resourceVersionMatch=NotOlderThan"]
                 pairs.append("allowWatchBookmarks=true")

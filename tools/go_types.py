@@ -8,6 +8,7 @@ left out when empty (`omitempty`).
 from __future__ import annotations
 
 FIELDS: dict[str, str] = {
+    "apps.v1.ControllerRevision": "revision=int64,always",
     "apps.v1.DaemonSet": "spec=,omitempty",
     "apps.v1.DaemonSetCondition": (
         "lastTransitionTime=Time status=core.v1.ConditionStatus,always "

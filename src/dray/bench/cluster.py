@@ -19,6 +19,7 @@ import msgspec
 
 from dray import cluster
 from dray.api import exchange, kinds
+from dray.api.kinds import Kind
 from dray.bench import process
 from dray.client.verbs import Client, Selection
 from dray.cluster import Plan
@@ -126,16 +127,23 @@ class _Measured:
     async def _start(self) -> float:
         began = time.perf_counter()
         await self._client.create(TEMPLATE, _template("gpu", _asking("gpu")), NAMESPACE)
-        while await self._lacking():
-            await asyncio.sleep(0.25)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._as_many_as_nodes(SLICE, lambda raw: True))
+            group.create_task(self._as_many_as_nodes(NODE, lambda raw: b'"taints"' not in raw))
         return time.perf_counter() - began
 
-    async def _lacking(self) -> int:
-        """How many nodes and slices are not there yet, or not ready."""
-        slices = await self._client.list(SLICE)
-        nodes = await self._client.list(NODE)
-        ready = sum(b'"taints"' not in bytes(each) for each in nodes.items)
-        return 2 * self._scale.nodes - len(slices.items) - ready
+    async def _as_many_as_nodes(self, kind: Kind, counts: Callable[[bytes], bool]) -> None:
+        """Wait until as many objects count as there are to be nodes."""
+        page = await self._client.list(kind)
+        found = {_name(raw) for raw in map(bytes, page.items) if counts(raw)}
+        if len(found) >= self._scale.nodes:
+            return
+        async for event in self._client.watch(kind, resource_version=page.resource_version):
+            raw = bytes(event.object)
+            if event.type != "BOOKMARK" and counts(raw):
+                found.add(_name(raw))
+            if len(found) >= self._scale.nodes:
+                return
 
     async def _cpu_percent(self) -> float:
         seconds = self._scale.quiet_seconds
@@ -189,7 +197,7 @@ class _Measured:
         async for event in self._client.watch(POD, resource_version=version):
             raw = bytes(event.object)
             if text in raw:
-                left.discard(msgspec.json.decode(raw, type=_Named).metadata.name)
+                left.discard(_name(raw))
             if not left:
                 return
 
@@ -242,6 +250,13 @@ class _Name(msgspec.Struct):
 
 class _Named(msgspec.Struct):
     metadata: _Name
+
+
+_names = msgspec.json.Decoder(_Named)
+
+
+def _name(raw: bytes) -> str:
+    return _names.decode(raw).metadata.name
 
 
 def _fleet(nodes: int) -> Fleet:

@@ -11,6 +11,7 @@ bench = LateGroup(
         "churn": ("dray.cli.bench_allocate:churn", "A fleet nearly full and never at rest."),
         "apiserver": ("dray.cli.bench_apiserver:apiserver", "What one API server can take."),
         "cluster": ("dray.cli.bench_cluster:cluster", "From manifests to devices, in one process."),
+        "node": ("dray.cli.bench_node:node", "From bind to running in a sandbox."),
     },
     name="bench",
     help="Run a benchmark and print its figures.",

@@ -65,7 +65,14 @@ all_namespaces_option = click.option(
 
 def run(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
     """Run `body` with a session of the chosen cluster."""
-    return asyncio.run(_with_session(target, body))
+    answers: list[Answer] = []
+
+    async def work() -> None:
+        answers.append(await _with_session(target, body))
+
+    # Not as the task's result: asyncio.run makes a text of that, twice, however large it is.
+    asyncio.run(work())
+    return answers[0]
 
 
 async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
@@ -73,7 +80,7 @@ async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answ
     from dray.client.rest import RestTransport
 
     connection = target.connect()
-    async with RestTransport(connection, on_warning=_warn) as transport:
+    async with RestTransport(connection, on_warning=_warning_once()) as transport:
         client = Client(transport, field_manager=FIELD_MANAGER)
         namespace = "" if target.all_namespaces else target.namespace or connection.namespace
         try:
@@ -88,7 +95,14 @@ async def _end_streams() -> None:
         await asyncio.sleep(0)
 
 
-def _warn(text: str) -> None:
-    """What a server has to say about a request that it answered, as kubectl says it."""
-    click.secho("Warning:", fg="yellow", nl=False, err=True)
-    click.echo(f" {text}", err=True)
+def _warning_once() -> Callable[[str], None]:
+    """Tells what a server has to say about requests that it answered, as kubectl tells it."""
+    told: set[str] = set()
+
+    def warn(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            click.secho("Warning:", fg="yellow", nl=False, err=True)
+            click.echo(f" {text}", err=True)
+
+    return warn

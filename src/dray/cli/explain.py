@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from dray.allocator.fleet import Fleet
 from dray.api import fieldhelp, kinds
 from dray.api.claims import ResourceClaim, ResourceClaimTemplate
+from dray.api.classes import DeviceClass
+from dray.api.core import CoreEvent, ResourceQuota
+from dray.api.names import ClaimKey
+from dray.api.nodes import Node
 from dray.api.pods import Pod
 from dray.api.slices import ResourceSlice
 from dray.cli import connection, manifests, output, podclaims, progress, world
 from dray.cli.connection import Target
-from dray.cli.failures import Command, NotFound, WrongUsage
+from dray.cli.failures import Command, Failure, NotFound, WrongUsage
 from dray.cli.output import Format
 from dray.cli.podclaims import Asked
 from dray.cli.world import World
 from dray.client.kubeconfig import KubeconfigError
+from dray.client.verbs import Selection
 from dray.explain import explain as engine
-from dray.explain import sentences
+from dray.explain import path, pathwords, sentences
+from dray.explain import picture as drawing
 from dray.explain.explain import Explanation, Outcome
+from dray.explain.path import Surroundings, Way
 
 _TYPES: dict[str, type[Any]] = {
     "ResourceClaim": ResourceClaim,
     "ResourceClaimTemplate": ResourceClaimTemplate,
     "Pod": Pod,
 }
+NEEDED_FOR_DEVICES = frozenset({"ResourceSlice", "DeviceClass", "Node"})
 _SHORT = {"claim": "ResourceClaim", "template": "ResourceClaimTemplate"}
 
 
@@ -58,17 +65,16 @@ def explain(
         return
     if not what and not files:
         raise WrongUsage("say what to explain: pod/NAME, claim/NAME or -f FILE")
-    around, own = _worlds(files, against, target)
-    for refusal in around.unread:
-        click.echo(f"Could not read everything, so the answer may be wrong: {refusal}", err=True)
+    around, own = _worlds(files, against, target, _events_about(what))
+    _tell_limits(around)
     asked = [*_named(what, around, _namespace(target, against)), *_in_files(own, around)]
     if not asked:
         raise NotFound(f"there is no pod, claim or template in {', '.join(files)}")
     with progress.shown("Looking for devices"):
         fleet = around.fleet()
-        explained = [(each, _explained(each, fleet)) for each in asked]
+        explained = [_explained(each, fleet, around) for each in asked]
     _show(explained, format)
-    if not all(_is_good(each, explanation) for each, explanation in explained):
+    if not all(each.is_good for each in explained):
         sys.exit(1)
 
 
@@ -84,7 +90,27 @@ def _field_help(text: str, recursive: bool) -> str:
         raise NotFound(f"{text}: {error}", advice) from error
 
 
-def _worlds(files: tuple[str, ...], against: str, target: Target) -> tuple[World, World]:
+def _events_about(what: Sequence[str]) -> Selection | None:
+    """The events about the pods that are asked for."""
+    if not what:
+        return None
+    fields = "involvedObject.kind=Pod"
+    if len(what) == 1:
+        fields += f",involvedObject.name={what[0].partition('/')[2]}"
+    return Selection(field_selector=fields)
+
+
+def _tell_limits(around: World) -> None:
+    """What could not be read, and how that limits the answer."""
+    for kind, refusal in sorted(around.unread.items()):
+        click.echo(f"{pathwords.limit(kind)} ({refusal})", err=True)
+    for kind, refusal in sorted(around.partly_read.items()):
+        click.echo(f"{pathwords.limit(kind + path.ELSEWHERE)} ({refusal})", err=True)
+
+
+def _worlds(
+    files: tuple[str, ...], against: str, target: Target, events: Selection | None
+) -> tuple[World, World]:
     """What the question is held against, and what the files ask about.
 
     Files that bring their own slices need nothing else: dumps and snapshots.
@@ -96,7 +122,7 @@ def _worlds(files: tuple[str, ...], against: str, target: Target) -> tuple[World
             own.add(world.decode(document, source))
     if own.of(ResourceSlice) and not against:
         return own, own
-    return world.load(against, target).merged(own), own
+    return world.load(against, target, events).merged(own), own
 
 
 def _namespace(target: Target, against: str) -> str:
@@ -116,6 +142,8 @@ def _named(words: Sequence[str], around: World, namespace: str) -> Iterator[Aske
         if not slash or kind is None or kind.kind not in _TYPES:
             raise WrongUsage(f"{word}: write pod/NAME, claim/NAME or template/NAME")
         found = podclaims.find(around.of(_TYPES[kind.kind]), name, namespace)
+        if found is None and kind.kind in around.unread:
+            raise Failure(f"not allowed: {around.unread[kind.kind]}")
         if found is None:
             advice = f"See what there is: dray get {kind.plural} -A"
             where = f"namespace {namespace} of {around.source}"
@@ -147,38 +175,95 @@ def _asked(found: Any, around: World) -> Asked:
     return podclaims.of_claim(found)
 
 
-def _explained(asked: Asked, fleet: Fleet) -> Explanation | None:
-    """None where there is no claim to explain."""
-    if not asked.claims:
-        return None
-    return engine.explain(
-        fleet, asked.claims, new_share_id=lambda: str(uuid.uuid4()), nodes=asked.nodes
+class Explained(NamedTuple):
+    """An answer: the way of a pod, the explanation of claims, or both."""
+
+    asked: Asked
+    way: Way | None
+    explanation: Explanation | None
+
+    @property
+    def is_good(self) -> bool:
+        if self.way is not None and self.way.here is not None:
+            return False
+        fine = (Outcome.ALLOCATED, Outcome.FITS)
+        if self.explanation is None:
+            return self.way is not None
+        return self.explanation.outcome in fine
+
+
+def _explained(asked: Asked, fleet: Fleet, around: World) -> Explained:
+    explanation = None
+    waiting = [claim for claim in asked.claims if claim.status.allocation is None]
+    # Nothing sensible can be said about devices that were not seen.
+    is_blind = bool(waiting and NEEDED_FOR_DEVICES & around.unread.keys())
+    if asked.claims and not is_blind:
+        explanation = engine.explain(
+            fleet, asked.claims, new_share_id=lambda: "new", nodes=asked.nodes
+        )
+    if asked.pod is None:
+        return Explained(asked, None, explanation)
+    way = path.follow(asked.pod, _surroundings(asked.pod, around), explanation)
+    return Explained(asked, way, explanation)
+
+
+def _surroundings(pod: Pod, around: World) -> Surroundings:
+    told = [each for each in around.of(CoreEvent) if _is_about(each, pod)]
+    return Surroundings(
+        claims={_key(each): each for each in around.of(ResourceClaim)},
+        templates={_key(each): each for each in around.of(ResourceClaimTemplate)},
+        classes=around.of(DeviceClass),
+        nodes={each.metadata.name: each for each in around.of(Node)},
+        quotas=around.of(ResourceQuota),
+        events=sorted(told, key=_time),
+        unread=frozenset(around.unread),
+        partly_read=frozenset(around.partly_read),
     )
 
 
-def _is_good(asked: Asked, explanation: Explanation | None) -> bool:
-    if asked.missing:
-        return False
-    return explanation is None or explanation.outcome in (Outcome.ALLOCATED, Outcome.FITS)
+def _key(named: ResourceClaim | ResourceClaimTemplate) -> ClaimKey:
+    return ClaimKey(podclaims.namespace_of(named), named.metadata.name)
 
 
-def _show(explained: Sequence[tuple[Asked, Explanation | None]], format: Format) -> None:
+def _is_about(event: CoreEvent, pod: Pod) -> bool:
+    about = event.involved_object
+    if about.uid and pod.metadata.uid:
+        return about.uid == pod.metadata.uid
+    metadata = pod.metadata
+    return (about.kind, about.namespace, about.name) == ("Pod", metadata.namespace, metadata.name)
+
+
+def _time(event: CoreEvent) -> str:
+    series = event.series.last_observed_time if event.series else None
+    return series or event.last_timestamp or event.event_time or ""
+
+
+def _show(explained: Sequence[Explained], format: Format) -> None:
     if not format.is_table:
-        documents = [_document(*each) for each in explained]
+        documents = [_document(each) for each in explained]
         output.show_document(documents[0] if len(documents) == 1 else documents, format)
         return
-    for number, (asked, explanation) in enumerate(explained):
+    for number, each in enumerate(explained):
         if number:
             click.echo()
-        if asked.missing or explanation is None:
-            waits = "waits" if asked.missing else "needs no devices"
-            click.secho(f"{asked.title}: {waits}", bold=True)
-        for sentence in asked.missing:
-            click.echo(f"  {sentence}")
-        if explanation is not None:
-            click.echo(sentences.text(explanation), nl=False)
+        _show_one(each, picture=format.is_wide or sys.stdout.isatty())
 
 
-def _document(asked: Asked, explanation: Explanation | None) -> dict[str, Any]:
-    words = sentences.as_json(explanation) if explanation is not None else {}
-    return {"about": asked.title, "missing": asked.missing, **words}
+def _show_one(explained: Explained, *, picture: bool) -> None:
+    if explained.way is not None:
+        headline, _, steps = pathwords.text(explained.way).partition("\n")
+        click.secho(headline, bold=True)
+        click.echo(steps, nl=False)
+    if explained.way is None and explained.explanation is None:
+        click.secho(f"{explained.asked.title}: cannot be explained with these rights", bold=True)
+    if explained.explanation is not None:
+        click.echo(sentences.text(explained.explanation), nl=False)
+        drawn = drawing.text(explained.explanation) if picture else ""
+        if drawn:
+            click.echo(f"\n{drawn}")
+
+
+def _document(explained: Explained) -> dict[str, Any]:
+    way = {"way": pathwords.as_json(explained.way)} if explained.way else {}
+    words = sentences.as_json(explained.explanation) if explained.explanation else {}
+    return {"about": explained.asked.title, **way, **words}

@@ -28,7 +28,7 @@ class Template:
 
     def __init__(self, text: str, *, requires_keys: bool = False) -> None:
         self._parts = syntax.parse(text)
-        self._finder = _Finder(requires_keys)
+        self._finder = Finder(requires_keys)
 
     def render(self, data: Any) -> str:
         return "".join(self._rendered(self._parts, data))
@@ -75,7 +75,7 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
-class _Finder:
+class Finder:
     """Walks paths. A walk goes from several values to several others."""
 
     def __init__(self, requires_keys: bool) -> None:

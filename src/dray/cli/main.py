@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import click
 
 import dray
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+COLLECTION_THRESHOLD = 200_000
+"""Commands end before there is garbage worth looking for among all that they read."""
 
 
 class LateGroup(click.Group):
@@ -24,6 +32,7 @@ class LateGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self._late:
             return None
+        gc.set_threshold(COLLECTION_THRESHOLD)
         module, attribute = self._late[cmd_name][0].split(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)
@@ -40,6 +49,17 @@ class LateGroup(click.Group):
             ctx.fail(f"There is no command {args[0]}. {advice}")
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Commands by their names alone; importing all of them would take a second."""
+        from click.shell_completion import CompletionItem
+
+        names = [
+            CompletionItem(name, help=line)
+            for name, (_, line) in self._late.items()
+            if name.startswith(incomplete)
+        ]
+        return names or click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in self._late.items()])
@@ -47,22 +67,30 @@ class LateGroup(click.Group):
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "demo": ("dray.cli.demo:demo", "See dray work: selectors on a sample fleet."),
+        "demo": ("dray.cli.demo.command:demo", "See dray work, from a cluster to an answer."),
         "up": ("dray.cli.components.up:up", "Run a whole cluster on a simulated fleet."),
+        "down": ("dray.cli.components.down:down", "Stop what `dray up` runs."),
+        "status": ("dray.cli.components.status:status", "Say whether it is up, and how it is."),
+        "fleet": ("dray.cli.fleet:fleet", "Simulated machines: list, show, fail, heal, scale."),
         "apiserver": ("dray.cli.components.apiserver:apiserver", "Serve the Kubernetes API."),
         "scheduler": ("dray.cli.components.scheduler:scheduler", "Give pods nodes and devices."),
         "controllers": (
             "dray.cli.components.controllers:controllers",
             "Keep claims and workloads in order.",
         ),
+        "node": ("dray.cli.components.node:node", "Make this computer a node that runs pods."),
+        "driver": ("dray.cli.components.driver:driver", "Run a driver on this node: nvidia."),
         "backup": ("dray.cli.components.backup:backup", "Write the whole state to a file."),
         "restore": ("dray.cli.components.backup:restore", "Put a backup back."),
         "get": ("dray.cli.verbs.get:get", "Show objects; also `get devices`."),
+        "top": ("dray.cli.top:top", "Watch devices, and what waits and why."),
         "describe": ("dray.cli.verbs.describe:describe", "Show everything about objects."),
         "apply": ("dray.cli.verbs.apply:apply", "Make objects what files say."),
         "create": ("dray.cli.verbs.apply:create", "Create the objects of files."),
         "delete": ("dray.cli.verbs.delete:delete", "Delete objects."),
         "logs": ("dray.cli.verbs.logs:logs", "Print what a container prints."),
+        "exec": ("dray.cli.verbs.exec:exec_", "Run a command in a container."),
+        "attach": ("dray.cli.verbs.exec:attach", "See and type at a running container."),
         "wait": ("dray.cli.verbs.wait:wait", "Wait until objects are as they should be."),
         "events": ("dray.cli.verbs.events:events", "Show what happened."),
         "label": ("dray.cli.verbs.change:label", "Set and remove labels."),
@@ -72,7 +100,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "explain": ("dray.cli.explain:explain", "Say why there are no devices, and what helps."),
         "cel": ("dray.cli.cel:cel", "Check a selector and see what it matches."),
         "lint": ("dray.cli.lint.command:lint", "Say what is wrong with manifests."),
+        "doctor": ("dray.cli.doctor.command:doctor", "Say what is wrong, and mend it."),
+        "history": ("dray.cli.history:history", "Say who had a device when."),
         "snapshot": ("dray.cli.snapshot:snapshot", "Print what matters of a cluster, to a file."),
+        "completion": ("dray.cli.completion:completion", "Print a script that completes words."),
         "bench": ("dray.cli.bench:bench", "Run a benchmark and print its figures."),
     }
 )
@@ -81,6 +112,10 @@ main = LateGroup(
     COMMANDS,
     name="dray",
     help="Kubernetes Dynamic Resource Allocation, complete, in Python.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=(
+        "Exit codes: 0 done, 1 refused or not as it should be, 2 wrong arguments, 3 no cluster "
+        "to be reached, 4 no such object, 5 waited in vain."
+    ),
+    context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "DRAY"},
 )
 main = click.version_option(dray.__version__, prog_name="dray")(main)

@@ -9,8 +9,9 @@ import click
 import msgspec
 
 from dray.api.kinds import Kind
-from dray.cli import jsonpath, jsontext, resources, yamltext
+from dray.cli import jsonpath, jsonpath_hints, jsontext, resources, yamltext
 from dray.cli.failures import WrongUsage
+from dray.cli.jsonpath_syntax import JsonPathError
 
 Object = dict[str, Any]
 
@@ -65,7 +66,17 @@ option = click.option(
 
 def show_document(document: Any, format: Format) -> None:
     """Print one document in a format for machines."""
-    click.echo(rendered(document, format), nl=False)
+    if format.name != "jsonpath":
+        click.echo(rendered(document, format), nl=False)
+        return
+    plain = msgspec.json.decode(msgspec.json.encode(document))
+    hints = jsonpath_hints.hints(format.argument, plain)
+    try:
+        click.echo(rendered(plain, format), nl=False)
+    except JsonPathError as error:
+        raise WrongUsage(f"jsonpath: {error}", " ".join(hints)) from error
+    for hint in hints:
+        click.echo(hint, err=True)
 
 
 def rendered(document: Any, format: Format) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from dray.api import podclaims
 from dray.api.claims import ResourceClaim, ResourceClaimTemplate
 from dray.api.meta import ObjectMeta
 from dray.api.nodes import Node
@@ -27,10 +28,9 @@ class Asked:
 
     title: str
     claims: list[ResourceClaim] = field(default_factory=list)
-    missing: list[str] = field(default_factory=list)
-    """Sentences about what the pod names and is not there."""
     nodes: list[str] | None = None
     """The nodes that the pod may go to; None for all."""
+    pod: Pod | None = None
 
 
 def of_claim(claim: ResourceClaim) -> Asked:
@@ -45,39 +45,33 @@ def of_template(template: ResourceClaimTemplate) -> Asked:
 
 
 def of_pod(pod: Pod, world: World) -> Asked:
-    asked = Asked(f"pod/{pod.metadata.name}", nodes=_nodes(pod, world.of(Node)))
-    for source in pod.spec.resource_claims:
-        found = _claim(pod, source, world)
-        if isinstance(found, ResourceClaim):
-            asked.claims.append(found)
-        elif found:
-            asked.missing.append(found)
-    return asked
+    """The claims that are there, and those that templates which are there would make."""
+    metadata = msgspec.structs.replace(pod.metadata, namespace=namespace_of(pod))
+    found = (_claim(pod, source, world) for source in pod.spec.resource_claims)
+    return Asked(
+        f"pod/{pod.metadata.name}",
+        [claim for claim in found if claim is not None],
+        _nodes(pod, world.of(Node)),
+        msgspec.structs.replace(pod, metadata=metadata),
+    )
 
 
 def namespace_of(named: Named) -> str:
     return named.metadata.namespace or DEFAULT_NAMESPACE
 
 
-def _claim(pod: Pod, source: PodResourceClaim, world: World) -> ResourceClaim | str:
-    """The claim behind one entry of a pod, or why there is none."""
+def _claim(pod: Pod, source: PodResourceClaim, world: World) -> ResourceClaim | None:
+    """The claim behind one entry of a pod."""
     namespace = namespace_of(pod)
-    made = [
-        each.resource_claim_name
-        for each in pod.status.resource_claim_statuses
-        if each.name == source.name
-    ]
-    name = source.resource_claim_name or (made[0] if made else None)
-    if name:
-        return find(world.of(ResourceClaim), name, namespace) or _not_there(
-            "ResourceClaim", name, namespace, world.of(ResourceClaim)
-        )
+    noted = podclaims.claim_of(pod, source)
+    if noted.name:
+        found: ResourceClaim | None = find(world.of(ResourceClaim), noted.name, namespace)
+        return found
+    if noted.is_made:
+        return None
     template_name = source.resource_claim_template_name or ""
     template = find(world.of(ResourceClaimTemplate), template_name, namespace)
-    if template is None:
-        every = world.of(ResourceClaimTemplate)
-        return _not_there("ResourceClaimTemplate", template_name, namespace, every)
-    return _made_from(template, f"{pod.metadata.name}-{source.name}")
+    return _made_from(template, f"{pod.metadata.name}-{source.name}") if template else None
 
 
 def _made_from(template: ResourceClaimTemplate, name: str) -> ResourceClaim:
@@ -90,12 +84,6 @@ def find(among: Iterable[Any], name: str, namespace: str) -> Any | None:
         if each.metadata.name == name and namespace_of(each) == namespace:
             return each
     return None
-
-
-def _not_there(kind: str, name: str, namespace: str, among: Iterable[Named]) -> str:
-    elsewhere = sorted(namespace_of(each) for each in among if each.metadata.name == name)
-    hint = f"; one of that name is in namespace {elsewhere[0]}" if elsewhere else ""
-    return f"there is no {kind} {name} in namespace {namespace}{hint}"
 
 
 def _nodes(pod: Pod, nodes: Iterable[Node]) -> list[str] | None:

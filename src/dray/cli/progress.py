@@ -4,16 +4,44 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 from collections.abc import Iterator
+
+PATIENCE_SECONDS = 0.7
 
 
 @contextlib.contextmanager
 def shown(doing: str) -> Iterator[None]:
-    """Show what is being done until the block is left; nothing where nobody looks."""
+    """Show what is being done until the block is left, if that takes longer than a moment.
+
+    Nothing is shown where nobody looks.
+    """
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
+    with contextlib.ExitStack() as stack:
+        timer = threading.Timer(PATIENCE_SECONDS, _show, (stack, doing))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
 
-    with Console(stderr=True).status(f"{doing} …"):
-        yield
+
+def _show(stack: contextlib.ExitStack, doing: str) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.spinner import Spinner
+
+    # What is printed meanwhile goes where it belongs, which need not be the terminal.
+    stack.enter_context(
+        Live(
+            Spinner("dots", f"{doing} …"),
+            console=Console(stderr=True),
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+    )

@@ -13,8 +13,9 @@ def printed(figures: Mapping[str, Any], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(figures))
         return
+    width = max(map(len, figures), default=0)
     for name, value in figures.items():
-        click.echo(f"  {name:<16}{_shown(value)}")
+        click.echo(f"  {name:<{width}}  {_shown(value)}")
 
 
 def _shown(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from dray.api import canonical, defaults, errors, kinds, versions
 from dray.api import features as gates
 from dray.api.claims import ResourceClaim, ResourceClaimTemplate
 from dray.api.classes import DeviceClass
+from dray.api.core import CoreEvent, ResourceQuota
 from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.api.names import PoolId
@@ -28,18 +30,22 @@ from dray.bench import scenarios
 from dray.cli import connection, manifests, progress, published, serverversion
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Failure, WrongUsage
-from dray.client.verbs import Selection
+from dray.client.verbs import EVERYTHING, ListPage, Selection
 from dray.drivers.simulated import blueprint
 from dray.drivers.simulated import fleet as simulated
 
 Object = dict[str, Any]
 T = TypeVar("T")
 
+VERSION_ANNOTATION = "dray.dev/server-version"
+"""Of a snapshot: the version of Kubernetes it was taken from."""
 NO_TIME = "1970-01-01T00:00:00Z"
 
 READ: Mapping[tuple[str, str], type[Any]] = {
     ("", "Node"): Node,
     ("", "Pod"): Pod,
+    ("", "ResourceQuota"): ResourceQuota,
+    ("", "Event"): CoreEvent,
     ("resource.k8s.io", "ResourceSlice"): ResourceSlice,
     ("resource.k8s.io", "DeviceClass"): DeviceClass,
     ("resource.k8s.io", "ResourceClaim"): ResourceClaim,
@@ -62,8 +68,16 @@ class World:
 
     source: str
     objects: dict[type[Any], list[Any]] = field(default_factory=dict)
-    features: Features = gates.DEFAULT
-    unread: list[str] = field(default_factory=list)
+    stated: Features | None = None
+    """The features that a cluster or a file says it has."""
+    unread: dict[str, str] = field(default_factory=dict)
+    """Kinds of which nothing could be read, and what the server said."""
+    partly_read: dict[str, str] = field(default_factory=dict)
+    """Kinds of which only one namespace could be read, and what the server said."""
+
+    @property
+    def features(self) -> Features:
+        return self.stated or gates.DEFAULT
 
     def of(self, type_: type[T]) -> list[T]:
         return self.objects.get(type_, [])
@@ -78,7 +92,9 @@ class World:
 
     def merged(self, other: World) -> World:
         """This world with the objects of another on top."""
-        both = World(self.source, {}, self.features, [*self.unread, *other.unread])
+        unread = {**self.unread, **other.unread}
+        partly_read = {**self.partly_read, **other.partly_read}
+        both = World(self.source, {}, self.stated or other.stated, unread, partly_read)
         for each in (self, other):
             for type_, found in each.objects.items():
                 both.objects.setdefault(type_, []).extend(found)
@@ -108,8 +124,11 @@ class World:
         return made
 
 
-def load(against: str, target: Target) -> World:
-    """The world that `--against` names; without it, the cluster that `target` chooses."""
+def load(against: str, target: Target, events: Selection | None = None) -> World:
+    """The world that `--against` names; without it, the cluster that `target` chooses.
+
+    Of a cluster's events, which may be many, only those are read that `events` selects.
+    """
     if against and Path(against).exists():
         return from_files([against])
     if against in simulated.shipped():
@@ -117,7 +136,7 @@ def load(against: str, target: Target) -> World:
     if against:
         target = Target(target.kubeconfig, against, target.namespace, target.all_namespaces)
     with progress.shown("Reading the cluster"):
-        return connection.run(target, _from_cluster)
+        return connection.run(target, lambda session: from_cluster(session, events))
 
 
 def from_fleet(name: str) -> World:
@@ -127,6 +146,24 @@ def from_fleet(name: str) -> World:
     except blueprint.FleetError as error:
         raise WrongUsage(str(error)) from error
     return _world(f"fleet {name}", objects)
+
+
+def documents_of(described: simulated.Fleet) -> list[Object]:
+    """The nodes, classes and slices of a simulated fleet as objects that can be created."""
+    group = "resource.k8s.io/v1"
+    found = [
+        {"apiVersion": api_version, "kind": kind, **msgspec.to_builtins(each)}
+        for api_version, kind, objects in (
+            ("v1", "Node", described.nodes()),
+            (group, "DeviceClass", described.classes()),
+            (group, "ResourceSlice", described.slices()),
+        )
+        for each in objects
+    ]
+    for each in found:
+        # Kubernetes wants all of it or nothing, and only a node agent knows all of it.
+        each.get("status", {}).pop("nodeInfo", None)
+    return found
 
 
 def from_files(files: Iterable[str]) -> World:
@@ -157,6 +194,13 @@ class _List(msgspec.Struct):
 
     kind: Literal["List"]
     items: list[msgspec.Raw]
+    metadata: dict[str, Any] = {}
+
+    @property
+    def features(self) -> Features | None:
+        """Of the server it was taken from, if it says so."""
+        version = (self.metadata.get("annotations") or {}).get(VERSION_ANNOTATION, "")
+        return gates.for_version(version) if version in gates.VERSIONS else None
 
 
 class _Header(msgspec.Struct, rename="camel"):
@@ -169,11 +213,11 @@ def _from_list(source: str, text: str) -> World | None:
     if not text.startswith("{"):
         return None
     try:
-        items = msgspec.json.decode(text, type=_List).items
+        found = msgspec.json.decode(text, type=_List)
     except msgspec.DecodeError:
         return None
-    world = World(source)
-    for item in items:
+    world = World(source, stated=found.features)
+    for item in found.items:
         header = msgspec.json.decode(item, type=_Header)
         world.add_decoded(decode_raw(item, header.api_version, header.kind, source))
     return world
@@ -202,8 +246,8 @@ def _from_description(source: str, document: Object) -> World:
     return _world(source, objects, scenario.features())
 
 
-def _world(source: str, objects: Iterable[Any], features: Features = gates.DEFAULT) -> World:
-    world = World(source, {}, features)
+def _world(source: str, objects: Iterable[Any], stated: Features | None = None) -> World:
+    world = World(source, {}, stated)
     for each in objects:
         world.add(each)
     return world
@@ -231,28 +275,42 @@ def _decoded(document: Object, type_: type[Any]) -> Any:
     kind = kinds.served(group, stored["kind"])
     defaults.fill(stored, NO_TIME)
     schema_type = kind.in_version(kind.versions[0]).schema_type
-    return msgspec.convert(canonical.write(schema_type, stored), type_)
+    return msgspec.convert(canonical.prune_nulls(canonical.write(schema_type, stored)), type_)
 
 
-async def _from_cluster(session: Session) -> World:
+async def from_cluster(session: Session, events: Selection | None = None) -> World:
     """Everything that may be read; what may not is noted."""
     world = World(session.server)
     version = await serverversion.ask(session.client)
-    world.features = version.features
+    world.stated = version.features
     every = await session.resources.preferred()
-    wanted = [kind for kind in every if (kind.group, kind.kind) in READ]
     async with asyncio.TaskGroup() as group:
-        for kind in wanted:
-            group.create_task(_read_kind(session, kind, world))
+        for kind in every:
+            type_ = READ.get((kind.group, kind.kind))
+            selection = events if type_ is CoreEvent else EVERYTHING
+            if type_ is not None and selection is not None:
+                group.create_task(_read_kind(session, kind, selection, world))
     return world
 
 
-async def _read_kind(session: Session, kind: Kind, world: World) -> None:
+async def _read_kind(session: Session, kind: Kind, selection: Selection, world: World) -> None:
     try:
-        page = await session.client.list(kind, Selection())
+        page = await session.client.list(kind, selection)
     except errors.Forbidden as error:
-        world.unread.append(str(error))
-        return
+        own = await _own_namespace(session, kind, selection)
+        (world.unread if own is None else world.partly_read)[kind.kind] = str(error)
+        page = own or ListPage()
     api_version = kind.in_version(kind.versions[0]).api_version
     for item in page.items:
         world.add_decoded(decode_raw(item, api_version, kind.kind, session.server))
+
+
+async def _own_namespace(session: Session, kind: Kind, selection: Selection) -> ListPage | None:
+    """What there is in the user's own namespace, for those who may not look everywhere."""
+    if not kind.namespaced or not session.namespace:
+        return None
+    inside = dataclasses.replace(selection, namespace=session.namespace)
+    try:
+        return await session.client.list(kind, inside)
+    except errors.Forbidden:
+        return None

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from dray.cli import world
 from dray.cli.main import main
 from dray.drivers.simulated import fleet
 
@@ -26,8 +26,7 @@ class Cluster(NamedTuple):
 
     def dray(self, *arguments: str, input: str | None = None) -> Result:
         """Run a command against the cluster, in this process."""
-        command, *rest = arguments
-        return run(command, "--kubeconfig", str(self.kubeconfig), *rest, input=input)
+        return run(*arguments, "--kubeconfig", str(self.kubeconfig), input=input)
 
 
 def run(*arguments: str, input: str | None = None) -> Result:
@@ -55,18 +54,7 @@ def stop(process: subprocess.Popen[str]) -> int:
 
 def fleet_documents(name: str) -> list[dict[str, Any]]:
     """The nodes, classes and slices of a simulated fleet."""
-    made = fleet.load(name)
-    group = "resource.k8s.io/v1"
-    return [
-        *(_described(each, "v1", "Node") for each in made.nodes()),
-        *(_described(each, group, "DeviceClass") for each in made.classes()),
-        *(_described(each, group, "ResourceSlice") for each in made.slices()),
-    ]
-
-
-def _described(value: Any, api_version: str, kind: str) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.to_builtins(value)
-    return {"apiVersion": api_version, "kind": kind, **document}
+    return world.documents_of(fleet.load(name))
 
 
 def as_list(documents: list[dict[str, Any]]) -> str:

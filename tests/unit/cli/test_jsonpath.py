@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.cli import jsonpath
+from dray.cli import jsonpath, jsonpath_hints
 from dray.cli.jsonpath_syntax import JsonPathError
 
 PODS: dict[str, Any] = {
@@ -123,3 +123,38 @@ def test_a_path_alone_needs_neither_braces_nor_dot(path: str) -> None:
 def test_missing_keys_can_be_an_error() -> None:
     with pytest.raises(JsonPathError, match="nosuch is not found"):
         jsonpath.Template("{.nosuch}", requires_keys=True).render(PODS)
+
+
+CLAIMS = {
+    "items": [
+        {"metadata": {"name": "waiting"}, "status": {}},
+        {
+            "metadata": {"name": "held"},
+            "status": {"allocation": {"devices": {"results": [{"device": "gpu-0"}]}}},
+        },
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        pytest.param(
+            "{range .items[*]}{.metadata.name}{.status.allocation.devices[*].device}{end}",
+            [
+                "Nothing has .status.allocation.devices[*].device. "
+                "Did you mean .status.allocation.devices.results[*].device?"
+            ],
+            id="list-inside-an-object",
+        ),
+        pytest.param("{.items[*].metadata.name}", [], id="found"),
+        pytest.param("{range .items[*]}{.status.nosuch}{end}", [], id="nowhere"),
+        pytest.param(
+            "{range .items[*]}{.status.allocation.devices.results[*].device}{end}",
+            [],
+            id="found-in-some",
+        ),
+    ],
+)
+def test_paths_that_find_nothing_get_a_hint(template: str, expected: list[str]) -> None:
+    assert jsonpath_hints.hints(template, CLAIMS) == expected

@@ -176,7 +176,7 @@ def test_lint_tells_templates_from_claims_and_namespaces_apart(tmp_path: Path) -
         kind: Pod
         metadata: {name: p}
         spec:
-          containers: [{name: c, image: x}]
+          containers: [{name: c, image: x, resources: {claims: [{name: a}, {name: b}, {name: c}]}}]
           resourceClaims:
           - name: a
             resourceClaimName: made
@@ -206,8 +206,7 @@ def test_lint_fix_rewrites_old_versions_and_nothing_else(tmp_path: Path) -> None
         # kept
         apiVersion: resource.k8s.io/v1
         kind: ResourceClaim
-        metadata:
-          name: old
+        metadata: {name: old}
         spec:
           devices:
             requests:
@@ -344,7 +343,8 @@ def test_explain_a_workload_that_fits_and_one_that_does_not(tmp_path: Path) -> N
     file = write(tmp_path / "fits.yaml", WAITING.replace("SIZE", "40Gi"))
     fits = run("explain", "-f", file, "--against", "quickstart")
     assert fits.exit_code == 0, fits.output
-    assert fits.output.startswith("default/web-gpu: fits on node ")
+    assert fits.output.startswith("pod default/web: nothing is in its way\n")
+    assert "\ndefault/web-gpu: fits on node " in fits.output
     file = write(tmp_path / "big.yaml", WAITING.replace("SIZE", "180Gi"))
     refused = run("explain", "-f", file, "--against", "quickstart")
     assert refused.exit_code == 1
@@ -361,7 +361,7 @@ def test_explain_reads_standard_input() -> None:
     text = dedent(WAITING).replace("SIZE", "40Gi")
     result = run("explain", "-f", "-", "--against", "quickstart", input=text)
     assert result.exit_code == 0, result.output
-    assert result.output.startswith("default/web-gpu: fits on node ")
+    assert "\ndefault/web-gpu: fits on node " in result.output
 
 
 def test_explain_names_what_a_pod_waits_for(tmp_path: Path) -> None:

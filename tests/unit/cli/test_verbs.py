@@ -130,6 +130,31 @@ def test_apply_goes_on_after_a_refusal_and_fails_in_the_end(
     assert result.stdout == "configmap/cm created\n"
 
 
+def test_apply_tells_each_warning_once(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
+    request = {"name": "gpu", "deviceClassName": "gpu.example.com"}
+    claims = [
+        {
+            "apiVersion": "resource.k8s.io/v1beta1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name},
+            "spec": {"devices": {"requests": [request]}},
+        }
+        for name in ("a", "b")
+    ]
+    result = cluster.dray("apply", "-n", namespace, "-f", write(tmp_path / "old.yaml", *claims))
+    assert result.exit_code == 0
+    assert result.stderr.count("Warning: resource.k8s.io/v1beta1 ResourceClaim is deprecated") == 1
+
+
+def test_apply_names_the_namespace_of_what_is_refused(
+    cluster: Cluster, namespace: str, tmp_path: Path
+) -> None:
+    wrong = {**config_map("a"), "nope": 1}
+    result = cluster.dray("apply", "-n", namespace, "-f", write(tmp_path / "wrong.yaml", wrong))
+    refusal = f"({namespace}/a; /v1, Kind=ConfigMap): .nope: field not declared in schema"
+    assert refusal in result.stderr
+
+
 def test_dry_run_writes_nothing(cluster: Cluster, namespace: str, tmp_path: Path) -> None:
     file = write(tmp_path / "cm.yaml", config_map("cm", a="1"))
     result = cluster.dray("create", "-n", namespace, "-f", file, "--dry-run")

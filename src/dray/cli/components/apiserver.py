@@ -21,6 +21,14 @@ DEFAULT_DATA = "~/.local/share/dray"
 DEFAULT_LISTEN = "127.0.0.1:6443"
 
 
+audit_log_option = click.option(
+    "--audit-log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Append a line for every request: who, what, how it ended.",
+)
+
+
 @click.command("apiserver", cls=Command)
 @click.option("--store", default="", metavar="STORE", help=f"{stores.FORMS}; sqlite in --data.")
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
@@ -38,13 +46,23 @@ DEFAULT_LISTEN = "127.0.0.1:6443"
     metavar="GROUP/VERSION=false,…",
     help="Versions that are not served.",
 )
-def apiserver(store: str, listen: str, data: str, feature_gates: str, runtime_config: str) -> None:
+@audit_log_option
+def apiserver(
+    store: str,
+    listen: str,
+    data: str,
+    feature_gates: str,
+    runtime_config: str,
+    audit_log: Path | None,
+) -> None:
     """Serve the Kubernetes API over HTTPS until told to end.
 
     The kubeconfig of an administrator is written to the data directory.
     """
     settings = Settings(
-        features=features.parse(feature_gates), disabled=disabled_versions(runtime_config)
+        features=features.parse(feature_gates),
+        disabled=disabled_versions(runtime_config),
+        audit_log=audit_log,
     )
     host, port = parse_listen(listen)
     directory = Path(data).expanduser()
@@ -90,7 +108,12 @@ async def _serve(directory: Path, store: str, host: str, port: int, settings: Se
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(stores.opened(store, directory))
         opened = await stack.enter_async_context(
-            server.opened(state, signer=server.signer_in(directory), settings=settings)
+            server.opened(
+                state,
+                signer=server.signer_in(directory),
+                settings=settings,
+                identity=server.identity_in(directory),
+            )
         )
         try:
             url = await stack.enter_async_context(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -18,9 +19,9 @@ from dray.client.rest import RestTransport
 from dray.client.verbs import Client
 
 
-def run(work: Coroutine[Any, Any, None]) -> None:
+def run(work: Coroutine[Any, Any, None], log_level: int = logging.INFO) -> None:
     """Run `work` to its end on the fast loop, with the log on stderr."""
-    telemetry.configure_logging()
+    telemetry.configure_logging(log_level)
     uvloop.run(work)
 
 

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import datetime
+import logging
+import os
+import signal
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
+import msgspec
 
 from dray import cluster
-from dray.api import features
+from dray.api import features, gotime
 from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
-from dray.cli.components import apiserver, running, stores
+from dray.cli import durations
+from dray.cli.components import apiserver, instance, running, stores
+from dray.cli.components.instance import Instance
 from dray.cli.failures import Command, Failure, WrongUsage
 from dray.client import kubeconfig
-from dray.cluster import Plan
+from dray.cluster import Cluster, Plan
+from dray.drivers.nvidia import nvml
 from dray.drivers.simulated import blueprint
 from dray.drivers.simulated import fleet as fleets
+from dray.node.runtimes import choice, none
+from dray.node.runtimes.choice import Choice
+from dray.node.runtimes.interface import Unusable
 from dray.store import compaction
+
+QUICKSTART = "quickstart"
+RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pods in name only."
 
 
 @click.command("up", cls=Command)
 @click.option(
     "--fleet",
-    default="quickstart",
-    show_default=True,
+    default="",
+    show_default=f"this computer where it has a GPU, else {QUICKSTART}",
     metavar="NAME|FILE",
     help=f"The machines: one of {', '.join(fleets.shipped())}, or a file of your own.",
 )
@@ -36,21 +52,80 @@ from dray.store import compaction
 @click.option("--listen", default=apiserver.DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
 @click.option("--data", default=apiserver.DEFAULT_DATA, show_default=True, metavar="DIR")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
+@click.option(
+    "--history",
+    "history_seconds",
+    default="1h",
+    show_default=True,
+    callback=durations.parse,
+    metavar="DURATION",
+    help="How long old revisions are kept, for `dray history`.",
+)
+@click.option(
+    "--runtime",
+    type=click.Choice(choice.NAMES),
+    default=choice.AUTO,
+    show_default=True,
+    help="What containers run in; auto takes the first that works here.",
+)
+@click.option(
+    "--allow-host-access",
+    is_flag=True,
+    help="Let containers see this computer: hostPath volumes and --runtime process.",
+)
+@click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
+@click.option("--merge-kubeconfig", is_flag=True, help="Also make it the context of your kubectl.")
+@apiserver.audit_log_option
+@click.option("-v", "--verbose", is_flag=True, help="Log what happens, not only what goes wrong.")
 def up(
-    fleet: str, nodes: int | None, store: str, listen: str, data: str, feature_gates: str
+    fleet: str,
+    nodes: int | None,
+    store: str,
+    listen: str,
+    data: str,
+    feature_gates: str,
+    history_seconds: float,
+    runtime: str,
+    allow_host_access: bool,
+    keep_pods: bool,
+    merge_kubeconfig: bool,
+    audit_log: Path | None,
+    verbose: bool,
 ) -> None:
-    """Run a cluster until told to end: API server, scheduler, controllers and simulated nodes.
+    """Run a cluster until told to end: API server, scheduler, controllers and nodes.
 
-    Pods run in name only: they are placed, get their devices, and are reported as running.
+    A computer with an NVIDIA GPU is a node itself. Otherwise, and with --fleet, they are simulated.
+    Containers really run, on this computer, for fleets of up to 16 machines. On larger ones, and
+    with --runtime none, pods run in name only: they are placed, get their devices, and are reported
+    as running. Containers are stopped at the end, unless it comes by SIGUSR1 or with --keep-pods.
     """
     started = time.perf_counter()
-    plan = Plan(Settings(features=features.parse(feature_gates)), fleet=_loaded(fleet, nodes))
+    has_computer = not fleet and runtime != none.NAME and nvml.is_here()
+    plan = Plan(
+        Settings(features=features.parse(feature_gates), audit_log=audit_log),
+        fleet=None if has_computer else _loaded(fleet or QUICKSTART, nodes),
+        has_computer=has_computer,
+        runtime=runtime,
+        allows_host=allow_host_access,
+        keeps_pods=keep_pods,
+    )
     host, port = apiserver.parse_listen(listen)
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    running.run(
-        running.until_told_to_end(lambda: _run(directory, store, host, port, plan, started))
-    )
+
+    def announce(url: str, made: Cluster) -> None:
+        seconds = time.perf_counter() - started
+        account = _account(url, store, directory, plan)
+        instance.write(directory, msgspec.structs.replace(account, runtime=made.choice.name))
+        _announce(directory, url, plan, seconds, merge_kubeconfig, made.choice)
+
+    with instance.held(directory):
+        running.run(
+            running.until_told_to_end(
+                lambda: _run(directory, store, (host, port), plan, history_seconds, announce)
+            ),
+            logging.INFO if verbose else logging.WARNING,
+        )
 
 
 def _loaded(name: str, nodes: int | None) -> fleets.Fleet:
@@ -61,13 +136,23 @@ def _loaded(name: str, nodes: int | None) -> fleets.Fleet:
 
 
 async def _run(
-    directory: Path, store: str, host: str, port: int, plan: Plan, started: float
+    directory: Path,
+    store: str,
+    listen: tuple[str, int],
+    plan: Plan,
+    history_seconds: float,
+    announce: Callable[[str, Cluster], None],
 ) -> None:
+    host, port = listen
     authority = Authority.load_or_create(directory)
     names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(stores.opened(store, directory))
-        made = await stack.enter_async_context(cluster.running(state, directory, plan))
+        try:
+            made = await stack.enter_async_context(cluster.running(state, directory, plan))
+        except Unusable as error:
+            raise Failure(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
+        _keep_pods_when_told(made)
         try:
             url = await stack.enter_async_context(
                 made.opened.server.listening(
@@ -79,19 +164,57 @@ async def _run(
                 f"cannot listen on {host}:{port}: {error.strerror}",
                 "Is another `dray up` running there? Choose another address with --listen.",
             ) from error
-        _announce(directory, apiserver.reachable(url), plan, time.perf_counter() - started)
-        await compaction.compact_regularly(state)
+        announce(apiserver.reachable(url), made)
+        await compaction.compact_regularly(state, history_seconds)
 
 
-def _announce(directory: Path, url: str, plan: Plan, seconds: float) -> None:
+def _keep_pods_when_told(made: Cluster) -> None:
+    """SIGUSR1 ends the cluster as SIGTERM does, and leaves its containers running."""
+    running_here = asyncio.current_task()
+    assert running_here is not None
+
+    def end() -> None:
+        if made.machines is not None:
+            made.machines.keeps_pods = True
+        running_here.cancel()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, end)
+
+
+def _about_containers(chosen: Choice) -> str:
+    if chosen.runtime is None:
+        return f"Pods run in name only: {chosen.why}."
+    return f"Containers run in: {chosen.name} ({chosen.why})."
+
+
+def _account(url: str, store: str, directory: Path, plan: Plan) -> Instance:
+    return Instance(
+        pid=os.getpid(),
+        since=gotime.write(datetime.datetime.now(datetime.UTC)),
+        url=url,
+        fleet=plan.fleet.name if plan.fleet else "",
+        store=store or f"{stores.SQLITE}{stores.sqlite_path(store, directory)}",
+        components=("apiserver", *cluster.component_names(plan)),
+    )
+
+
+def _announce(
+    directory: Path, url: str, plan: Plan, seconds: float, merge: bool, chosen: Choice
+) -> None:
     path = directory / "kubeconfig"
     admin = standalone.connection(directory, url, "admin", standalone.ADMIN_GROUP)
     kubeconfig.write(path, admin)
-    assert plan.fleet is not None
+    if merge:
+        merged = kubeconfig.merge(admin)
+        click.echo(f"{merged}: the current context is now {kubeconfig.NAME}")
     click.echo(f"dray is up after {seconds:.2f} s at {url}")
-    click.echo(f"{plan.fleet.name}: {plan.fleet.description}\n")
+    if plan.fleet is not None:
+        click.echo(f"{plan.fleet.name}: {plan.fleet.description}")
+    else:
+        click.echo("The node is this computer, with its own GPUs; --fleet simulates others.")
+    click.echo(f"{_about_containers(chosen)}\n")
     click.echo(f"  export KUBECONFIG={path.resolve()}")
     click.echo("  dray get devices            # or: kubectl get resourceslices")
     click.echo("  dray apply -f claim.yaml    # or: kubectl apply -f claim.yaml")
     click.echo("  dray get resourceclaims,pods\n")
-    click.echo("Ctrl-C ends it; the state stays in the store.")
+    click.echo("Ctrl-C ends it, and its containers; the state stays in the store.")

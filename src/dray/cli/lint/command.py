@@ -11,16 +11,19 @@ from dray.api import features as gates
 from dray.cli import connection, manifests, world
 from dray.cli.connection import Target
 from dray.cli.failures import Command
-from dray.cli.lint import findings, fixes, objects, relations, sources
+from dray.cli.lint import extended, findings, fixes, objects, relations, sources
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.sources import Document, NotYaml
+from dray.cli.world import World
 
 
 @click.command("lint", cls=Command)
 @click.argument("files", nargs=-1, required=True)
 @connection.options
 @world.option
-@click.option("--fix", is_flag=True, help="Rewrite outdated versions; comments in them are lost.")
+@click.option(
+    "--fix", is_flag=True, help="Rewrite outdated versions and extended resources in place."
+)
 @click.option("--output", "-o", "form", type=click.Choice(findings.FORMS), default="text")
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 def lint(
@@ -31,7 +34,7 @@ def lint(
     features = around.features if around else gates.DEFAULT
     texts = list(manifests.texts(files, recursive=True))
     if fix:
-        texts = [(file, _fixed(file, text)) for file, text in texts]
+        texts = [(file, _fixed(file, text, around)) for file, text in texts]
     found: list[Finding] = []
     every: list[Document] = []
     for file, text in texts:
@@ -45,14 +48,15 @@ def lint(
         every += documents
         found += [each for document in documents for each in objects.check(document, features)]
     found += relations.check(every, around)
-    findings.show(found, form)
+    findings.show(found, form, aside=fix and manifests.STANDARD_INPUT in files)
     _conclude(found, len(every), form, strict)
 
 
-def _fixed(file: str, text: str) -> str:
+def _fixed(file: str, text: str, around: World | None) -> str:
     """The text after it was rewritten in place; standard input goes to standard output."""
     try:
-        changed = fixes.fixed(text, list(sources.documents(file, text)))
+        documents = list(sources.documents(file, text))
+        changed = fixes.fixed(text, documents, extended.classes(documents, around))
     except NotYaml:
         return text
     if file == manifests.STANDARD_INPUT_NAME:
@@ -72,4 +76,6 @@ def _conclude(found: list[Finding], objects_seen: int, form: str, strict: bool) 
 
 
 def _summary(objects_seen: int, errors: int, warnings: int) -> str:
-    return f"{objects_seen} objects: {errors} errors, {warnings} warnings"
+    counted = (objects_seen, "object"), (errors, "error"), (warnings, "warning")
+    seen, wrong, doubtful = (f"{n} {noun}" if n == 1 else f"{n} {noun}s" for n, noun in counted)
+    return f"{seen}: {wrong}, {doubtful}"

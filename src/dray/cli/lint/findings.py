@@ -28,16 +28,16 @@ class Finding(NamedTuple):
     advice: str = ""
 
 
-def show(findings: Iterable[Finding], form: str) -> None:
+def show(findings: Iterable[Finding], form: str, *, aside: bool = False) -> None:
+    """Print them, to standard error if the output belongs to something else."""
     shown = sorted(findings, key=lambda each: (each.file, each.line))
     if form == "json":
-        click.echo(jsontext.write([each._asdict() for each in shown], indent=2))
-        return
-    if form == "sarif":
-        click.echo(jsontext.write(_sarif(shown), indent=2))
-        return
-    for finding in shown:
-        click.echo(_FORMS[form](finding))
+        click.echo(jsontext.write([each._asdict() for each in shown], indent=2), err=aside)
+    elif form == "sarif":
+        click.echo(jsontext.write(_sarif(shown), indent=2), err=aside)
+    else:
+        for finding in shown:
+            click.echo(_FORMS[form](finding), err=aside)
 
 
 def _text(finding: Finding) -> str:

@@ -1,4 +1,8 @@
-"""Rewrites manifests: outdated versions, and requests in v1 that are written as before v1."""
+"""Rewrites manifests: outdated versions, requests as before v1, extended resources.
+
+Lines are edited where that gives what is meant, which keeps comments; otherwise the object is
+written anew.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,84 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import yaml
+
 from dray.api import kinds, versions
 from dray.cli import yamltext
-from dray.cli.lint import objects
+from dray.cli.lint import edits, extended, objects
+from dray.cli.lint.edits import Edit
+from dray.cli.lint.extended import Claimed, Classes
 from dray.cli.lint.sources import Document
+from dray.cli.manifests import Loader
 
 Object = dict[str, Any]
 
+SEPARATOR = "---\n"
 
-def fixed(text: str, documents: Sequence[Document]) -> str:
+
+def fixed(text: str, documents: Sequence[Document], known: Classes = extended.KNOWN) -> str:
     """The file with the objects rewritten that can be; all other lines stay as they are."""
-    lines = text.splitlines(keepends=True)
+    lines = [line if line.endswith("\n") else f"{line}\n" for line in text.splitlines(True)]
+    changed = False
     for document in reversed(documents):
-        value = rewritten(document)
-        if value is not None and sum(each.start == document.start for each in documents) == 1:
-            lines[document.start : _end(lines, document)] = [yamltext.write(value, in_order=True)]
-    return "".join(lines)
+        if sum(each.start == document.start for each in documents) > 1:
+            continue
+        new = _fixed_lines(document, lines, known)
+        if new is not None:
+            lines[document.start : _end(lines, document)] = new
+            changed = True
+    return "".join(lines) if changed else text
+
+
+def _fixed_lines(document: Document, lines: list[str], known: Classes) -> list[str] | None:
+    """The lines of one object after all that can be done for it; None where it is fine."""
+    if not isinstance(document.value, dict):
+        return None
+    value = rewritten(document)
+    if value is not None:
+        made = [
+            *edits.version(document, lines, str(value["apiVersion"])),
+            *edits.exactly(document, lines, f"{_devices_path(document.kind)}.requests"),
+        ]
+        return _edited(document, lines, made, value)
+    claimed = extended.claimed(dict(document.value), document.kind, known)
+    if claimed is None:
+        return None
+    return _with_claims(document, lines, claimed, known)
+
+
+def _with_claims(
+    document: Document, lines: list[str], claimed: Claimed, known: Classes
+) -> list[str]:
+    """A workload with claims, and behind it the templates they are made from."""
+    uses = list(extended.uses(document.value, document.kind, known))
+    names = [use_name for use_name, _ in claimed.added]
+    made = [
+        *edits.claims(document, uses, names),
+        *edits.resource_claims(document, claimed.added),
+    ]
+    workload = _edited(document, lines, made, claimed.value)
+    templates = [yamltext.write(each, in_order=True) for each in claimed.templates]
+    return [*workload, *(line for text in templates for line in (SEPARATOR, text))]
+
+
+def _edited(
+    document: Document, lines: list[str], made: Sequence[Edit], expected: Object
+) -> list[str]:
+    """The object's lines after edits, or written anew where they do not give what is expected."""
+    start, end = document.start, _end(lines, document)
+    own = [edit._replace(start=edit.start - start, end=edit.end - start) for edit in made]
+    new = edits.applied(lines[start:end], own)
+    if _parsed("".join(new)) == expected:
+        return new
+    return [yamltext.write(expected, in_order=True)]
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return yaml.load(text, Loader)
+    except yaml.YAMLError:
+        return None
 
 
 def _end(lines: Sequence[str], document: Document) -> int:
@@ -57,3 +123,7 @@ def _has_flat_requests(value: Object, kind: str) -> bool:
         isinstance(request, dict) and "deviceClassName" in request
         for request in devices.get("requests") or ()
     )
+
+
+def _devices_path(kind: str) -> str:
+    return "spec.spec.devices" if kind == "ResourceClaimTemplate" else "spec.devices"

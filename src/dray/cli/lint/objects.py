@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import copy
 import difflib
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from dray.api import canonical, decoding, defaults, kinds, schema, versions
+from dray.api import canonical, decoding, defaults, kinds, versions
 from dray.api.decoding import FieldProblem
 from dray.api.features import Features
 from dray.api.kinds import Kind
-from dray.api.schema import Form
 from dray.apiserver.rules import partitionrequest
-from dray.cli import celreport
+from dray.apiserver.strategies import strategies
+from dray.cli.lint import advice
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.sources import Document
+from dray.drivers.simulated import fleet as fleets
+from dray.drivers.simulated.blueprint import FleetBlueprint, FleetError
 from dray.validation import rules
-from dray.validation.fields import FieldError
 
 NO_TIME = "1970-01-01T00:00:00Z"
 _GENERATED = "xxxxx"
@@ -33,7 +33,7 @@ def check(document: Document, features: Features) -> Iterator[Finding]:
         return
     kind = kind_of(document)
     if kind is None:
-        yield from _unknown_kind(document)
+        yield from _fleet(document) if _is_fleet(document) else _unknown_kind(document)
         return
     group, version = kinds.parse_api_version(document.api_version)
     if version not in kind.versions:
@@ -54,12 +54,12 @@ def check(document: Document, features: Features) -> Iterator[Finding]:
 def _field_finding(document: Document, schema_type: str, problem: FieldProblem) -> Finding:
     if problem.kind == "unknown" and problem.path.endswith(f".{partitionrequest.FIELD}"):
         message = f"{problem.path}: only dray's API server understands this field"
-        advice = "Elsewhere, ask for a class of partitions, or for one with firstAvailable."
+        words = "Elsewhere, ask for a class of partitions, or for one with firstAvailable."
         rule = "partition-request"
-        return _finding(document, problem.path, rule, message, advice, Severity.WARNING)
-    advice = field_advice(schema_type, problem)
-    message = _said(problem)
-    return _finding(document, problem.path, f"{problem.kind}-field", message, advice)
+        return _finding(document, problem.path, rule, message, words, Severity.WARNING)
+    words = advice.on_problem(schema_type, problem, document)
+    rule = f"{problem.kind}-field"
+    return _finding(document, problem.path, rule, _said(problem), words)
 
 
 def kind_of(document: Document) -> Kind | None:
@@ -73,6 +73,21 @@ def _said(problem: FieldProblem) -> str:
         if problem.path in problem.message
         else (f"{problem.path}: {problem.message}")
     )
+
+
+def _is_fleet(document: Document) -> bool:
+    """Whether it describes simulated machines, for `dray up --fleet`."""
+    return "nodes" in document.value and not document.api_version and not document.kind
+
+
+def _fleet(document: Document) -> Iterator[Finding]:
+    try:
+        described = msgspec.convert(document.value, FleetBlueprint)
+        list(fleets.build(described, name=document.file).pools())
+    except (msgspec.ValidationError, FleetError) as error:
+        yield _finding(
+            document, "", "fleet", str(error), "See one that works: dray fleet show h100"
+        )
 
 
 def _unknown_kind(document: Document) -> Iterator[Finding]:
@@ -104,56 +119,25 @@ def _invalid(document: Document, kind: Kind, version: str, features: Features) -
     stored = versions.to_storage(copy.deepcopy(dict(document.value)))
     _fill_metadata(stored, kind)
     defaults.fill(stored, NO_TIME)
+    if (stored.get("spec") or {}).get("template"):
+        # Jobs get their selector from the server.
+        strategies.of(kind).prepare_create(stored)
     newest = kind.in_version(kind.versions[0])
     struct = rules.struct_of(kind.kind)
     written = canonical.prune_nulls(canonical.write(newest.schema_type, stored))
     value = msgspec.convert(written, struct)
     for error in rules.validate_create(kind.kind, value, features, version):
-        advice = _selector_advice(error, features)
-        yield _finding(document, error.field, "invalid", error.message, advice)
-
-
-def _selector_advice(error: FieldError, features: Features) -> str:
-    """How a selector that does not compile may have been meant."""
-    if not error.field.endswith("cel.expression") or not isinstance(error.bad_value, str):
-        return ""
-    rewrites = celreport.make(error.bad_value, features).rewrites
-    return f"Did you mean: {rewrites[0]}" if rewrites else ""
+        words = advice.on_error(error, document, features)
+        yield _finding(document, error.field, "invalid", error.message, words)
 
 
 def _fill_metadata(stored: dict[str, Any], kind: Kind) -> None:
     metadata = stored.setdefault("metadata", {})
+    metadata.setdefault("uid", _GENERATED)
     if kind.namespaced:
         metadata.setdefault("namespace", "default")
     if "name" not in metadata and metadata.get("generateName"):
         metadata["name"] = metadata["generateName"] + _GENERATED
-
-
-def field_advice(schema_type: str, problem: FieldProblem) -> str:
-    """Where a field that does not exist belongs, or which name it may have been meant to be."""
-    if problem.kind != "unknown":
-        return ""
-    steps = re.sub(r"\[[^\]]*\]", "", problem.path).split(".")
-    owners = [schema_type]
-    for step in steps[:-1]:
-        found = schema.fields(owners[-1]).get(step)
-        if found is None or found.type.content.form is not Form.STRUCT:
-            return ""
-        owners.append(found.type.content.name)
-    return _advice(problem.path, steps, owners)
-
-
-def _advice(path: str, steps: list[str], owners: list[str]) -> str:
-    name = steps[-1]
-    parent = path.removesuffix(name)
-    beside = schema.fields(owners[-1])
-    if len(owners) > 1 and name in schema.fields(owners[-2]):
-        return f"It belongs one level up, beside {steps[-2]}."
-    for child, field in beside.items():
-        if field.type.form is Form.STRUCT and name in schema.fields(field.type.name):
-            return f"It belongs one level down: {parent}{child}.{name}"
-    close = difflib.get_close_matches(name, beside, n=1)
-    return f"Did you mean {close[0]}?" if close else f"There are: {', '.join(sorted(beside))}"
 
 
 def _finding(

@@ -9,20 +9,11 @@ from typing import Any
 from dray.api.claims import ResourceClaim, ResourceClaimTemplate
 from dray.api.classes import DeviceClass
 from dray.cli import celreport
+from dray.cli.lint import containerclaims, extended, podspecs
+from dray.cli.lint.containerclaims import CLAIM, SOURCES, TEMPLATE
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.sources import Document
 from dray.cli.world import World
-
-CLAIM, TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
-_POD_SPECS = {
-    "Pod": "spec",
-    "Deployment": "spec.template.spec",
-    "ReplicaSet": "spec.template.spec",
-    "StatefulSet": "spec.template.spec",
-    "DaemonSet": "spec.template.spec",
-    "Job": "spec.template.spec",
-}
-_SOURCES = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
 
 MAX_DEVICES = 32
 ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
@@ -33,10 +24,14 @@ Names = Mapping[str, set[tuple[str, str]]]
 def check(documents: Iterable[Document], world: World | None) -> Iterator[Finding]:
     known = [each for each in documents if isinstance(each.value, dict)]
     names = _names(known, world)
+    served = extended.classes(known, world)
+    requests = containerclaims.requests(known, world)
     for document in known:
-        if document.kind in _POD_SPECS:
+        if document.kind in podspecs.POD_SPECS:
             yield from _pod(document, names, world)
-        if document.kind in _SOURCES:
+            yield from containerclaims.check(document, requests)
+            yield from extended.check(document, served)
+        if document.kind in SOURCES:
             yield from _counts(document)
             yield from _admin_access(document, known)
             yield from _requests(document, known, world)
@@ -59,10 +54,10 @@ def _name(each: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str]:
 
 
 def _pod(document: Document, names: Names, world: World | None) -> Iterator[Finding]:
-    path = _POD_SPECS[document.kind]
-    claims = _at(document.value, f"{path}.resourceClaims")
+    path = podspecs.POD_SPECS[document.kind]
+    claims = podspecs.at(document.value, f"{path}.resourceClaims")
     for number, entry in enumerate(claims if isinstance(claims, list) else ()):
-        for kind, field in _SOURCES.items():
+        for kind, field in SOURCES.items():
             name = entry.get(field) if isinstance(entry, dict) else None
             if isinstance(name, str):
                 where = f"{path}.resourceClaims[{number}].{field}"
@@ -79,7 +74,7 @@ def _reference(
     line = document.line_of(path)
     if (document.namespace, name) in names[other]:
         message = f"{path}: {name} is a {other}, not a {kind}"
-        advice = f"Write {_SOURCES[other]}: {name}"
+        advice = f"Write {SOURCES[other]}: {name}"
         yield Finding(document.file, line, Severity.ERROR, "claim-or-template", message, advice)
         return
     elsewhere = sorted(space for space, each in names[kind] if each == name)
@@ -100,7 +95,7 @@ def _counts(document: Document) -> Iterator[Finding]:
     root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
     counts = [
         (path, request.get("count", 1))
-        for path, request in _device_requests(_at(document.value, root), root)
+        for path, request in _device_requests(podspecs.at(document.value, root), root)
         if "firstAvailable" not in path
     ]
     known = [(path, count) for path, count in counts if isinstance(count, int)]
@@ -122,7 +117,7 @@ def _admin_access(document: Document, documents: Iterable[Document]) -> Iterator
     if labels.get(ADMIN_ACCESS_LABEL) == "true":
         return
     root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
-    for path, request in _device_requests(_at(document.value, root), root):
+    for path, request in _device_requests(podspecs.at(document.value, root), root):
         if request.get("adminAccess"):
             message = f"{path}.adminAccess: is refused unless the namespace allows it"
             advice = f"Label it: {document.namespace} {ADMIN_ACCESS_LABEL}=true"
@@ -139,7 +134,7 @@ def _requests(
     classes = {each.metadata.name for each in world.of(DeviceClass)}
     classes |= {each.name for each in documents if each.kind == "DeviceClass"}
     root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
-    for path, request in _device_requests(_at(document.value, root), root):
+    for path, request in _device_requests(podspecs.at(document.value, root), root):
         name = request.get("deviceClassName")
         if isinstance(name, str) and name not in classes:
             close = difflib.get_close_matches(name, classes, n=1)
@@ -171,7 +166,7 @@ def _selectors(
     selectors = request.get("selectors")
     for number, selector in enumerate(selectors if isinstance(selectors, list) else ()):
         place = f"{path}.selectors[{number}].cel.expression"
-        expression = _at(selector, "cel.expression")
+        expression = podspecs.at(selector, "cel.expression")
         if not isinstance(expression, str):
             continue
         report = celreport.make(expression, world.features, world.devices())
@@ -181,12 +176,6 @@ def _selectors(
         advice = f"Did you mean: {report.rewrites[0]}" if report.rewrites else ""
         line = document.line_of(place)
         yield Finding(document.file, line, Severity.WARNING, "matches-nothing", message, advice)
-
-
-def _at(value: Any, path: str) -> Any:
-    for step in path.split("."):
-        value = value.get(step) if isinstance(value, dict) else None
-    return value
 
 
 def _some(names: Iterable[str]) -> str:

@@ -57,6 +57,17 @@ class Document:
     def namespace(self) -> str:
         return str(self.metadata.get("namespace") or "default")
 
+    def value_at(self, path: str) -> Any:
+        """The value of a field such as `spec.requests[0].name`; None where there is none."""
+        value = self.value
+        for match in _STEP.finditer(path):
+            step = match[1] if match[1] is not None else match[2]
+            if isinstance(value, list) and step.isdecimal():
+                value = value[int(step)] if int(step) < len(value) else None
+            else:
+                value = value.get(step) if isinstance(value, dict) else None
+        return value
+
     def line_of(self, path: str) -> int:
         """The line, from 1, of a field such as `spec.requests[0].name`, or of what should have it.
 

@@ -107,6 +107,14 @@ def _namespace(session: Session, kind: Kind, document: Object) -> str:
     return str(own or session.namespace)
 
 
+def _placed(session: Session, kind: Kind, document: Object) -> Object:
+    """The object with its namespace, as kubectl sends it: the server names both in its errors."""
+    namespace = _namespace(session, kind, document)
+    if not namespace:
+        return document
+    return {**document, "metadata": {**document.get("metadata", {}), "namespace": namespace}}
+
+
 async def _send(
     session: Session,
     method: str,
@@ -135,7 +143,8 @@ def _write_all(
         for manifest in found:
             try:
                 kind = await session.resources.of(*manifest.type)
-                changed, verb = await one(session, kind, manifest.document)
+                document = _placed(session, kind, manifest.document)
+                changed, verb = await one(session, kind, document)
             except (errors.ServiceUnavailable, errors.Unauthorized):
                 raise
             except (errors.StatusError, Failure) as error:

@@ -9,7 +9,7 @@ import click
 
 from dray.api import errors
 from dray.api.kinds import Kind
-from dray.cli import connection, manifests, output, references
+from dray.cli import completion, connection, manifests, output, progress, references
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, TimedOut, WrongUsage
 from dray.cli.output import Format
@@ -21,7 +21,7 @@ POLL_SECONDS = 0.2
 
 
 @click.command("delete", cls=Command)
-@click.argument("what", nargs=-1)
+@click.argument("what", nargs=-1, shell_complete=completion.types)
 @connection.options
 @manifests.files_option()
 @output.option
@@ -67,7 +67,8 @@ def delete(
             _report(kind, name, format)
             gone.append((kind, name, namespace, _uid(deleted)))
         if wait:
-            await _wait_for_all(session, gone, timeout)
+            with progress.shown("Waiting until they are gone"):
+                await _wait_for_all(session, gone, timeout)
 
     connection.run(target, body)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from dray.cli import connection, manifests, references, tables
+from dray.cli import completion, connection, manifests, progress, references, tables
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, WrongUsage
 from dray.cli.output import Object
@@ -29,7 +29,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 
 
 @click.command("describe", cls=Command)
-@click.argument("what", nargs=-1)
+@click.argument("what", nargs=-1, shell_complete=completion.types)
 @connection.options
 @connection.all_namespaces_option
 @manifests.files_option()
@@ -59,7 +59,8 @@ def describe(
             for document in await _documents(session, reference, selector)
         ]
 
-    described = connection.run(target, body)
+    with progress.shown("Asking the cluster"):
+        described = connection.run(target, body)
     if not described:
         click.echo("No resources found", err=True)
     click.echo("\n\n".join(described), nl=bool(described))

@@ -10,13 +10,13 @@ import click
 import msgspec
 
 from dray.allocator import taints
-from dray.api import errors, kinds, versions
+from dray.api import canonical, errors, kinds, versions
 from dray.api.claims import ResourceClaim
 from dray.api.names import DeviceId
 from dray.api.slices import Device, DeviceAttribute, ResourceSlice
 from dray.api.taints import DeviceTaint, DeviceTaintRule
 from dray.apiserver.printing import cells
-from dray.cli import output, published, tables
+from dray.cli import output, progress, published, tables
 from dray.cli.connection import Session
 from dray.cli.failures import NotFound, WrongUsage
 from dray.cli.verbs import listing
@@ -61,7 +61,9 @@ async def show(session: Session, wanted: Wanted) -> None:
     """Print the devices; names on the command line are POOL/DEVICE, POOL or DEVICE."""
     if wanted.watch:
         raise WrongUsage("devices cannot be watched", "Watch what publishes them: resourceslices")
-    found = [each for each in await _published(session) if _is_meant(each, wanted.words[1:])]
+    with progress.shown("Asking the cluster"):
+        every = await published_devices(session)
+    found = [each for each in every if _is_meant(each, wanted.words[1:])]
     if wanted.format.name == "name":
         for each in found:
             click.echo(f"device/{each.label}")
@@ -79,7 +81,19 @@ def _is_meant(device: PublishedDevice, names: Sequence[str]) -> bool:
     )
 
 
-async def _published(session: Session) -> list[PublishedDevice]:
+async def published_devices(session: Session) -> list[PublishedDevice]:
+    """Every device of a cluster, as far as it can be read."""
+    return list(devices(*await _inputs(session)))
+
+
+async def published_states(session: Session) -> dict[DeviceId, str]:
+    """The state of every device of a cluster, which is quicker to have than the devices."""
+    return states(*await _inputs(session))
+
+
+async def _inputs(
+    session: Session,
+) -> tuple[list[ResourceSlice], list[ResourceClaim], list[DeviceTaintRule]]:
     slices = await _read(session, "ResourceSlice", ResourceSlice)
     claims = await _read(session, "ResourceClaim", ResourceClaim)
     try:
@@ -87,14 +101,15 @@ async def _published(session: Session) -> list[PublishedDevice]:
     except (NotFound, errors.Forbidden):
         # Not every cluster has rules, and not everybody may read them.
         rules = []
-    return list(devices(slices, claims, rules))
+    return slices, claims, rules
 
 
 async def _read(session: Session, kind: str, type_: type[Any]) -> list[Any]:
     plural = kinds.served("resource.k8s.io", kind).plural
     (served,) = await session.resources.named(f"{plural}.resource.k8s.io")
     found = await listing.listed(session, served, Selection())
-    return [msgspec.convert(versions.to_storage(each), type_) for each in found]
+    stored = [canonical.prune_nulls(versions.to_storage(each)) for each in found]
+    return [msgspec.convert(each, type_) for each in stored]
 
 
 def devices(
@@ -104,11 +119,37 @@ def devices(
 ) -> Iterator[PublishedDevice]:
     """Every device of every pool's newest generation, with those who hold it."""
     holders = _holders(claims)
+    for piece, device in _tainted(slices, rules):
+        yield _device(piece, device, holders)
+
+
+def states(
+    slices: Iterable[ResourceSlice],
+    claims: Iterable[ResourceClaim],
+    rules: Sequence[DeviceTaintRule] = (),
+) -> dict[DeviceId, str]:
+    """The state of every device of every pool's newest generation."""
+    holders = _holders(claims)
+    found = {}
+    for piece, device in _tainted(slices, rules):
+        key = DeviceId(piece.spec.driver, piece.spec.pool.name, device.name)
+        is_shareable = bool(device.allow_multiple_allocations)
+        found[key] = _state(device.taints, holders.get(key, ()), is_shareable)
+    return found
+
+
+def _tainted(
+    slices: Iterable[ResourceSlice], rules: Sequence[DeviceTaintRule]
+) -> Iterator[tuple[ResourceSlice, Device]]:
+    """Every device with its taints and those of rules."""
     for piece in published.current(slices):
         concerned = taints.rules_for_pool(piece.spec.driver, piece.spec.pool.name, rules)
         for device in piece.spec.devices:
+            if not concerned:
+                yield piece, device
+                continue
             tainted = taints.with_rules(device.taints, device.name, concerned)
-            yield _device(piece, msgspec.structs.replace(device, taints=tainted), holders)
+            yield piece, msgspec.structs.replace(device, taints=tainted)
 
 
 def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:
@@ -154,6 +195,11 @@ def _value(attribute: DeviceAttribute) -> Any:
     return next(iter(msgspec.to_builtins(attribute).values()), None)
 
 
+def text_of(attribute: DeviceAttribute) -> str:
+    """The value as tables show it."""
+    return tables.cell_text(_value(attribute))
+
+
 def _header(*, wide: bool) -> list[str]:
     header = ["DEVICE", "DRIVER", "NODE", "STATE", "HELD BY", "USED BY", "SINCE"]
     return [*header, "CAPACITY", "TAINTS", "ATTRIBUTES"] if wide else [*header, "CAPACITY"]
@@ -167,7 +213,7 @@ def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list
         device.label,
         device.driver,
         device.node or "<any>",
-        _state(device),
+        state(device),
         _some(holders),
         _some(users),
         _some(since),
@@ -179,14 +225,17 @@ def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list
     return row
 
 
-def _state(device: PublishedDevice) -> str:
-    if any(map(taints.prevents_allocation, device.taints)):
-        state = "tainted"
-    elif all(each.admin_access for each in device.holders):
-        state = "free"
-    else:
-        state = "shared" if device.shareable else "allocated"
-    return state
+def state(device: PublishedDevice) -> str:
+    """`free`, `allocated`, `shared` or `tainted`."""
+    return _state(device.taints, device.holders, device.shareable)
+
+
+def _state(tainted: Iterable[DeviceTaint], holders: Iterable[Holder], is_shareable: bool) -> str:
+    if any(map(taints.prevents_allocation, tainted)):
+        return "tainted"
+    if all(each.admin_access for each in holders):
+        return "free"
+    return "shared" if is_shareable else "allocated"
 
 
 def _some(values: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dray.apiserver.printing import cells
-from dray.cli import connection, output, references, tables
+from dray.cli import connection, output, progress, references, tables
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command
 from dray.cli.output import Format, Object
@@ -31,7 +31,8 @@ def events(target: Target, format: Format, about: str, types: str, headers: bool
         found = await about_objects(session, about)
         return [each for each in found if not wanted or each.get("type", "").lower() in wanted]
 
-    found = connection.run(target, body)
+    with progress.shown("Asking the cluster"):
+        found = connection.run(target, body)
     if not format.is_table:
         output.show_document(output.as_list(list(map(output.presented, found))), format)
         return

@@ -10,7 +10,7 @@ import click
 
 from dray.api.exchange import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli import connection, manifests, output, references, tables
+from dray.cli import completion, connection, manifests, output, progress, references, tables
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, WrongUsage
 from dray.cli.references import Reference
@@ -20,9 +20,11 @@ from dray.cli.verbs import devices, listing, watching
 from dray.cli.verbs.listing import Wanted
 from dray.client import verbs
 
+ASKING = "Asking the cluster"
+
 
 @click.command("get", cls=Command)
-@click.argument("what", nargs=-1)
+@click.argument("what", nargs=-1, shell_complete=completion.types)
 @connection.options
 @connection.all_namespaces_option
 @manifests.files_option()
@@ -83,7 +85,8 @@ async def _references(session: Session, wanted: Wanted) -> list[Reference]:
 
 async def _show_tables(session: Session, wanted: Wanted, found: Sequence[Reference]) -> None:
     several = len({each.kind for each in found}) > 1
-    shown = await listing.tables(session, wanted, found)
+    with progress.shown(ASKING):
+        shown = await listing.tables(session, wanted, found)
     for number, (kind, table) in enumerate(shown):
         if number:
             click.echo()
@@ -110,7 +113,8 @@ def _nothing_found(session: Session, found: Iterable[Reference]) -> str:
 
 
 async def _show_documents(session: Session, wanted: Wanted, found: Sequence[Reference]) -> None:
-    collected = await listing.objects(session, wanted, found)
+    with progress.shown(ASKING):
+        collected = await listing.objects(session, wanted, found)
     if wanted.format.name == "name":
         for kind, document in collected:
             output.show_names(kind, [document])

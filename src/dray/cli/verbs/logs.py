@@ -38,9 +38,7 @@ def logs(
     timestamps: bool,
 ) -> None:
     """Print the log of a pod: NAME or pod/NAME."""
-    kind, _, name = pod.rpartition("/")
-    if kind not in ("", "pod", "pods", "po"):
-        raise WrongUsage(f"{pod}: logs are of pods; write pod/NAME")
+    name = pod_name(pod)
     query = {
         "container": container or container_name,
         "follow": "true" if follow else "",
@@ -50,6 +48,14 @@ def logs(
         "sinceSeconds": _since_seconds(since),
     }
     connection.run(target, lambda session: _print(session, name, query))
+
+
+def pod_name(text: str) -> str:
+    """The name in NAME or pod/NAME."""
+    kind, _, name = text.rpartition("/")
+    if kind not in ("", "pod", "pods", "po"):
+        raise WrongUsage(f"{text}: that is no pod; write pod/NAME")
+    return name
 
 
 def _since_seconds(text: str) -> str:

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from dray.api import errors
-from dray.cli import connection, durations, jsonpath, output, references
+from dray.cli import connection, durations, jsonpath, output, progress, references
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, TimedOut, WrongUsage
 from dray.cli.output import Object
@@ -120,8 +120,9 @@ async def _wait_for_all(
         named = {"metadata": {"name": reference.name}}
         shown = output.reference(reference.kind, named)
         try:
-            async with asyncio.timeout(timeout):
-                await _wait_for(session, reference, goal)
+            with progress.shown(f"Waiting for {shown}"):
+                async with asyncio.timeout(timeout):
+                    await _wait_for(session, reference, goal)
         except TimeoutError as error:
             raise TimedOut(
                 f"timed out after {timeout:g} s waiting for {shown}",

@@ -1,0 +1,235 @@
+"""`dray bench node`: how soon a bound pod runs in its sandbox, and what many nodes occupy.
+
+One machine of a fleet with a real node agent and its driver, a durable store in a file. Pods come
+one at a time, without a claim and with one, then many at once. Last, thousands of nodes in name
+only in this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from dray import cluster
+from dray.api import errors, kinds
+from dray.api.pods import Pod
+from dray.bench import process
+from dray.client.cache import Cache, Change
+from dray.client.verbs import Client, Selection
+from dray.cluster import Plan
+from dray.drivers.simulated import fleet as fleets
+from dray.node.runtimes import none, sandbox
+from dray.store import sqlite
+
+CLASS = "gpu.nvidia.com"
+FLEET = "h100"
+NAMESPACE = "default"
+DEADLINE_SECONDS = 300.0
+LOOK_SECONDS = 0.05
+POD = kinds.served("", "Pod")
+NODE = kinds.served("", "Node")
+SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
+TEMPLATE = kinds.served("resource.k8s.io", "ResourceClaimTemplate")
+SERVICE_ACCOUNT = kinds.served("", "ServiceAccount")
+
+Object = dict[str, Any]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    single: int = 21
+    """Pods that come one at a time."""
+    together: int = 100
+    """Pods that come at once."""
+    nodes: int = 5000
+    """In name only."""
+
+
+class Report(msgspec.Struct, kw_only=True):
+    single: int
+    start_p50_ms: float
+    """From bind to running, one pod at a time."""
+    start_max_ms: float
+    claim_p50_ms: float
+    """The same with a GPU."""
+    claim_max_ms: float
+    together: int
+    together_s: float
+    """From the first create to the last that runs."""
+    cpu_ms_per_pod: float
+    """Of this process; the containers have theirs."""
+    nodes: int
+    nodes_started_s: float
+    nodes_memory_mb: float
+
+
+async def run(scale: Scale, say: Say = lambda _: None) -> Report:
+    async with _running(Plan(fleet=fleets.load(FLEET, nodes=1), runtime=sandbox.NAME)) as client:
+        measured = _Measured(client)
+        async with measured.watching():
+            say(f"starting {scale.single} pods, one at a time")
+            plain = [await measured.start_one(False) for _ in range(scale.single)]
+            say(f"starting {scale.single} pods with a GPU, one at a time")
+            claimed = [await measured.start_one(True) for _ in range(scale.single)]
+            say(f"starting {scale.together} pods at once")
+            together, cpu = await measured.start_many(scale.together)
+    say(f"starting {scale.nodes} nodes in name only")
+    started, memory = await _many_nodes(scale.nodes)
+    return Report(
+        single=scale.single,
+        start_p50_ms=1000 * median(plain),
+        start_max_ms=1000 * max(plain),
+        claim_p50_ms=1000 * median(claimed),
+        claim_max_ms=1000 * max(claimed),
+        together=scale.together,
+        together_s=together,
+        cpu_ms_per_pod=1000 * cpu / scale.together,
+        nodes=scale.nodes,
+        nodes_started_s=started,
+        nodes_memory_mb=memory / 2**20,
+    )
+
+
+@asynccontextmanager
+async def _running(plan: Plan) -> AsyncIterator[Client]:
+    with tempfile.TemporaryDirectory(prefix="dray-bench-", ignore_cleanup_errors=True) as folder:
+        directory = Path(folder)
+        async with (
+            sqlite.open(directory / "state.db") as store,
+            cluster.running(store, directory, plan) as running,
+        ):
+            client, machines = running.client(), len(plan.fleet.machines) if plan.fleet else 0
+            await _until(lambda: _are_there(client, NODE, machines))
+            await _until(lambda: _are_there(client, SLICE, machines))
+            await _until(lambda: _exists(client))
+            yield client
+
+
+class _Measured:
+    """Knows of each pod when it was bound and when it ran."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._pods: Cache[Pod] = Cache(client, POD, Pod, Selection(NAMESPACE))
+        self._bound: dict[str, float] = {}
+        self._ran: dict[str, float] = {}
+        self._changed = asyncio.Event()
+        self._number = 0
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        self._pods.subscribe(self._pod_changed)
+        await self._client.create(TEMPLATE, _template(), NAMESPACE)
+        watching = asyncio.ensure_future(self._pods.run())
+        try:
+            await self._pods.synced.wait()
+            with process.settled():
+                yield
+        finally:
+            watching.cancel()
+            await asyncio.wait({watching})
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        pod, now = change.new, time.perf_counter()
+        if pod is not None and pod.spec.node_name:
+            self._bound.setdefault(pod.metadata.name, now)
+        if pod is not None and pod.status.phase == "Running":
+            self._ran.setdefault(pod.metadata.name, now)
+        self._changed.set()
+
+    async def start_one(self, has_claim: bool) -> float:
+        """Seconds from bind to running of a new pod, which is deleted again."""
+        (name,) = await self._create(1, has_claim)
+        await self._all(lambda: name in self._ran)
+        await self._remove([name])
+        return self._ran[name] - self._bound[name]
+
+    async def start_many(self, count: int) -> tuple[float, float]:
+        """Seconds until all run, and processor seconds of this process."""
+        began, cpu = time.perf_counter(), time.process_time()
+        names = await self._create(count, False)
+        await self._all(lambda: all(name in self._ran for name in names))
+        taken = time.perf_counter() - began, time.process_time() - cpu
+        await self._remove(names)
+        return taken
+
+    async def _create(self, count: int, has_claim: bool) -> list[str]:
+        names = [f"pod-{self._number + each}" for each in range(count)]
+        self._number += count
+        for name in names:
+            await self._client.create(POD, _pod(name, has_claim), NAMESPACE)
+        return names
+
+    async def _remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            await self._client.delete(POD, name, NAMESPACE, {"gracePeriodSeconds": 1})
+        await self._all(lambda: not any(self._pods.get(name, NAMESPACE) for name in names))
+
+    async def _all(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not holds():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+async def _many_nodes(count: int) -> tuple[float, float]:
+    """Seconds until all are registered with their devices, and the bytes they add."""
+    before = process.memory_bytes()
+    began = time.perf_counter()
+    async with _running(Plan(fleet=fleets.load(FLEET, nodes=count), runtime=none.NAME)):
+        return time.perf_counter() - began, process.memory_bytes() - before
+
+
+async def _until(holds: Callable[[], Any]) -> None:
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not await holds():
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _are_there(client: Client, kind: kinds.Kind, count: int) -> bool:
+    return len((await client.list(kind)).items) >= count
+
+
+async def _exists(client: Client) -> bool:
+    try:
+        await client.get(SERVICE_ACCOUNT, "default", NAMESPACE)
+    except errors.NotFound:
+        return False
+    return True
+
+
+def _template() -> Object:
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": CLASS}}]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "gpu"},
+        "spec": {"spec": {"devices": {"requests": requests}}},
+    }
+
+
+def _pod(name: str, has_claim: bool) -> Object:
+    claims: Iterable[Object] = [{"name": "gpu"}] if has_claim else []
+    sources = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}] if has_claim else []
+    main = {
+        "name": "main",
+        "image": "none",
+        "command": ["sleep", "1000"],
+        "resources": {"claims": claims},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [main], "resourceClaims": sources},
+    }

@@ -1,0 +1,90 @@
+"""`dray down`: ends the `dray up` of a data directory, and the containers it has started."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import click
+
+from dray.cli import durations, progress
+from dray.cli.components import instance
+from dray.cli.components.apiserver import DEFAULT_DATA
+from dray.cli.components.instance import Instance
+from dray.cli.failures import Command, Failure, TimedOut
+from dray.node import containers
+from dray.node.containers import Attempt
+
+GRACE_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+
+
+@click.command("down", cls=Command)
+@click.option("--data", default=DEFAULT_DATA, show_default=True, metavar="DIR")
+@click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
+@click.option(
+    "--timeout", default="60s", show_default=True, callback=durations.parse, metavar="DURATION"
+)
+def down(data: str, keep_pods: bool, timeout: float) -> None:
+    """End the `dray up` of a data directory, and wait until it has ended.
+
+    The state stays: `dray up` goes on where this one ends, and starts the containers of its pods
+    again. Where nothing is up there is nothing to do, which is no error.
+    """
+    directory = Path(data).expanduser()
+    running = instance.find(directory)
+    if running is not None:
+        _end(running, directory, timeout, keep_pods)
+    stopped = 0 if keep_pods else _stop_containers(directory)
+    click.echo(_said(directory, running, stopped))
+
+
+def _end(running: Instance, directory: Path, timeout_seconds: float, keep_pods: bool) -> None:
+    with progress.shown(f"Waiting for process {running.pid} to end"):
+        try:
+            running.end(keep_pods=keep_pods)
+        except ProcessLookupError:
+            return
+        except PermissionError as error:
+            message = f"process {running.pid} on {directory} belongs to another user."
+            raise Failure(message, f"Ask its owner, or: sudo kill {running.pid}") from error
+        if not running.has_ended(timeout_seconds):
+            message = f"dray on {directory} (process {running.pid}) has not ended in time."
+            advice = f"Nothing is lost if you force it: kill -9 {running.pid}"
+            raise TimedOut(message, advice)
+
+
+def _said(directory: Path, running: Instance | None, stopped: int) -> str:
+    what = f"dray is down on {directory}" if running else f"dray is not up on {directory}"
+    if not stopped:
+        return f"{what}."
+    return f"{what}; {stopped} {'container' if stopped == 1 else 'containers'} stopped."
+
+
+def _stop_containers(directory: Path) -> int:
+    """Stop what the node agents of this directory have left running; how many that were."""
+    left = [attempt for attempt in _attempts(directory) if attempt.exit() is None]
+    for attempt in left:
+        attempt.terminate()
+    for attempt in _still_there(left, GRACE_SECONDS):
+        attempt.kill()
+    _still_there(left, GRACE_SECONDS)
+    return len(left)
+
+
+def _attempts(directory: Path) -> Iterator[Attempt]:
+    for folder in directory.glob("**/pods/*/containers/*"):
+        attempt = containers.last_attempt(folder)
+        if attempt is not None:
+            yield attempt
+
+
+def _still_there(attempts: Iterable[Attempt], timeout_seconds: float) -> list[Attempt]:
+    """Those that have not ended when the time is over."""
+    left = list(attempts)
+    end = time.monotonic() + timeout_seconds
+    while left and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+        left = [attempt for attempt in left if attempt.exit() is None]
+    return left

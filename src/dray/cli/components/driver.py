@@ -1,0 +1,107 @@
+"""`dray driver`: a driver as a process of its own, on a node of any cluster."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dray.cli.components import running
+from dray.cli.connection import Target
+from dray.cli.failures import Command, Failure
+from dray.driverkit.plugin import Directories
+from dray.drivers.nvidia import devices
+from dray.drivers.nvidia import driver as drivers
+from dray.drivers.nvidia.driver import NvidiaDriver, Options
+from dray.drivers.nvidia.hardware import HardwareError, Unavailable
+from dray.drivers.nvidia.health import QUIET_SECONDS
+from dray.drivers.nvidia.inventory import Settings
+from dray.drivers.nvidia.running import Running
+
+PLACES = Directories()
+
+
+def folder(name: str, default: Path, meaning: str) -> Callable[[Callable[..., None]], Any]:
+    kind = click.Path(path_type=Path)
+    return click.option(
+        name, type=kind, default=default, show_default=True, metavar="DIR", help=meaning
+    )
+
+
+@click.group("driver")
+def driver() -> None:
+    """Run a driver on this node."""
+
+
+@driver.command("nvidia", cls=Command)
+@click.option("--kubeconfig", default="", metavar="FILE", help="Instead of $KUBECONFIG.")
+@click.option("--node", envvar="NODE_NAME", default=platform.node, help="This node's name.")
+@folder("--registry", PLACES.registry, "Where the kubelet looks for drivers.")
+@folder("--plugins", PLACES.plugins, "Where drivers keep what must survive them.")
+@folder("--cdi", PLACES.cdi, "Where container runtimes look for devices.")
+@folder("--root", Path("/"), "Where the machine's files are seen.")
+@click.option(
+    "--dynamic-mig/--static-mig",
+    default=True,
+    show_default=True,
+    help="Make MIG partitions when they are claimed, or offer those that exist.",
+)
+@click.option("--share-memory", is_flag=True, help="Let claims have a part of a GPU's memory.")
+@click.option("--skip-xids", default="", metavar="N,N", help="Faults that mean nothing.")
+@click.option(
+    "--heal-after",
+    type=float,
+    default=QUIET_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="A fault is forgotten after so long without another.",
+)
+def nvidia(
+    kubeconfig: str,
+    node: str,
+    registry: Path,
+    plugins: Path,
+    cdi: Path,
+    root: Path,
+    dynamic_mig: bool,
+    share_memory: bool,
+    skip_xids: str,
+    heal_after: float,
+) -> None:
+    """Offer the NVIDIA GPUs of this node: whole, cut by MIG when claimed, or shared."""
+    places = Directories(registry, plugins, cdi)
+    options = Options(Settings(node, dynamic_mig, share_memory), _numbers(skip_xids), heal_after)
+    found = _find(plugins / devices.DRIVER, options, root)
+
+    async def work() -> None:
+        async with running.client_of(Target(kubeconfig), found.name) as client:
+            instance = os.environ.get("POD_UID", "")
+            await Running(found, client, node, directories=places, instance=instance).run()
+
+    running.run(running.until_told_to_end(work))
+
+
+def _find(folder: Path, options: Options, root: Path) -> NvidiaDriver:
+    try:
+        return drivers.find(folder, options, root)
+    except Unavailable as error:
+        raise Failure(
+            f"There is no NVIDIA GPU to offer: {error}.",
+            "Is the NVIDIA driver installed? `nvidia-smi` should list the GPUs.",
+        ) from error
+    except HardwareError as error:
+        raise Failure(f"The GPUs cannot be read: {error}.") from error
+    except OSError as error:
+        raise Failure(f"{folder} cannot be written: {error.strerror}.") from error
+
+
+def _numbers(text: str) -> frozenset[int]:
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    wrong = next((part for part in parts if not part.isdigit()), None)
+    if wrong is not None:
+        raise click.BadParameter(f"{wrong} is not a number", param_hint="--skip-xids")
+    return frozenset(map(int, parts))

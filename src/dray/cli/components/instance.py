@@ -1,0 +1,114 @@
+"""The `dray up` of a data directory: the lock that keeps a second one out, and its own account.
+
+The kernel lets go of the lock when the process ends, however it ends; so what is left behind by one
+that was killed is never taken for one that runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from dray.cli.failures import Failure
+from dray.driverkit import checkpoint
+
+LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
+
+
+class Instance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a `dray up` says of itself; without a url it is still starting."""
+
+    pid: int
+    since: str = ""
+    url: str = ""
+    fleet: str = ""
+    store: str = ""
+    runtime: str = ""
+    components: tuple[str, ...] = ()
+
+    def end(self, *, keep_pods: bool = False) -> None:
+        os.kill(self.pid, signal.SIGUSR1 if keep_pods else signal.SIGTERM)
+
+    def has_ended(self, timeout_seconds: float) -> bool:
+        """Wait for the process to end; whether it did in time."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return True
+        try:
+            return bool(select.select([descriptor], [], [], timeout_seconds)[0])
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def held(directory: Path) -> Iterator[None]:
+    """Be the one `dray up` of a directory; refused, in one sentence, where there is one already."""
+    with _lock_file(directory) as lock:
+        if not _locked(lock):
+            raise _already_up(directory)
+        write(directory, Instance(os.getpid()))
+        try:
+            yield
+        finally:
+            _account(directory).unlink(missing_ok=True)
+
+
+def write(directory: Path, instance: Instance) -> None:
+    checkpoint.replace(_account(directory), msgspec.json.encode(instance))
+
+
+def find(directory: Path) -> Instance | None:
+    """The `dray up` that runs on a directory, if one does."""
+    if not _lock(directory).exists():
+        return None
+    with _lock_file(directory) as lock, contextlib.suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(_account(directory).read_bytes(), type=Instance)
+    return None
+
+
+def _locked(lock: int) -> bool:
+    """Tried a few times: whoever looks whether somebody is up holds the lock for a moment."""
+    for _ in range(LOCK_TRIES):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(LOCK_PAUSE_SECONDS)
+    return False
+
+
+def _already_up(directory: Path) -> Failure:
+    other = find(directory)
+    details = [f"process {other.pid}", other.url] if other else []
+    who = f" ({', '.join(filter(None, details))})" if details else ""
+    advice = f"Stop it with: dray down --data {directory}. Or choose another --data."
+    return Failure(f"dray is already up on {directory}{who}.", advice)
+
+
+def _account(directory: Path) -> Path:
+    return directory / "up.json"
+
+
+def _lock(directory: Path) -> Path:
+    return directory / "up.lock"
+
+
+@contextlib.contextmanager
+def _lock_file(directory: Path) -> Iterator[int]:
+    descriptor = os.open(_lock(directory), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,193 @@
+"""`dray node`: the agent of one node as a process of its own, against dray or Kubernetes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import platform
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import click
+
+from dray.api import features
+from dray.api.features import Features
+from dray.apiserver.access.certificates import Authority
+from dray.cli import connection
+from dray.cli.components import running
+from dray.cli.connection import Target
+from dray.cli.failures import Command, Failure, WrongUsage
+from dray.client.kubeconfig import Connection
+from dray.client.verbs import Selection
+from dray.driverkit.plugin import Directories
+from dray.node import hardware
+from dray.node.agent import Agent, Folders, Means
+from dray.node.containers import Starter
+from dray.node.endpoint import API_SERVERS, Endpoint, Identity
+from dray.node.presence import Presence, Reach
+from dray.node.registration import Registration
+from dray.node.runtimes import choice, none
+from dray.node.runtimes.choice import Choice
+from dray.node.runtimes.interface import Runtime, Unusable
+
+DEFAULT_DATA = "~/.dray/node"
+DEFAULT_PLACES = Directories()
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What was chosen on the command line."""
+
+    name: str
+    address: str
+    port: int
+    labels: dict[str, str]
+    folders: Folders
+    gates: Features
+    allows_host: bool
+    client_authority: bytes
+    clients: tuple[str, ...]
+
+
+@click.command("node", cls=Command)
+@connection.options
+@click.option("--name", default=platform.node(), show_default=True, help="Of the Node.")
+@click.option("--address", default="", help="Where the API server reaches this computer.")
+@click.option("--port", default=10250, show_default=True, help="For logs and exec; 0 takes any.")
+@click.option("--labels", default="", metavar="A=B,C=D", help="Of the Node.")
+@click.option("--data", default=DEFAULT_DATA, show_default=True, metavar="DIR")
+@click.option("--registry", default=str(DEFAULT_PLACES.registry), show_default=True, metavar="DIR")
+@click.option("--cdi", default=str(DEFAULT_PLACES.cdi), show_default=True, metavar="DIR")
+@click.option("--client-ca", default="", metavar="FILE", help="Instead of the kubeconfig's.")
+@click.option("--client", "clients", multiple=True, help=f"Instead of {API_SERVERS[0]}.")
+@click.option(
+    "--runtime",
+    type=click.Choice([each for each in choice.NAMES if each != none.NAME]),
+    default=choice.AUTO,
+    show_default=True,
+    help="What containers run in; auto takes the first that works here.",
+)
+@click.option(
+    "--allow-host-access",
+    is_flag=True,
+    help="Let containers see this computer: hostPath volumes and --runtime process.",
+)
+@click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
+def node(
+    target: Target,
+    name: str,
+    address: str,
+    port: int,
+    labels: str,
+    data: str,
+    registry: str,
+    cdi: str,
+    client_ca: str,
+    clients: tuple[str, ...],
+    runtime: str,
+    allow_host_access: bool,
+    feature_gates: str,
+) -> None:
+    """Make this computer a node and run the pods that are bound to it, until told to end.
+
+    Containers run on when it ends, and the next `dray node` finds them, as with a kubelet. Drivers
+    put their sockets into --registry.
+    """
+    found = target.connect()
+    folder = Path(data).expanduser()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    pod_resources = folder / "pod-resources" / "kubelet.sock"
+    settings = Settings(
+        name=name,
+        address=address or _own_address(found.server),
+        port=port,
+        labels=_labels(labels),
+        folders=Folders(folder, Path(registry), Path(cdi), pod_resources),
+        gates=features.parse(feature_gates),
+        allows_host=allow_host_access,
+        client_authority=_client_authority(client_ca, found),
+        clients=clients or API_SERVERS,
+    )
+    chosen = _chosen(runtime, allow_host_access)
+    assert chosen.runtime is not None
+    containers_in = chosen.runtime
+    click.echo(f"Containers run in: {chosen.name} ({chosen.why}).")
+    running.run(running.until_told_to_end(lambda: _run(target, settings, containers_in)))
+
+
+def _chosen(runtime: str, allows_host: bool) -> Choice:
+    try:
+        found = choice.choose(runtime, allows_host=allows_host)
+    except Unusable as error:
+        raise Failure(f"--runtime {runtime}: {error}.") from error
+    if found.runtime is None:
+        raise Failure(f"no runtime works here: {found.why}.", "Install bubblewrap or podman.")
+    return found
+
+
+def _client_authority(path: str, found: Connection) -> bytes:
+    if path:
+        try:
+            return Path(path).read_bytes()
+        except OSError as error:
+            raise WrongUsage(f"--client-ca {path}: {error.strerror}") from error
+    if not found.certificate_authority:
+        raise WrongUsage("the kubeconfig has no certificate authority: name one with --client-ca")
+    return found.certificate_authority
+
+
+def _labels(text: str) -> dict[str, str]:
+    pairs = [each.partition("=") for each in text.split(",") if each]
+    return {key: value for key, _, value in pairs}
+
+
+def _own_address(server: str) -> str:
+    """The address that this computer has towards the API server."""
+    parts = urlsplit(server)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((parts.hostname or "localhost", parts.port or 443))
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
+
+
+async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
+    name, folders = settings.name, settings.folders
+    pair = Authority.load_or_create(folders.state / "tls").server_pair((settings.address, name))
+    identity = Identity(pair.certificate, pair.key, settings.client_authority, settings.clients)
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(running.client_of(target, "dray-node"))
+        starter = await stack.enter_async_context(Starter())
+        means = Means(runtime, starter, settings.allows_host)
+        agent = Agent(client, name, settings.address, folders, means, now=_now)
+        endpoint = Endpoint(agent.worker, identity)
+        try:
+            listening = endpoint.listening(settings.address, settings.port)
+            port = await stack.enter_async_context(listening)
+        except OSError as error:
+            raise Failure(
+                f"cannot listen on {settings.address}:{settings.port}: {error.strerror}",
+                "Choose another port with --port; 0 takes any that is free.",
+            ) from error
+        reach = Reach(settings.address, port, pair.certificate)
+        registration = Registration(
+            client,
+            [hardware.node(name, settings.labels)],
+            lease=name,
+            runtime=runtime.name,
+            now=_now,
+            selection=Selection(field_selector=f"metadata.name={name}"),
+        )
+        presence = Presence(client, name, runtime.name, reach, settings.gates)
+        click.echo(f"Node {name} answers on {settings.address}:{port}.")
+        async with asyncio.TaskGroup() as group:
+            for part in (registration.run, presence.run, agent.run):
+                group.create_task(part())
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -1,0 +1,120 @@
+"""`dray status`: is a cluster up, what is it, and how is it."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from dray.api import kinds
+from dray.apiserver.printing import cells
+from dray.cli import connection, failures, output
+from dray.cli.components import instance
+from dray.cli.components.apiserver import DEFAULT_DATA
+from dray.cli.components.instance import Instance
+from dray.cli.connection import Session, Target
+from dray.cli.failures import Command, Failure, Unreachable
+from dray.cli.output import Format
+from dray.cli.verbs import devices, listing
+from dray.client.verbs import Selection
+
+Counts = dict[str, dict[str, int]]
+
+
+@click.command("status", cls=Command)
+@click.option("--data", default=DEFAULT_DATA, show_default=True, metavar="DIR")
+@output.option
+def status(data: str, format: Format) -> None:
+    """Say whether `dray up` runs on a data directory, and how its cluster is.
+
+    The exit code is 0 while it is up and answers, 3 otherwise.
+    """
+    directory = Path(data).expanduser()
+    running = instance.find(directory)
+    counts, trouble = _counted(directory, running)
+    if not format.is_table:
+        output.show_document(_document(directory, running, counts), format)
+    elif running is None:
+        click.echo(f"dray is not up on {directory}. Start it with: {_up(data)}")
+    else:
+        _show(directory, running, counts)
+    if trouble is not None:
+        raise trouble
+    if running is None:
+        sys.exit(Unreachable.exit_code)
+
+
+def _up(data: str) -> str:
+    return "dray up" if data == DEFAULT_DATA else f"dray up --data {data}"
+
+
+def _counted(directory: Path, running: Instance | None) -> tuple[Counts, Failure | None]:
+    if running is None or not running.url:
+        return {}, None
+    try:
+        with failures.reported():
+            target = Target(kubeconfig=str(directory / "kubeconfig"), all_namespaces=True)
+            return connection.run(target, _ask), None
+    except Failure as failure:
+        return {}, failure
+
+
+async def _ask(session: Session) -> Counts:
+    nodes = await listing.listed(session, kinds.served("", "Node"), Selection())
+    pods = await listing.listed(session, kinds.served("", "Pod"), Selection())
+    claim_kind = kinds.served("resource.k8s.io", "ResourceClaim")
+    claims = await listing.listed(session, claim_kind, Selection())
+    states = await devices.published_states(session)
+    return {
+        "nodes": Counter("ready" if _is_ready(each) else "not ready" for each in nodes),
+        "devices": Counter(states.values()),
+        "claims": Counter(_claim_state(each) for each in claims),
+        "pods": Counter(_pod_state(each) for each in pods),
+    }
+
+
+def _is_ready(node: dict[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _claim_state(claim: dict[str, Any]) -> str:
+    return "allocated" if (claim.get("status") or {}).get("allocation") else "pending"
+
+
+def _pod_state(pod: dict[str, Any]) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending").lower()
+
+
+def _document(directory: Path, running: Instance | None, counts: Counts) -> dict[str, Any]:
+    about = msgspec.to_builtins(running) if running else {}
+    return {"up": running is not None, "data": str(directory), **about, **counts}
+
+
+def _show(directory: Path, running: Instance, counts: Counts) -> None:
+    state = "up" if running.url else "starting"
+    now = datetime.datetime.now(datetime.UTC)
+    age = f" for {cells.since(running.since, now)}" if running.since else ""
+    rows = {
+        "": f"dray is {state}{age} at {running.url}" if running.url else f"dray is {state}",
+        "process": str(running.pid),
+        "kubeconfig": str(directory / "kubeconfig"),
+        "store": running.store,
+        "fleet": running.fleet,
+        "runtime": running.runtime,
+        "components": ", ".join(running.components),
+        **{name: _in_words(each) for name, each in counts.items()},
+    }
+    for name, value in rows.items():
+        if value:
+            click.echo(f"{name + ':':<12} {value}" if name else value)
+
+
+def _in_words(counts: dict[str, int]) -> str:
+    parts = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
+    return f"{sum(counts.values())} ({parts})" if parts else "0"

@@ -1,0 +1,1 @@
+"""`dray demo`: the whole story of dray, told by its own commands."""

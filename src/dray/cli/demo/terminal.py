@@ -1,0 +1,154 @@
+"""A terminal that tells a story: it runs `dray` as a person would and checks what it prints."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import click
+
+DEADLINE_SECONDS: Final = 60.0
+PAUSE_SECONDS: Final = 0.05
+DRAY: Final = (sys.executable, "-c", "from dray.cli.main import main; main(prog_name='dray')")
+
+
+class Surprise(click.ClickException):
+    """Something is not as it should be."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A command that goes on in another terminal."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    @property
+    def printed(self) -> str:
+        return self.log.read_text("utf-8")
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None
+
+
+class Terminal:
+    """Commands run in `folder`, against the cluster that keeps its data there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._environment = {
+            **os.environ,
+            "KUBECONFIG": str(folder / "data" / "kubeconfig"),
+            "COLUMNS": "160",
+        }
+
+    def headline(self, text: str, *sentences: str) -> None:
+        click.secho(f"\n── {text} ", bold=True)
+        for sentence in sentences:
+            click.echo(sentence)
+
+    def say(self, text: str) -> None:
+        click.secho(text, italic=True)
+
+    def show_file(self, name: str) -> None:
+        self._prompt(f"cat {name}")
+        click.echo((self._folder / name).read_text("utf-8"), nl=False)
+
+    def run(self, command: str, *, expect: str = "", quiet: bool = False) -> str:
+        """Run a command; it must print what is expected, or succeed where nothing is."""
+        if not quiet:
+            self._prompt(command)
+        printed, succeeded = self._output(command)
+        if not quiet:
+            _print(printed, expect)
+        if expect and expect not in printed:
+            raise Surprise(f"`{command}` should have said {expect!r}. It said: {printed}")
+        if not expect and not succeeded:
+            raise Surprise(f"`{command}` should have succeeded. It said: {printed}")
+        return printed
+
+    def run_until(self, command: str, expect: str) -> str:
+        """Run a command again and again until it prints what is expected, and show that."""
+        printed = ""
+
+        def is_printed() -> bool:
+            nonlocal printed
+            printed = self._output(command)[0]
+            return expect in printed
+
+        self.until(is_printed, f"`{command}` saying {expect!r}")
+        self._prompt(command)
+        _print(printed, expect)
+        return printed
+
+    @contextlib.contextmanager
+    def running(self, command: str) -> Iterator[Running]:
+        """A command in a terminal of its own; what it prints goes to a file."""
+        self._prompt(command)
+        log = self._folder / f"{shlex.split(command)[1]}.log"
+        with log.open("w") as output:
+            process = subprocess.Popen(
+                _argv(command),
+                cwd=self._folder,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        try:
+            yield Running(process, log)
+        finally:
+            process.terminate()
+            process.wait()
+
+    def show(self, running: Running, expect: str, lines: int | None = None) -> None:
+        """What a running command printed, once that has what is expected."""
+        self.until(lambda: expect in running.printed or running.has_ended, f"seeing {expect!r}")
+        if expect not in running.printed:
+            raise Surprise(f"{expect!r} should have been seen. It said: {running.printed}")
+        _print("".join(running.printed.splitlines(keepends=True)[:lines]), expect)
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while not condition():
+            if time.monotonic() > deadline:
+                raise Surprise(f"{what} did not happen within {DEADLINE_SECONDS:.0f} s")
+            time.sleep(PAUSE_SECONDS)
+
+    def _output(self, command: str) -> tuple[str, bool]:
+        """What a command printed, and whether it succeeded."""
+        ran = subprocess.run(
+            _argv(command),
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        return ran.stdout, ran.returncode == 0
+
+    def _prompt(self, command: str) -> None:
+        click.secho(f"$ {command}", fg="cyan")
+
+
+def _argv(command: str) -> list[str]:
+    program, *arguments = shlex.split(command)
+    assert program == "dray"
+    return [*DRAY, *arguments]
+
+
+def _print(text: str, expect: str) -> None:
+    """What a command printed; the line that matters stands out."""
+    for line in text.splitlines():
+        click.secho(line, fg="green" if expect and expect in line else None)

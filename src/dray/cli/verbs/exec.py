@@ -1,0 +1,178 @@
+"""`dray exec` and `dray attach`: at a container, as if one sat before it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from dray.api import channels, kinds
+from dray.api.channels import Outcome, Size
+from dray.api.exchange import Request
+from dray.cli import connection
+from dray.cli.connection import Session, Target
+from dray.cli.failures import Command, Failure
+from dray.cli.verbs import logs
+from dray.client import verbs
+
+POD = kinds.served("", "Pod")
+CHUNK_BYTES = 32768
+INPUT = 0
+
+
+@click.command("exec", cls=Command, context_settings={"ignore_unknown_options": True})
+@click.argument("pod")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@connection.options
+@click.option("--container", "-c", default="", help="Which container, where there are several.")
+@click.option("--stdin", "-i", is_flag=True, help="Pass on what is typed or piped in.")
+@click.option("--tty", "-t", "wants_tty", is_flag=True, help="Give the program a terminal.")
+def exec_(
+    target: Target,
+    pod: str,
+    command: tuple[str, ...],
+    container: str,
+    stdin: bool,
+    wants_tty: bool,
+) -> None:
+    """Run a command in a container: dray exec POD -- COMMAND. Ends with its exit code."""
+    query = [("command", part) for part in command]
+    _sit_at(target, "exec", pod, container, stdin, wants_tty, query)
+
+
+@click.command("attach", cls=Command)
+@click.argument("pod")
+@connection.options
+@click.option("--container", "-c", default="", help="Which container, where there are several.")
+@click.option("--stdin", "-i", is_flag=True, help="Pass on what is typed or piped in.")
+@click.option("--tty", "-t", "wants_tty", is_flag=True, help="The container has a terminal.")
+def attach(target: Target, pod: str, container: str, stdin: bool, wants_tty: bool) -> None:
+    """See what a running container prints from now on, and type to it."""
+    _sit_at(target, "attach", pod, container, stdin, wants_tty, [])
+
+
+def _sit_at(
+    target: Target,
+    what: str,
+    pod: str,
+    container: str,
+    stdin: bool,
+    wants_tty: bool,
+    query: verbs.Query,
+) -> None:
+    has_tty = wants_tty and stdin and sys.stdin.isatty()
+    asked = {"stdin": stdin, "stdout": True, "stderr": not has_tty, "tty": has_tty}
+    query += [(name, "true") for name, wanted in asked.items() if wanted]
+    if container:
+        query.append(("container", container))
+    name = logs.pod_name(pod)
+    seat = Seat(reads=stdin, has_tty=has_tty)
+    outcome = connection.run(target, lambda session: _converse(session, what, name, query, seat))
+    if outcome.code is None:
+        raise Failure(outcome.message or "the connection was cut before the command ended")
+    if outcome.code:
+        sys.exit(outcome.code)
+
+
+async def _converse(
+    session: Session, what: str, pod: str, query: verbs.Query, seat: Seat
+) -> Outcome:
+    path = verbs.object_path(POD, pod, session.namespace, what)
+    headers = {"upgrade": "websocket", "sec-websocket-protocol": ",".join(channels.PROTOCOLS)}
+    response = await session.client.raw(Request("GET", path, tuple(query), headers))
+    if response.upgrade is None:
+        raise verbs.error_of(response)
+    with seat.taken():
+        await response.upgrade.converse(seat)
+    return seat.outcome
+
+
+class Seat:
+    """This terminal, or the pipes in its place, as one end of the conversation."""
+
+    def __init__(self, *, reads: bool, has_tty: bool) -> None:
+        self._reads = reads
+        self._has_tty = has_tty
+        self._is_readable = False
+        self._is_resized = has_tty
+        self._woken = asyncio.Event()
+        self.outcome = Outcome(None)
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Keys go to the container as they are pressed, while the block runs."""
+        loop, before = asyncio.get_running_loop(), _raw_terminal() if self._has_tty else None
+        if self._has_tty:
+            loop.add_signal_handler(signal.SIGWINCH, self._resized)
+        if self._reads:
+            self._await_input()
+        try:
+            yield
+        finally:
+            loop.remove_reader(INPUT)
+            loop.remove_signal_handler(signal.SIGWINCH)
+            if before is not None:
+                termios.tcsetattr(INPUT, termios.TCSADRAIN, before)
+
+    async def receive(self) -> bytes | None:
+        """What was typed, and how large the terminal is."""
+        while True:
+            if self._is_resized:
+                self._is_resized = False
+                columns, rows = shutil.get_terminal_size()
+                return channels.resizing(Size(rows, columns))
+            if self._is_readable:
+                return self._typed()
+            await self._woken.wait()
+            self._woken.clear()
+
+    async def send(self, message: bytes) -> None:
+        if not message:
+            return
+        channel, data = message[0], message[1:]
+        if channel == channels.ERROR:
+            self.outcome = channels.outcome(data)
+        elif channel in (channels.STDOUT, channels.STDERR):
+            stream = sys.stdout.buffer if channel == channels.STDOUT else sys.stderr.buffer
+            stream.write(data)
+            stream.flush()
+
+    def _typed(self) -> bytes:
+        self._is_readable = False
+        chunk = os.read(INPUT, CHUNK_BYTES)
+        if not chunk:
+            return channels.closing(channels.STDIN)
+        self._await_input()
+        return channels.message(channels.STDIN, chunk)
+
+    def _await_input(self) -> None:
+        try:
+            asyncio.get_running_loop().add_reader(INPUT, self._readable)
+        except PermissionError:
+            # A file is always ready.
+            self._is_readable = True
+
+    def _readable(self) -> None:
+        asyncio.get_running_loop().remove_reader(INPUT)
+        self._is_readable = True
+        self._woken.set()
+
+    def _resized(self) -> None:
+        self._is_resized = True
+        self._woken.set()
+
+
+def _raw_terminal() -> list[Any]:
+    """Let the program at the other end interpret the keys; how it was before."""
+    before = termios.tcgetattr(INPUT)
+    tty.setraw(INPUT)
+    return before
