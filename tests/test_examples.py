@@ -1,0 +1,25 @@
+"""Every example does what its README says: the commands are run as printed, on a fresh cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import pages
+
+EXAMPLES = sorted((pages.ROOT / "examples").glob("[0-9]*"))
+STORIES = 27
+
+
+def test_every_story_has_an_example() -> None:
+    assert [int(folder.name[:2]) for folder in EXAMPLES] == list(range(1, STORIES + 1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
+def test_an_example_shows_what_its_readme_says(folder: Path) -> None:
+    text = (folder / "README.md").read_text("utf-8")
+    pages.skip_without_containers(text)
+    with pages.session() as person:
+        person.follow(text)
