@@ -1,14 +1,16 @@
 """Everything comes and goes at once: no device is ever held twice, and nothing is left over.
 
 A round is a cluster and a stream of random deeds from a seed: pods, claims, slices, taints and
-nodes come and go, components are cancelled, others write to the same claims. A watch of claims from
-the first revision to the last is judged at every event.
+nodes come and go, components are cancelled, others write to the same claims, clocks jump, writes
+are refused or get no answer. A watch of claims from the first revision to the last is judged at
+every event.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -17,9 +19,15 @@ import msgspec
 import pytest
 
 from dray import cluster
-from dray.api import canonical, errors
+from dray.api import canonical, errors, gotime, kinds
 from dray.api.claims import ResourceClaim
+from dray.api.exchange import Request, Response, User
 from dray.api.kinds import Kind
+from dray.api.names import GroupResource
+from dray.apiserver.app import status_response
+from dray.client.inprocess import InProcessTransport
+from dray.client.lease import Timing
+from dray.client.verbs import Client
 from dray.cluster import Cluster, Plan
 from dray.controllers import manager
 from dray.drivers.simulated import fleet as fleets
@@ -41,7 +49,11 @@ from tests.cluster.world import (
     with_plan,
 )
 
-DEEDS = 60
+DEEDS = 70
+LEASE = kinds.served("coordination.k8s.io", "Lease")
+ANYTHING = GroupResource("", "anything")
+LEASES = ("kube-node-lease", "kube-system")
+TIMING = Timing(duration_seconds=1.0, deadline_seconds=0.6, retry_seconds=0.1)
 NODES = 3
 SIZES = {"one": 1, "two": 2}
 ROOM = 20
@@ -108,7 +120,10 @@ class Chaos:
             self._cordon,
             self._conflict,
             self._restart,
+            self._restart,
             self._remove_node,
+            self._jump,
+            self._forge_lease,
         ]
 
     async def run(self, deeds: int) -> None:
@@ -119,6 +134,7 @@ class Chaos:
 
     async def calm(self) -> None:
         """Mend whatever keeps a pod from running."""
+        self._components.line.is_bad = False
         for rule in await self._world.all(TAINT_RULE):
             await self._world.client.delete(TAINT_RULE, rule["metadata"]["name"])
         for node in await self._world.all(NODE):
@@ -206,23 +222,77 @@ class Chaos:
         await self._world.create({**body, "status": node["status"]})
 
     async def _restart(self) -> None:
-        self._components.restart(self._dice.choice(("scheduler", "controllers")))
+        self._components.restart(self._dice.choice(self._components.names))
+
+    async def _jump(self) -> None:
+        """The clock by which components write into leases goes wrong, by up to a day."""
+        self._components.clock.ahead = self._dice.uniform(-86400, 86400)
+
+    async def _forge_lease(self) -> None:
+        """A lease says that it was renewed at some other time."""
+        namespace = self._dice.choice(LEASES)
+        found = await self._world.all(LEASE, namespace=namespace)
+        if found:
+            ahead = datetime.timedelta(seconds=self._dice.uniform(-86400, 86400))
+            when = gotime.write(datetime.datetime.now(datetime.UTC) + ahead, gotime.MICROSECONDS)
+            name = self._dice.choice(found)["metadata"]["name"]
+            await self._world.client.patch(LEASE, name, {"spec": {"renewTime": when}}, namespace)
 
     async def _any(self, kind: Kind) -> str:
         found = await self._world.all(kind)
         return str(self._dice.choice(found)["metadata"]["name"]) if found else ""
 
 
-class Components:
-    """Scheduler and controllers of a cluster, which can be killed in the middle of anything."""
+class Clock:
+    """A wall clock that jumps."""
 
-    def __init__(self, running: Cluster, group: asyncio.TaskGroup) -> None:
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> datetime.datetime:
+        return datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=self.ahead)
+
+
+class BadLine:
+    """The way from components to the API server: some writes are refused, some answers lost."""
+
+    def __init__(self, running: Cluster, dice: random.Random) -> None:
+        self._handle, self._dice = running.opened.app.handle, dice
+        self.is_bad = True
+
+    def client(self, user: User) -> Client:
+        return Client(InProcessTransport(self._answer, user))
+
+    async def _answer(self, request: Request, user: User) -> Response:
+        fate = self._dice.random() if self.is_bad and request.method != "GET" else 1.0
+        if fate < 0.03:
+            return status_response(errors.conflict(ANYTHING, "it", "somebody else was faster"))
+        if fate < 0.05:
+            return status_response(errors.service_unavailable("lost on the way there"))
+        response = await self._handle(request, user)
+        return status_response(errors.timeout("lost on the way back")) if fate < 0.07 else response
+
+
+class Components:
+    """A scheduler and two sets of controllers, of which one leads; each can be killed any time."""
+
+    def __init__(self, running: Cluster, group: asyncio.TaskGroup, dice: random.Random) -> None:
         self._group = group
+        self.clock, self.line = Clock(), BadLine(running, dice)
         self._runs: dict[str, Callable[[], Coroutine[None, None, None]]] = {
-            "scheduler": lambda: scheduler.run(running.client(cluster.SCHEDULER)),
-            "controllers": lambda: manager.run(running.client(cluster.CONTROLLERS)),
+            "scheduler": lambda: scheduler.run(self.line.client(cluster.SCHEDULER)),
+            "controllers-a": lambda: self._controllers("a"),
+            "controllers-b": lambda: self._controllers("b"),
         }
         self._tasks = {name: group.create_task(run()) for name, run in self._runs.items()}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._runs)
+
+    async def _controllers(self, identity: str) -> None:
+        client = self.line.client(cluster.CONTROLLERS)
+        await manager.run_elected(client, identity, now=self.clock, timing=TIMING)
 
     def restart(self, name: str) -> None:
         self._tasks[name].cancel()
@@ -250,8 +320,9 @@ def _round(seed: int, directory: Path) -> None:
         async with asyncio.TaskGroup() as group:
             judging = group.create_task(_judged(world, judge, following))
             await following.wait()
-            components = Components(world.cluster, group)
-            await _live(world, Chaos(world, components, random.Random(seed)))
+            dice = random.Random(seed)
+            components = Components(world.cluster, group, random.Random(seed))
+            await _live(world, Chaos(world, components, dice))
 
             async def nothing_is_held() -> bool:
                 return not judge.holders

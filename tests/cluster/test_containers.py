@@ -1,216 +1,26 @@
-"""Stories whose pods run in real containers: a node agent, a driver on its sockets, sandboxes."""
+"""Stories whose pods run in real containers, with logs as the API shows them."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import dataclasses
-import datetime
-import os
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+import re
 
 import grpc.aio
-import msgspec
-import pytest
 
-from dray import cluster
-from dray.api.exchange import User
-from dray.client.verbs import Client
-from dray.cluster import ADMIN, Plan
-from dray.driverkit.plugin import Directories, Plugin
-from dray.drivers.simulated import fleet as fleets
-from dray.drivers.simulated.plugin import SimulatedPlugin
-from dray.node import containers
-from dray.node.agent import Agent, Folders
-from dray.node.registration import Registration
-from dray.node.runtimes import sandbox
 from dray.protocol import services
 from dray.protocol.services import Caller
-from dray.store import memory
-from tests.cluster.world import CLAIM, CLASS, DEVICE_CLASS, EVENT, POD, SLICE, Object, World
+from tests.cluster.site import (
+    LIST,
+    Site,
+    container,
+    from_template,
+    needs_sandbox,
+    pod,
+    template,
+    with_node,
+)
+from tests.cluster.world import CLAIM, CLASS, DEPLOYMENT, JOB, POD, SLICE, Object
 
-pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
-
-NODE = "node-0"
-FORTY = f'device.capacity["{CLASS}"].memory.compareTo(quantity("40Gi")) >= 0'
-GROUPS = frozenset({"system:nodes", "system:authenticated"})
-
-
-def now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
-@dataclass
-class Site:
-    """One real node in a whole cluster."""
-
-    world: World
-    folder: Path
-    client: Client
-    driver: SimulatedPlugin
-    agent: Agent
-    agent_task: asyncio.Task[None]
-    group: asyncio.TaskGroup
-
-    async def log(self, pod: str, container: str = "main") -> str:
-        path = self.agent.log_of("default", pod, container, False)
-        assert path is not None
-        return "".join(
-            line.split(" ", 3)[3] for line in path.read_text("utf-8").splitlines(keepends=True)
-        )
-
-    async def output(self, pod: str, container: str = "main", *, lines: int = 1) -> str:
-        """What a container has written, once that is so many lines."""
-
-        async def written() -> str:
-            path = self.agent.log_of("default", pod, container, False)
-            text = await self.log(pod, container) if path and path.exists() else ""
-            return text if text.count("\n") >= lines else ""
-
-        return str(await self.world.until(written, f"output of {pod}/{container}"))
-
-    async def uuid(self, claim: str) -> str:
-        """The unique id of the one device of a claim."""
-        status = (await self.world.get(CLAIM, claim))["status"]
-        (result,) = status["allocation"]["devices"]["results"]
-        for each in await self.world.all(SLICE):
-            for device in each["spec"].get("devices", ()):
-                if device["name"] == result["device"]:
-                    return str(device["attributes"]["uuid"]["string"])
-        raise AssertionError(result)
-
-    async def gone(self, pod: str) -> None:
-        async def is_gone() -> bool:
-            return pod not in {each["metadata"]["name"] for each in await self.world.all(POD)}
-
-        await self.world.until(is_gone, f"{pod} being gone")
-
-    async def restart_agent(self) -> None:
-        self.agent_task.cancel()
-        await asyncio.wait({self.agent_task})
-        self.agent = make_agent(self.client, self.folder)
-        self.agent_task = self.group.create_task(self.agent.run())
-
-
-def make_agent(client: Client, folder: Path) -> Agent:
-    folders = Folders(folder / "state", folder / "registry", folder / "cdi")
-    return Agent(client, NODE, "10.0.0.1", folders, now=now)
-
-
-def places_in(folder: Path) -> Directories:
-    return Directories(folder / "registry", folder / "plugins", folder / "cdi")
-
-
-@contextlib.asynccontextmanager
-async def site(folder: Path, fleet: str = "h100") -> AsyncIterator[Site]:
-    loaded = fleets.load(fleet, nodes=1)
-    (found, *_) = loaded.machines.values()
-    machine = dataclasses.replace(found, name=NODE)
-    async with memory.open() as store, cluster.running(store, folder, Plan()) as running:
-        world = World(running, running.client())
-        for device_class in loaded.classes():
-            body = msgspec.to_builtins(device_class)
-            identity = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
-            await world.client.create(DEVICE_CLASS, {**identity, **body})
-        node_client = running.client(User(f"system:node:{NODE}", GROUPS))
-        registration = Registration(
-            running.client(ADMIN), [machine.node()], lease=NODE, runtime="sandbox", now=now
-        )
-        driver = SimulatedPlugin(machine, CLASS, folder / "cards")
-        plugin = Plugin(driver, node_client, NODE, directories=places_in(folder))
-        agent = make_agent(node_client, folder)
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each.run()) for each in (registration, plugin)]
-            agent_task = group.create_task(agent.run())
-            here = Site(world, folder, node_client, driver, agent, agent_task, group)
-            await world.until(lambda: world.all(SLICE), "the devices being published")
-            await world.until(lambda: has_driver(agent), "the driver being registered")
-            try:
-                yield here
-            finally:
-                for task in (*tasks, here.agent_task):
-                    task.cancel()
-
-
-def with_node(test: Callable[[Site], Awaitable[None]], fleet: str = "h100") -> None:
-    async def run(folder: Path) -> AssertionError | None:
-        async with site(folder, fleet) as here:
-            try:
-                await test(here)
-                await _nothing_left(here)
-            except AssertionError as failure:
-                # Raised outside, where no task group wraps it.
-                return failure
-        return None
-
-    # Paths of sockets must be short, which pytest's own folders are not.
-    folder = Path(tempfile.mkdtemp(prefix="dray-"))
-    try:
-        failure = asyncio.run(run(folder))
-    finally:
-        shutil.rmtree(folder)
-    if failure is not None:
-        raise failure
-
-
-async def _nothing_left(here: Site) -> None:
-    """When every pod is deleted, nothing of them is left on the node."""
-    for pod in await here.world.all(POD):
-        options = {"gracePeriodSeconds": 1}
-        await here.world.client.delete(POD, pod["metadata"]["name"], "default", options)
-    for pod in await here.world.all(POD):
-        await here.gone(pod["metadata"]["name"])
-
-    async def nothing() -> bool:
-        folders = [here.folder / "state" / "pods", here.folder / "cdi"]
-        left = [each for folder in folders if folder.exists() for each in folder.iterdir()]
-        return not left and not list((here.folder / "cards").glob("*.card"))
-
-    await here.world.until(nothing, "the node being empty")
-
-
-def pod(name: str, *containers: Object, claims: Any = (), **spec: Any) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": list(containers), "resourceClaims": list(claims), **spec},
-    }
-
-
-def container(script: str, name: str = "main", claims: Any = (), **fields: Any) -> Object:
-    resources = {"claims": [{"name": each} for each in claims]}
-    command = ["/bin/sh", "-c", script]
-    return {
-        "name": name,
-        "image": "host",
-        "command": command,
-        "resources": resources,
-        **fields,
-    }
-
-
-def template(name: str, *requests: Object) -> Object:
-    forty = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": FORTY}}]}
-    chosen = requests or ({"name": "gpu", "exactly": forty},)
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name},
-        "spec": {"spec": {"devices": {"requests": list(chosen)}}},
-    }
-
-
-def from_template(name: str) -> Object:
-    return {"name": name, "resourceClaimTemplateName": "t"}
-
-
-LIST = "nvidia-smi -L"
+pytestmark = needs_sandbox
 
 
 def test_story_1_nvidia_smi_lists_exactly_the_claimed_gpu() -> None:
@@ -274,10 +84,19 @@ def test_story_6_all_devices_of_the_node() -> None:
     with_node(story)
 
 
-def partition(name: str, profile: str) -> Object:
-    expression = f'device.attributes["{CLASS}"].profile == "{profile}"'
-    selectors = [{"cel": {"expression": expression}}]
-    return {"name": name, "deviceClassName": "mig.nvidia.com", "selectors": selectors}
+def test_story_22_devices_on_the_network_are_prepared_where_the_pod_runs() -> None:
+    async def story(here: Site) -> None:
+        both_pools = {"deviceClassName": "fabric.dray.dev", "count": 6}
+        await here.world.create(template("t", {"name": "gpu", "exactly": both_pools}))
+        main = container("env | grep -c ^GPU_DEVICE_FABRIC_; exec sleep 100", claims=["gpu"])
+        await here.world.create(pod("p", main, claims=[from_template("gpu")]))
+        running = await here.world.pod_phase("p", "Running")
+        assert running["spec"]["nodeName"] == "host-a-0"
+        assert await here.output("p") == "6\n"
+        published = {each["spec"]["pool"]["name"] for each in await here.world.all(SLICE)}
+        assert published == {"fabric-zone-a", "fabric-everywhere"}
+
+    with_node(story, "network-attached")
 
 
 def test_stories_8_and_9_partitions_that_do_not_overlap() -> None:
@@ -299,6 +118,12 @@ def test_stories_8_and_9_partitions_that_do_not_overlap() -> None:
         assert result["request"] == "gpu/large"
 
     with_node(story, "a100-mig")
+
+
+def partition(name: str, profile: str) -> Object:
+    expression = f'device.attributes["{CLASS}"].profile == "{profile}"'
+    selectors = [{"cel": {"expression": expression}}]
+    return {"name": name, "deviceClassName": "mig.nvidia.com", "selectors": selectors}
 
 
 def test_story_11_four_pods_share_a_gpu_and_a_fifth_waits() -> None:
@@ -374,7 +199,7 @@ def test_story_16_health_is_in_the_status_and_a_failed_gpu_loses_its_pod() -> No
         healthy = await here.world.until(health, "health being told")
         assert healthy["name"] == "claim:gpu"
         assert healthy["resources"][0]["health"] == "Healthy"
-        here.driver.fail(device.partition("/")[2], "fell off the bus")
+        await here.fail_device(device.partition("/")[2])
         await here.gone("p")
         await here.world.create(pod("q", main, claims=[from_template("gpu")]))
         await here.world.pod_phase("q", "Running")
@@ -390,7 +215,7 @@ def test_exporters_learn_which_pod_has_which_device() -> None:
         await here.world.create(pod("p", main, claims=[from_template("gpu")]))
         await here.world.pod_phase("p", "Running")
         (device,) = await here.world.devices_of(await here.world.claim_of("p"))
-        socket = services.address(here.folder / "state" / "pod-resources" / "kubelet.sock")
+        socket = services.address(here.node_folder / "pod-resources" / "kubelet.sock")
         async with grpc.aio.insecure_channel(socket) as channel:
             caller = Caller(channel, services.POD_RESOURCES)
             listed = await caller.call("List", caller.messages.ListPodResourcesRequest())
@@ -405,271 +230,84 @@ def test_exporters_learn_which_pod_has_which_device() -> None:
     with_node(story)
 
 
-def test_a_pod_cannot_read_what_is_not_its_own() -> None:
+def test_story_4_workloads_take_a_device_for_each_pod_and_share_one() -> None:
     async def story(here: Site) -> None:
-        secret = here.folder / "state" / "key"
-        secret.write_text("TOP SECRET", "utf-8")
-        files = [secret, *here.folder.glob("*.key"), Path.home() / ".bashrc", Path("/etc/shadow")]
-        script = " ; ".join(f"cat {path} && echo READ" for path in files)
-        script += f" ; ls {here.folder} && echo READ; true"
-        await here.world.create(pod("p", container(script), restartPolicy="Never"))
+        one = {"deviceClassName": CLASS}
+        await here.world.create(template("t", {"name": "gpu", "exactly": one}))
+        spec = {"devices": {"requests": [{"name": "gpu", "exactly": one}]}}
+        shared = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": spec}
+        await here.world.create({**shared, "metadata": {"name": "shared"}})
+        await here.world.create(deployment(4))
+        await here.world.rolled_out("d")
+        names = [each["metadata"]["name"] for each in await here.world.all(POD)]
+        lines = [await here.output(name) for name in names]
+        assert len(set(lines)) == len(lines) == 4
+        await here.world.create(job())
+
+        async def is_done() -> bool:
+            return bool((await here.world.get(JOB, "j"))["status"].get("succeeded") == 10)
+
+        await here.world.until(is_done, "the job being done")
+        left = {each["metadata"]["name"] for each in await here.world.all(CLAIM)}
+        assert "shared" in left
+        await here.world.come_to(lambda: claims_of_job(here), [])
+        finished = await here.world.all(POD, label_selector="job-name=j")
+        logs = [await here.log(each["metadata"]["name"]) for each in finished]
+        uuids = [set(re.findall(r"UUID: (\S+)\)", log)) for log in logs]
+        assert {len(each) for each in uuids} == {2}
+        assert len(set[str].intersection(*uuids)) == 1
+        await here.world.client.delete(DEPLOYMENT, "d", "default")
+        await here.world.client.delete(JOB, "j", "default")
+
+    with_node(story)
+
+
+def pod_template(script: str, *claims: Object, labels: Object, policy: str) -> Object:
+    names = [each["name"] for each in claims]
+    spec = pod("", container(script, claims=names), claims=claims, restartPolicy=policy)["spec"]
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def deployment(replicas: int) -> Object:
+    labels = {"app": "d"}
+    script = f"{LIST}; exec sleep 1000"
+    made = pod_template(script, from_template("gpu"), labels=labels, policy="Always")
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": made}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": spec,
+    }
+
+
+def job() -> Object:
+    claims = (from_template("own"), {"name": "common", "resourceClaimName": "shared"})
+    made = pod_template(LIST, *claims, labels={}, policy="Never")
+    spec = {"completions": 10, "parallelism": 2, "template": made}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": spec}
+
+
+async def claims_of_job(here: Site) -> list[str]:
+    names = [str(each["metadata"]["name"]) for each in await here.world.all(CLAIM)]
+    return [name for name in names if name.startswith("j-")]
+
+
+def test_a_container_gets_the_devices_of_the_request_it_names() -> None:
+    async def story(here: Site) -> None:
+        one = {"deviceClassName": CLASS}
+        requests = [{"name": name, "exactly": one} for name in ("first", "second")]
+        await here.world.create(template("t", *requests))
+        named = [container(LIST, name) for name in ("first", "second")]
+        for each in named:
+            each["resources"] = {"claims": [{"name": "gpus", "request": each["name"]}]}
+        both = container(LIST, "both", claims=["gpus"])
+        claims = [from_template("gpus")]
+        await here.world.create(pod("p", *named, both, claims=claims, restartPolicy="Never"))
         await here.world.pod_phase("p", "Succeeded")
-        assert "READ" not in await here.log("p")
-        assert "TOP SECRET" not in await here.log("p")
+        first, second = [(await here.log("p", name)).split() for name in ("first", "second")]
+        assert (len(first), first[:2]) == (len(second), second[:2])
+        assert first != second
+        assert len((await here.log("p", "both")).splitlines()) == 2
 
     with_node(story)
-
-
-def test_a_program_can_be_run_in_a_running_container() -> None:
-    async def story(here: Site) -> None:
-        script = "echo inside > /tmp/f; echo up; exec sleep 100"
-        env = [{"name": "WHO", "value": "me"}]
-        await here.world.create(pod("p", container(script, env=env)))
-        await here.output("p")
-        worker = here.agent.worker("default", "p")
-        assert worker is not None
-        asked = ("/bin/sh", "-c", "cat /tmp/f; echo $WHO; touch /usr/x || echo refused; exit 4")
-        argv, env_of_container = worker.exec_command("main", asked)
-        process = await asyncio.create_subprocess_exec(
-            *argv, env=env_of_container, stdout=asyncio.subprocess.PIPE
-        )
-        text, _ = await process.communicate()
-        assert (process.returncode, text.decode().split()) == (4, ["inside", "me", "refused"])
-
-    with_node(story)
-
-
-def test_a_failing_container_ends_its_pod_with_its_code() -> None:
-    async def story(here: Site) -> None:
-        await here.world.create(pod("p", container("exit 3"), restartPolicy="Never"))
-        found = await here.world.pod_phase("p", "Failed")
-        state = found["status"]["containerStatuses"][0]["state"]
-        assert (state["terminated"]["exitCode"], state["terminated"]["reason"]) == (3, "Error")
-
-    with_node(story)
-
-
-def test_environment_volumes_and_init_containers() -> None:
-    async def story(here: Site) -> None:
-        config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}
-        await here.world.create({**config, "data": {"greeting": "hello", "NAME": "x"}})
-        mounts = [
-            {"name": "scratch", "mountPath": "/scratch"},
-            {"name": "config", "mountPath": "/config", "readOnly": True},
-        ]
-        volumes = [
-            {"name": "scratch", "emptyDir": {}},
-            {"name": "config", "configMap": {"name": "c"}},
-        ]
-        env = [
-            {"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "WHO", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "NAME"}}},
-            {"name": "BOTH", "value": "$(POD)-$(WHO)"},
-        ]
-        first = container("echo from-init > /scratch/f", "first", volumeMounts=mounts)
-        script = "cat /scratch/f; cat /config/greeting; echo; echo $BOTH; pwd; hostname"
-        main = container(script, volumeMounts=mounts, env=env, workingDir="/scratch")
-        body = pod("p", main, initContainers=[first], volumes=volumes, restartPolicy="Never")
-        await here.world.create(body)
-        await here.world.pod_phase("p", "Succeeded")
-        assert (await here.log("p")).split() == ["from-init", "hello", "p-x", "/scratch", "p"]
-
-    with_node(story)
-
-
-def ready(document: Object) -> str:
-    conditions = document["status"].get("conditions", ())
-    return "".join(each["status"] for each in conditions if each["type"] == "Ready")
-
-
-def test_a_readiness_probe_decides_when_a_pod_is_ready() -> None:
-    async def story(here: Site) -> None:
-        probe = {"exec": {"command": ["test", "-e", "/tmp/ready"]}, "periodSeconds": 1}
-        script = "echo up; sleep 0.5; touch /tmp/ready; exec sleep 100"
-        await here.world.create(pod("p", container(script, readinessProbe=probe)))
-        assert ready(await here.world.pod_phase("p", "Running")) == "False"
-
-        async def is_ready() -> bool:
-            return ready(await here.world.get(POD, "p")) == "True"
-
-        await here.world.until(is_ready, "the pod being ready")
-
-    with_node(story)
-
-
-def test_a_liveness_probe_restarts_a_container_that_hangs() -> None:
-    async def story(here: Site) -> None:
-        action = {"exec": {"command": ["test", "!", "-e", "/tmp/hung"]}}
-        probe = {**action, "periodSeconds": 1, "failureThreshold": 1}
-        main = container("touch /tmp/hung; exec sleep 100", livenessProbe=probe)
-        await here.world.create(pod("p", main))
-
-        async def restarted() -> bool:
-            found = (await here.world.get(POD, "p"))["status"].get("containerStatuses", [{}])[0]
-            return bool(found.get("restartCount"))
-
-        await here.world.until(restarted, "the container being restarted")
-        notes = [str(each["message"]) for each in await here.world.all(EVENT)]
-        assert any(note.startswith("Liveness probe failed") for note in notes)
-
-    with_node(story)
-
-
-def test_hooks_run_after_the_start_and_before_the_end() -> None:
-    async def story(here: Site) -> None:
-        mounts = [{"name": "data", "mountPath": "/data"}]
-        say = ["/bin/sh", "-c", "echo $0 >> /data/said"]
-        hooks = {
-            "postStart": {"exec": {"command": [*say, "hello"]}},
-            "preStop": {"exec": {"command": [*say, "goodbye"]}},
-        }
-        script = "trap 'cat /data/said; exit 0' TERM; echo up; while :; do sleep 0.05; done"
-        main = container(script, volumeMounts=mounts, lifecycle=hooks)
-        held = {"finalizers": ["example.com/held"]}
-        body = pod("p", main, volumes=[{"name": "data", "emptyDir": {}}])
-        body["metadata"] |= held
-        await here.world.create(body)
-
-        async def is_ready() -> bool:
-            return ready(await here.world.get(POD, "p")) == "True"
-
-        await here.world.until(is_ready, "the pod being ready")
-        uid = (await here.world.get(POD, "p"))["metadata"]["uid"]
-        said = here.folder / "state" / "pods" / uid / "volumes" / "data" / "said"
-        assert said.read_text("utf-8") == "hello\n"
-        await here.world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 10})
-        await here.world.until(lambda: contains(said, "goodbye"), "the hook before the end")
-        await here.world.client.patch(POD, "p", {"metadata": {"finalizers": None}}, "default")
-
-    with_node(story)
-
-
-async def contains(path: Path, text: str) -> bool:
-    return text in path.read_text("utf-8")
-
-
-def test_a_container_without_a_command_is_never_running() -> None:
-    async def story(here: Site) -> None:
-        await here.world.create(pod("p", {"name": "main", "image": "nginx"}))
-
-        async def told() -> str:
-            status = (await here.world.get(POD, "p"))["status"]
-            states = [each["state"] for each in status.get("containerStatuses", ())]
-            waiting = states[0].get("waiting", {}) if states else {}
-            is_told = waiting.get("reason") == "CreateContainerConfigError"
-            return str(waiting["message"]) if is_told else ""
-
-        assert "--runtime podman" in await here.world.until(told, "the reason being told")
-
-    with_node(story)
-
-
-def test_deletion_is_graceful_and_waits_for_the_container() -> None:
-    async def story(here: Site) -> None:
-        script = "trap 'echo bye > /data/bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"
-        await here.world.create(pod("p", container(script)))
-        await here.output("p")
-        await here.world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 20})
-        await here.gone("p")
-
-    with_node(story)
-
-
-def test_a_restarted_agent_finds_what_ended_meanwhile() -> None:
-    async def story(here: Site) -> None:
-        await here.world.create(template("t"))
-        script = f"{LIST}; while [ ! -e /go/on ]; do sleep 0.05; done; echo last words; exit 3"
-        mounts = [{"name": "go", "mountPath": "/go"}]
-        body = pod(
-            "p",
-            container(script, claims=["gpu"], volumeMounts=mounts),
-            claims=[from_template("gpu")],
-            volumes=[{"name": "go", "emptyDir": {}}],
-            restartPolicy="Never",
-        )
-        await here.world.create(body)
-        found = await here.world.pod_phase("p", "Running")
-        await here.output("p")
-        here.agent_task.cancel()
-        await asyncio.wait({here.agent_task})
-        uid = found["metadata"]["uid"]
-        (here.folder / "state" / "pods" / uid / "volumes" / "go" / "on").touch()
-        attempt = here.folder / "state" / "pods" / uid / "containers" / "main" / "0"
-        await here.world.until(lambda: exists(attempt / "exit.json"), "the container ending")
-        await here.restart_agent()
-        found = await here.world.pod_phase("p", "Failed")
-        state = found["status"]["containerStatuses"][0]["state"]["terminated"]
-        assert state["exitCode"] == 3
-        assert (await here.log("p")).endswith("last words\n")
-
-    with_node(story)
-
-
-def test_what_a_pod_left_that_vanished_meanwhile_is_cleaned_up() -> None:
-    async def story(here: Site) -> None:
-        await here.world.create(template("t"))
-        main = container("echo up; exec sleep 100", claims=["gpu"])
-        await here.world.create(pod("p", main, claims=[from_template("gpu")]))
-        found = await here.world.pod_phase("p", "Running")
-        await here.output("p")
-        folder = here.folder / "state" / "pods" / found["metadata"]["uid"]
-        attempt = containers.last_attempt(folder / "containers" / "main")
-        assert attempt is not None
-        process = attempt.first_process()
-        here.agent_task.cancel()
-        await asyncio.wait({here.agent_task})
-        await here.world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 0})
-        await here.gone("p")
-        assert os.path.exists(f"/proc/{process}")
-        await here.restart_agent()
-        await _nothing_left(here)
-        assert not os.path.exists(f"/proc/{process}")
-
-    with_node(story)
-
-
-def test_many_pods_at_once_all_run_and_all_go() -> None:
-    async def story(here: Site) -> None:
-        names = [f"p{number}" for number in range(40)]
-        for name in names:
-            await here.world.create(pod(name, container("echo up; exec sleep 100")))
-        for name in names:
-            await here.world.pod_phase(name, "Running")
-        await _nothing_left(here)
-
-    with_node(story)
-
-
-async def exists(path: Path) -> bool:
-    return os.path.exists(path)
-
-
-def test_a_missing_driver_is_named_in_an_event() -> None:
-    async def story(here: Site) -> None:
-        async def no_driver() -> bool:
-            return not await has_driver(here.agent)
-
-        await here.world.create(template("t"))
-        (here.folder / "registry" / f"{CLASS}-reg.sock").unlink()
-        await here.world.until(no_driver, "the driver being forgotten")
-        main = container(LIST, claims=["gpu"])
-        claims = [from_template("gpu")]
-        await here.world.create(pod("p", main, claims=claims, restartPolicy="Never"))
-
-        async def told() -> str:
-            notes = [str(each["message"]) for each in await here.world.all(EVENT)]
-            return next((note for note in notes if "is not registered" in note), "")
-
-        note = await here.world.until(told, "the event")
-        assert note.startswith(f"driver {CLASS} is not registered on this node; next try in")
-        later = Plugin(here.driver, here.client, NODE, directories=places_in(here.folder))
-        task = here.group.create_task(later.run())
-        await here.world.pod_phase("p", "Succeeded")
-        await _nothing_left(here)
-        task.cancel()
-
-    with_node(story)
-
-
-async def has_driver(agent: Agent) -> bool:
-    return agent.drivers.names != []

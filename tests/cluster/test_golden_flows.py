@@ -24,8 +24,9 @@ from tests.cluster.world import CLAIM, DEPLOYMENT, POD, World, with_plan
 
 FLOWS = [
     "010", "011", "012", "013", "014", "015", "017", "018", "019", "021", "022", "023", "024",
-    "025", "026", "027", "028", "030", "038", "039", "040", "042",
+    "025", "026", "027", "028", "030", "032", "037", "038", "039", "040", "042",
 ]  # fmt: skip
+"""Those in which a scheduler or a controller has a part; for the others see `tests/wire`."""
 
 MOVING = {
     "011-job-shared-and-template": "the claims of a job come and go while it is looked at",
@@ -58,13 +59,22 @@ class _Replay:
         await self._world.create(_class())
         for step in self._transcript.steps:
             if step.words[0] == "kubectl":
-                with contextlib.suppress(errors.StatusError):
-                    await self._do(step)
+                refusal = await self._refusal(step)
+                assert all(words in step.output for words in refusal)
+
+    async def _refusal(self, step: Step) -> list[str]:
+        """What the server says where it does not do as told; kubectl prints causes one by one."""
+        try:
+            await self._do(step)
+        except errors.StatusError as error:
+            causes = [f"{cause.field}: {cause.message}" for cause in error.causes]
+            return causes or [error.message]
+        return []
 
     async def _do(self, step: Step) -> None:
         match step.verb:
             case "apply":
-                for body in self._transcript.manifests[step.option("-f")]:
+                for body in step.sent or self._transcript.manifests[step.option("-f")]:
                     await self._apply(body)
             case "run":
                 await self._run(step)
@@ -154,6 +164,8 @@ class _Replay:
             await self._same_claims(transcripts.items(step.output), names, namespace)
         elif resource == "pods":
             await self._same_pods(transcripts.items(step.output))
+        elif resource in ("resourcequota", "resourcepoolstatusrequest"):
+            await self._same_objects(_kind(resource), transcripts.items(step.output), namespace)
 
     async def _same_claims(self, recorded: list[Object], names: set[str], namespace: str) -> None:
         expected = _in_order(map(transcripts.claim_view, recorded))
@@ -164,6 +176,13 @@ class _Replay:
             return _in_order(map(transcripts.claim_view, chosen))
 
         await self._world.come_to(found, expected)
+
+    async def _same_objects(self, kind: kinds.Kind, recorded: list[Object], namespace: str) -> None:
+        async def found() -> list[Object]:
+            objects = await self._world.all(kind, namespace=namespace if kind.namespaced else "")
+            return _in_order(map(transcripts.plain_view, objects))
+
+        await self._world.come_to(found, _in_order(map(transcripts.plain_view, recorded)))
 
     async def _same_pods(self, recorded: list[Object]) -> None:
         expected = _in_order(map(transcripts.pod_view, recorded))

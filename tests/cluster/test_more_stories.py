@@ -201,7 +201,7 @@ def test_story_16_a_gpu_fails_and_its_pod_goes_elsewhere(tmp_path: Path) -> None
 
 def test_story_16_a_pod_that_tolerates_the_fault_stays(tmp_path: Path) -> None:
     async def story(world: World) -> None:
-        fault = {"key": "dray.dev/unhealthy", "operator": "Exists"}
+        fault = {"key": f"{CLASS}/unhealthy", "operator": "Exists"}
         tolerations = [{**fault, "effect": "NoExecute"}]
         await world.create(claim("tough", claim_spec(request(tolerations=tolerations))))
         await world.create(claim("weak", claim_spec(request())))

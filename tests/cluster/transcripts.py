@@ -31,6 +31,8 @@ class Step:
 
     words: list[str]
     output: str
+    sent: tuple[Object, ...] = ()
+    """The objects that came from another command, through a pipe."""
 
     @property
     def verb(self) -> str:
@@ -74,7 +76,10 @@ def _steps(text: str) -> Iterator[Step]:
     for block in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         command, _, output = block.partition("\n")
         words = shlex.split(command)
-        if words:
+        if words[:1] == ["printf"]:
+            manifest = words[1].replace("\\n", "\n")
+            yield Step(words[3:], output.strip(), tuple(yaml.safe_load_all(manifest)))
+        elif words:
             yield Step(words, output.strip())
 
 
@@ -112,6 +117,15 @@ def pod_view(pod: Object) -> Object:
         "claims": _plain(status.get("resourceClaimStatuses") or []),
         "extended": _plain(status.get("extendedResourceClaimStatus") or {}),
         "ofNode": _plain(status.get("nodeAllocatableResourceClaimStatuses") or []),
+    }
+
+
+def plain_view(found: Object) -> Object:
+    """What any object asks for and has become."""
+    return {
+        "name": found["metadata"]["name"],
+        "spec": _plain(found["spec"]),
+        "status": _plain(found.get("status") or {}),
     }
 
 

@@ -17,11 +17,11 @@ from dray.client.verbs import Client, Selection
 from dray.cluster import Cluster, Plan
 from dray.drivers.simulated import fleet as fleets
 from dray.store import memory
-from tests import checks
+from dray.testing import invariants
 
 Object = dict[str, Any]
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 45.0
 CLASS = "gpu.nvidia.com"
 CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
 TEMPLATE = kinds.served("resource.k8s.io", "ResourceClaimTemplate")
@@ -161,7 +161,7 @@ def with_plan(test: Callable[[World], Awaitable[None]], directory: Path, plan: P
         async with memory.open() as store, cluster.running(store, directory, plan) as running:
             world = World(running, running.client())
             try:
-                await world.until(lambda: world.all(SLICE), "the fleet being published")
+                await world.until(lambda: _is_published(world, plan), "the fleet being published")
                 await test(world)
                 await _sound(world, plan)
             except AssertionError as failure:
@@ -174,11 +174,17 @@ def with_plan(test: Callable[[World], Awaitable[None]], directory: Path, plan: P
         raise failure
 
 
+async def _is_published(world: World, plan: Plan) -> bool:
+    """Whether every slice of the fleet is there."""
+    assert plan.fleet is not None
+    return len(await world.all(SLICE)) >= len(list(plan.fleet.slices()))
+
+
 async def _sound(world: World, plan: Plan) -> None:
     async def is_sound() -> bool:
-        return not await checks.violations(world.client, plan.settings.features)
+        return not await invariants.violations(world.client, plan.settings.features)
 
-    left = await checks.violations(world.client, plan.settings.features)
+    left = await invariants.violations(world.client, plan.settings.features)
     await world.until(is_sound, f"the end of {left}")
 
 
