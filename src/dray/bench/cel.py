@@ -114,18 +114,13 @@ def _measure(ways: Sequence[Callable[[], int]]) -> list[float]:
 def _per_shape(selector: device.Selector, views: Sequence[device.DeviceView]) -> Callable[[], int]:
     """Ask once per shape. The shape of a device is found when it is published, not when asked."""
     shapes = [selector.shape(view) for view in views]
-    numbers = {shape: number for number, shape in enumerate(dict.fromkeys(shapes))}
+    first_of = dict(zip(reversed(shapes), reversed(views), strict=True))
+    numbers = {shape: number for number, shape in enumerate(first_of)}
     numbered = [numbers[shape] for shape in shapes]
 
     def ask() -> int:
-        answers: list[bool | None] = [None] * len(numbers)
-        matched = 0
-        for number, view in zip(numbered, views, strict=True):
-            answer = answers[number]
-            if answer is None:
-                answer = answers[number] = selector.matches(view)
-            matched += answer
-        return matched
+        answers = [selector.matches(view) for view in first_of.values()]
+        return sum(map(answers.__getitem__, numbered))
 
     return ask
 
