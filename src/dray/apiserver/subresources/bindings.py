@@ -16,8 +16,8 @@ from dray.api.exchange import Response
 from dray.api.kinds import GroupVersionKind
 from dray.api.meta import ObjectMeta, Wire
 from dray.api.names import GroupResource
-from dray.apiserver import admission, codec, options, storage
-from dray.apiserver.admission import Action, Chain
+from dray.apiserver import codec, options, storage
+from dray.apiserver.admission import Chain
 from dray.apiserver.reads import Call
 from dray.apiserver.structs import Lookup
 from dray.apiserver.subresources import subresources
@@ -53,16 +53,7 @@ class Bindings:
         if call.kind is not _PODS:
             info = replace(call.info, name=metadata.get("name", ""), subresource="binding")
             call = replace(call, kind=_PODS, info=info)
-        action = Action(
-            admission.CREATE,
-            call.kind,
-            call.user,
-            call.namespace,
-            call.info.name,
-            binding,
-            subresource="binding",
-            dry_run=chosen.dry_run,
-        )
+        action = subresources.creation(call, binding, "binding", dry_run=chosen.dry_run)
         await self.chain.mutate(action)
         if metadata.get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Binding object")

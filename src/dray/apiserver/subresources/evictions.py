@@ -15,8 +15,8 @@ from dray.api.core import PodDisruptionBudget
 from dray.api.exchange import Response
 from dray.api.kinds import GroupVersionKind
 from dray.api.names import GroupResource
-from dray.apiserver import admission, codec, deletion, options, storage
-from dray.apiserver.admission import Action, Chain
+from dray.apiserver import codec, deletion, options, storage
+from dray.apiserver.admission import Chain
 from dray.apiserver.deletion import DeleteOptions, Deleter
 from dray.apiserver.reads import Call
 from dray.apiserver.structs import Found, Lookup
@@ -46,16 +46,7 @@ class Evictions:
         if (eviction.get("metadata") or {}).get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         wanted = _delete_options(call, eviction)
-        action = Action(
-            admission.CREATE,
-            call.kind,
-            call.user,
-            call.namespace,
-            call.info.name,
-            eviction,
-            subresource="eviction",
-            dry_run=wanted.dry_run,
-        )
+        action = subresources.creation(call, eviction, "eviction", dry_run=wanted.dry_run)
         await self.chain.mutate(action)
         await self.chain.validate(action)
         await self._evict(_about_pod(call), wanted)

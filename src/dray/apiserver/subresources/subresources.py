@@ -8,7 +8,8 @@ from typing import Any
 from dray.api import gotime
 from dray.api.exchange import Response
 from dray.api.kinds import GroupVersionKind
-from dray.apiserver import bodies, codec, reads, storage
+from dray.apiserver import admission, bodies, codec, reads, storage
+from dray.apiserver.admission import Action
 from dray.apiserver.options import WriteOptions
 from dray.apiserver.reads import Call
 from dray.store.store import Entry, Store
@@ -34,6 +35,20 @@ async def entry_of(store: Store, call: Call) -> Entry:
 
 def document_of(entry: Entry, call: Call) -> Object:
     return codec.from_stored(entry, storage.storage_gvk(call.kind))
+
+
+def creation(call: Call, document: Object, subresource: str, *, dry_run: bool) -> Action:
+    """What the rules are asked about a document that is created below an object."""
+    return Action(
+        admission.CREATE,
+        call.kind,
+        call.user,
+        call.namespace,
+        call.info.name,
+        document,
+        subresource=subresource,
+        dry_run=dry_run,
+    )
 
 
 def success(call: Call, status: int = 201) -> Response:

@@ -15,10 +15,10 @@ from dray.api.exchange import Response
 from dray.api.kinds import GroupVersionKind
 from dray.api.meta import ObjectMeta, Wire
 from dray.api.names import GroupKind, GroupResource
-from dray.apiserver import admission, checks, options, reads, storage
+from dray.apiserver import checks, options, reads, storage
 from dray.apiserver.access import tokens
 from dray.apiserver.access.tokens import DEFAULT_AUDIENCE, TokenSigner
-from dray.apiserver.admission import Action, Chain
+from dray.apiserver.admission import Chain
 from dray.apiserver.reads import Call
 from dray.apiserver.structs import Lookup
 from dray.apiserver.subresources import subresources
@@ -60,16 +60,7 @@ class TokenRequests:
             "metadata"
         ]
         _complete(call, request, account)
-        action = Action(
-            admission.CREATE,
-            call.kind,
-            call.user,
-            call.namespace,
-            call.info.name,
-            request,
-            subresource="token",
-            dry_run=chosen.dry_run,
-        )
+        action = subresources.creation(call, request, "token", dry_run=chosen.dry_run)
         await self.chain.mutate(action)
         await self.chain.validate(action)
         bound = await self._bound_to(call, request["spec"].get("boundObjectRef"))
