@@ -90,6 +90,10 @@ class Kind:
     storage: GroupVersionKind | None = None
     returns_deleted: bool = False
     status_of_deleted: tuple[str, ...] = ()
+    preferred: GroupVersionKind = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "preferred", self.in_version(self.versions[0]))
 
     @property
     def singular(self) -> str:
@@ -107,7 +111,7 @@ class Kind:
     @property
     def storage_version_hash(self) -> str:
         """As apiserver, endpoints/discovery, StorageVersionHash."""
-        stored = self.storage or self.in_version(self.versions[0])
+        stored = self.storage or self.preferred
         text = f"{stored.group}/{stored.version}/{stored.kind}"
         return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
@@ -119,7 +123,10 @@ class Kind:
         return self.returns_deleted and version not in self.status_of_deleted
 
     def subresource(self, name: str) -> Subresource | None:
-        return next((each for each in self.subresources if each.name == name), None)
+        for each in self.subresources:
+            if each.name == name:
+                return each
+        return None
 
 
 _DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")

@@ -36,7 +36,7 @@ def reference(
 ) -> dict[str, Any]:
     """The reference to a controlling owner as a body has it."""
     made: dict[str, Any] = {
-        "apiVersion": kinds.api_version(kind.group, kind.versions[0]),
+        "apiVersion": kind.preferred.api_version,
         "kind": kind.kind,
         "name": metadata.name,
         "uid": metadata.uid,

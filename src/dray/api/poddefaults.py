@@ -46,8 +46,8 @@ def inside(target: Object | None, *names: str) -> Object | None:
 
 def items(target: Object | None, name: str) -> list[Object]:
     """The objects in the list at that field."""
-    listed = (target.get(name) or []) if target else []
-    return [each for each in listed if isinstance(each, dict)]
+    listed = target.get(name) if target else None
+    return [each for each in listed if isinstance(each, dict)] if listed else []
 
 
 def round_resources(target: Object | None, *names: str) -> None:

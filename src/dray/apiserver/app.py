@@ -131,7 +131,8 @@ class App:
         if not info.is_resource:
             return self._about_server(request)
         kind = self._kind(info)
-        return await self._about_objects(Call(request, info, kind, user, _now()))
+        gvk = kind.in_version(info.version)
+        return await self._about_objects(Call(request, info, kind, gvk, user, _now()))
 
     def _kind(self, info: RequestInfo) -> Kind:
         kind = kinds.by_resource(info.group, info.version, info.resource)
@@ -338,4 +339,5 @@ def _text(
 
 
 def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+    """In whole seconds, which is all that objects tell: the requests of a second share one text."""
+    return datetime.datetime.fromtimestamp(int(time.time()), datetime.UTC)

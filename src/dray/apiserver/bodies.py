@@ -147,8 +147,9 @@ def _declared(document: Object, expected: GroupVersionKind) -> GroupVersionKind:
             f"the object provided is unrecognized (must be of type {expected.kind}): "
             f"Object 'Kind' and 'apiVersion' must both be set"
         )
-    group, version = kinds.parse_api_version(api_version)
-    return GroupVersionKind(group, version, kind)
+    if (api_version, kind) == (expected.api_version, expected.kind):
+        return expected
+    return GroupVersionKind(*kinds.parse_api_version(api_version), kind)
 
 
 def _wrong_type(found: GroupVersionKind, expected: GroupVersionKind) -> errors.BadRequest:

@@ -41,13 +41,15 @@ class Call(msgspec.Struct, frozen=True):
     request: Request
     info: RequestInfo
     kind: Kind
+    gvk: GroupVersionKind
+    """What the client speaks."""
     user: User
     now: datetime.datetime
 
-    @property
-    def gvk(self) -> GroupVersionKind:
-        """What the client speaks."""
-        return self.kind.in_version(self.info.version)
+    def about(self, kind: Kind, info: RequestInfo) -> Call:
+        """The same request, as if it had been about something of another kind."""
+        gvk = kind.in_version(info.version)
+        return msgspec.structs.replace(self, kind=kind, gvk=gvk, info=info)
 
     @property
     def form(self) -> Form:

@@ -20,8 +20,7 @@ def stored_kind(kind: Kind) -> Kind:
 
 def storage_gvk(kind: Kind) -> GroupVersionKind:
     """Objects are stored in the preferred version of their kind."""
-    stored = stored_kind(kind)
-    return stored.in_version(stored.versions[0])
+    return stored_kind(kind).preferred
 
 
 def prefix(kind: Kind, namespace: str = "") -> str:

@@ -147,8 +147,8 @@ class Writer:
         self, call: Call, action: Action, document: Object, put: Put, chosen: WriteOptions
     ) -> Written:
         """Write what the rules let pass; ask them again where what they rely on has changed."""
-        async with self.chain.turn(action):
-            for _ in range(UPDATE_ATTEMPTS):
+        for _ in range(UPDATE_ATTEMPTS):
+            async with self.chain.turn(action):
                 also = await self.chain.validate(action)
                 transaction = Transaction((put, *also.operations), also.guards)
                 try:

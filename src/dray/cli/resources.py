@@ -93,7 +93,7 @@ def _unknown_version(api_version: str, kind_name: str, same_group: list[Kind]) -
     message = f'no matches for kind "{kind_name}" in version "{api_version}"'
     advice = "See what is served: dray api-resources"
     if same_group:
-        served = ", ".join(kind.in_version(kind.versions[0]).api_version for kind in same_group)
+        served = ", ".join(kind.preferred.api_version for kind in same_group)
         advice = f"It is served as {served}."
     return NotFound(message, advice)
 

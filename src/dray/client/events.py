@@ -56,7 +56,7 @@ def reference(kind: Kind, metadata: ObjectMeta) -> ObjectReference:
         namespace=metadata.namespace,
         name=metadata.name,
         uid=metadata.uid,
-        api_version=kinds.api_version(kind.group, kind.versions[0]),
+        api_version=kind.preferred.api_version,
         resource_version=metadata.resource_version,
     )
 

@@ -5,6 +5,7 @@ Objects are plain dicts here and lose nothing. `client.cache` makes typed copies
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -206,12 +207,17 @@ def error_of(response: Response) -> errors.StatusError:
 
 def collection_path(kind: Kind, namespace: str = "") -> str:
     root = f"/apis/{kind.group}" if kind.group else "/api"
-    middle = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+    middle = f"/namespaces/{_escaped(namespace)}" if namespace else ""
     return f"{root}/{kind.versions[0]}{middle}/{kind.plural}"
 
 
+@functools.lru_cache(maxsize=1024)
+def _escaped(name: str) -> str:
+    return quote(name, safe="")
+
+
 def object_path(kind: Kind, name: str, namespace: str = "", subresource: str = "") -> str:
-    path = f"{collection_path(kind, namespace)}/{quote(name, safe='')}"
+    path = f"{collection_path(kind, namespace)}/{_escaped(name)}"
     return f"{path}/{subresource}" if subresource else path
 
 

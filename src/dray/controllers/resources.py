@@ -27,7 +27,7 @@ POD_GROUP = kinds.served("scheduling.k8s.io", "PodGroup")
 
 
 def api_version(kind: Kind) -> str:
-    return kinds.api_version(kind.group, kind.versions[0])
+    return kind.preferred.api_version
 
 
 def identity(kind: Kind) -> dict[str, str]:

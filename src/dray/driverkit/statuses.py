@@ -54,7 +54,7 @@ class StatusReports:
 
     async def _apply(self, claim: PreparedClaim, entries: list[Object]) -> None:
         body = {
-            "apiVersion": f"{CLAIM.group}/{CLAIM.versions[0]}",
+            "apiVersion": CLAIM.preferred.api_version,
             "kind": CLAIM.kind,
             "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
             STATUS: {"devices": entries},

@@ -26,6 +26,7 @@ Errors are the store's own and carry data, because a message about an object nee
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -256,12 +257,13 @@ class Span(NamedTuple):
     low: str
     high: str
 
-    @classmethod
-    def under(cls, prefix: str, after_key: str = "") -> Span:
+    @staticmethod
+    @functools.lru_cache(maxsize=1024)
+    def under(prefix: str, after_key: str = "") -> Span:
         """The keys under a prefix, which ends with "/", that come after `after_key`."""
         if not prefix.startswith("/") or not prefix.endswith("/"):
             raise ValueError(f"not a prefix: {prefix!r}")
-        return cls(max(prefix, after_key), prefix[:-1] + "0")
+        return Span(max(prefix, after_key), prefix[:-1] + "0")
 
     def covers(self, key: str) -> bool:
         return self.low < key < self.high

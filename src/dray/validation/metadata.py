@@ -73,13 +73,18 @@ def name_missing(path: fields.Path) -> fields.FieldError:
 
 
 def nameless(metadata: meta.ObjectMeta, *, namespaced: bool, path: fields.Path) -> fields.Errors:
-    """All of metadata but its name."""
+    """All of metadata but its name. Most of it is absent from most objects."""
     yield from _namespace(metadata.namespace, namespaced, path.child("namespace"))
-    yield from _generation(metadata.generation, path.child("generation"))
-    yield from identifiers.labels(metadata.labels, path.child("labels"))
-    yield from valid_annotations(metadata.annotations, path.child("annotations"))
-    yield from owner_references(metadata.owner_references, path.child("ownerReferences"))
-    yield from finalizers(metadata.finalizers, path.child("finalizers"))
+    if metadata.generation:
+        yield from _generation(metadata.generation, path.child("generation"))
+    if metadata.labels:
+        yield from identifiers.labels(metadata.labels, path.child("labels"))
+    if metadata.annotations:
+        yield from valid_annotations(metadata.annotations, path.child("annotations"))
+    if metadata.owner_references:
+        yield from owner_references(metadata.owner_references, path.child("ownerReferences"))
+    if metadata.finalizers:
+        yield from finalizers(metadata.finalizers, path.child("finalizers"))
 
 
 def _namespace(namespace: str, namespaced: bool, path: fields.Path) -> fields.Errors:

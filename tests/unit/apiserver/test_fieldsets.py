@@ -98,13 +98,14 @@ def test_compare_finds_what_comparing_path_by_path_finds(
 def values_by_path(value: Any, place: Place, path: Path = ()) -> dict[Path, Any]:
     found = {path: value} if path else {}
     for name, each in (place.parts(value) or {}).items():
-        found |= values_by_path(each, place.inside(name), (*path, place.prefix + name))
+        element, inner = place.part(name)
+        found |= values_by_path(each, inner, (*path, element))
     return found
 
 
 def place_of(path: Path, place: Place) -> Place:
     for element in path:
-        place = place.inside(element.removeprefix(place.prefix))
+        place = place.part(element.removeprefix(place.prefix)).place
     return place
 
 

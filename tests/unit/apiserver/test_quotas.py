@@ -233,10 +233,20 @@ async def create_at_once(server: World, number: int) -> list[int]:
 def test_many_at_once_wait_for_each_other() -> None:
     server = World()
     limited(server, {DEVICES: "10"})
+    server.create(world.CLAIMS, world.claim("first"))
+    refusals = commit_slowly(server)
+    statuses = world.run(create_at_once(server, 30))
+    assert (statuses.count(201), statuses.count(403)) == (9, 21)
+    assert (used(server), refusals) == ({DEVICES: "10"}, [0])
+
+
+def test_a_quota_that_nobody_knew_of_is_not_exceeded_either() -> None:
+    server = World()
+    limited(server, {DEVICES: "10"})
     refusals = commit_slowly(server)
     statuses = world.run(create_at_once(server, 30))
     assert (statuses.count(201), statuses.count(403)) == (10, 20)
-    assert (used(server), refusals) == ({DEVICES: "10"}, [0])
+    assert (used(server), refusals) == ({DEVICES: "10"}, [1])
 
 
 def test_those_who_cannot_wait_for_each_other_do_not_exceed_it_either() -> None:

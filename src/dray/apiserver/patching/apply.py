@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api import canonical, decoding, errors, gotime, lists
+from dray.api import canonical, decoding, errors, gotime
 from dray.api.kinds import GroupVersionKind
 from dray.apiserver.patching import fieldsets, managedfields, places
 from dray.apiserver.patching.fieldsets import FieldSet
@@ -120,7 +120,7 @@ def _merge(live: Any, applied: Any, place: Place) -> Any:
     if isinstance(applied, dict):
         result = dict(live) if isinstance(live, dict) else {}
         for key, value in applied.items():
-            result[key] = _merge(result.get(key), value, place.member(key))
+            result[key] = _merge(result.get(key), value, place.part(key).place)
         return result
     return _merge_list(live if isinstance(live, list) else [], applied, place)
 
@@ -131,7 +131,7 @@ def _merge_list(live: list[Any], applied: list[Any], place: Place) -> list[Any]:
     wanted = place.parts(applied) or {}
     merged = {
         element: _merge(current.get(element), value, place.item())
-        if place.list_type == lists.MAP
+        if place.has_keyed_items
         else value
         for element, value in wanted.items()
     }
@@ -184,7 +184,7 @@ def _remove(value: Any, path: tuple[str, ...], place: Place) -> None:
         parts = place.parts(value) or {}
         if name not in parts:
             return
-        value, place = parts[name], place.inside(name)
+        value, place = parts[name], place.part(name).place
     last = path[-1]
     if isinstance(value, dict):
         _remove_member(value, last.removeprefix("f:"), place)
@@ -196,7 +196,7 @@ def _remove(value: Any, path: tuple[str, ...], place: Place) -> None:
 
 def _remove_member(value: Object, name: str, place: Place) -> None:
     """A container goes only when it is empty: what is left in it belongs to others."""
-    if not value.get(name) or not place.member(name).has_parts:
+    if not value.get(name) or not place.part(name).place.has_parts:
         value.pop(name, None)
 
 

@@ -10,15 +10,25 @@ those of structured-merge-diff: what is atomic has one owner, empty things are o
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+
+import msgspec
 
 from dray.apiserver.patching import places
 from dray.apiserver.patching.places import Place
 
 FieldSet = dict[str, Any]
 SELF = "."
+LEAF: FieldSet = {}
+"""What has no members; as all sets, it is never changed, and so one for all."""
+REMEMBERED_BYTES = range(128, 4096)
+"""A shorter list is gone through as fast; a longer one is not worth the room."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 def of(value: Any, place: Place) -> FieldSet:
@@ -26,8 +36,9 @@ def of(value: Any, place: Place) -> FieldSet:
     result: FieldSet = {}
     parts = place.parts(value) or {}
     for name in sorted(parts):
-        below = of(parts[name], place.inside(name))
-        result[place.prefix + name] = {SELF: {}, **below} if name.startswith("k:") else below
+        element, inner = place.part(name)
+        below = of(parts[name], inner)
+        result[element] = {SELF: LEAF, **below} if name.startswith("k:") else below
     return result
 
 
@@ -48,9 +59,8 @@ def _compare(old: Mapping[str, Any], new: Mapping[str, Any], place: Place) -> Di
     found = Difference({}, {})
     differing = [name for name in new if name not in old or old[name] != new[name]]
     differing += [name for name in old if name not in new]
-    prefix = place.prefix
     for name in sorted(differing):
-        element, inner = prefix + name, place.inside(name)
+        element, inner = place.part(name)
         if name not in old:
             found.changed[element] = _owned(new[name], inner)
         elif name not in new:
@@ -58,15 +68,18 @@ def _compare(old: Mapping[str, Any], new: Mapping[str, Any], place: Place) -> Di
         elif inner.has_parts:
             _compare_inside(found, element, old[name], new[name], inner)
         else:
-            found.changed[element] = {}
+            found.changed[element] = LEAF
     return found
 
 
 def _compare_inside(found: Difference, element: str, old: Any, new: Any, place: Place) -> None:
+    if not old and new and place.has_keyed_items:
+        found.changed[element] = _owned_items(new, place)
+        return
     old_parts, new_parts = place.parts(old), place.parts(new)
     below = _compare(old_parts or {}, new_parts or {}, place)
     if _is_replaced(old, new, old_parts, new_parts):
-        found.changed[element] = {SELF: {}, **below.changed} if below.changed else {}
+        found.changed[element] = {SELF: LEAF, **below.changed} if below.changed else LEAF
     elif below.changed:
         found.changed[element] = below.changed
     if below.removed:
@@ -82,14 +95,32 @@ def _is_replaced(old: Any, new: Any, old_parts: object, new_parts: object) -> bo
 
 def _owned(value: Any, place: Place) -> FieldSet:
     """The set of something new: the thing itself, and all that it is made of."""
-    parts = place.parts(value) if place.has_parts else None
-    if not parts:
-        return {}
-    result: FieldSet = {SELF: {}}
-    prefix, known = place.prefix, place.known
+    if not value or not place.has_parts:
+        return LEAF
+    members = _owned_items(value, place) if place.has_keyed_items else _owned_parts(value, place)
+    return {SELF: LEAF, **members} if members else LEAF
+
+
+def _owned_items(items: list[Any], place: Place) -> FieldSet:
+    """Of a keyed list. Most are made from a template: the same containers in pod after pod."""
+    encoded = _encode(items)
+    if len(encoded) in REMEMBERED_BYTES:
+        return _remembered_items(encoded, place)
+    return _owned_parts(items, place)
+
+
+@functools.lru_cache(maxsize=1024)
+def _remembered_items(encoded: bytes, place: Place) -> FieldSet:
+    return _owned_parts(_decode(encoded), place)
+
+
+def _owned_parts(value: Any, place: Place) -> FieldSet:
+    parts = place.parts(value) or {}
+    known = place.known
+    result: FieldSet = {}
     for name in sorted(parts):
-        inner = known.get(name) or place.inside(name)
-        result[prefix + name] = _owned(parts[name], inner) if inner.has_parts else {}
+        element, inner = known.get(name) or place.part(name)
+        result[element] = _owned(parts[name], inner) if inner.has_parts else LEAF
     return result
 
 
@@ -106,7 +137,7 @@ def _combined(is_own: bool, inner: dict[str, FieldSet]) -> FieldSet | None:
     """The members of one element, or None where neither it nor they are left."""
     if not inner:
         return {} if is_own else None
-    return {SELF: {}, **inner} if is_own else inner
+    return {SELF: LEAF, **inner} if is_own else inner
 
 
 def union(left: FieldSet, right: FieldSet) -> FieldSet:

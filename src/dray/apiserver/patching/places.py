@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,6 +15,13 @@ from dray.api.schema import Form, Type
 _HAVE_FIELDS = (Form.STRUCT, Form.MAP)
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class Part(NamedTuple):
+    """What names a part of a value in a path (`f:spec`, `k:{"name":"c"}`), and its place."""
+
+    element: str
+    place: Place
 
 
 @dataclass(eq=False, slots=True)
@@ -28,10 +35,11 @@ class Place:
     has_fields: bool = field(init=False)
     has_parts: bool = field(init=False)
     """Whether a value can have several owners."""
+    has_keyed_items: bool = field(init=False)
     prefix: str = field(init=False)
     """What stands before the name of a part where it is an element of a path."""
-    known: dict[str, Place] = field(init=False, default_factory=dict)
-    """The places of the fields of a structure that somebody has asked for: see `member`."""
+    known: dict[str, Part] = field(init=False, default_factory=dict)
+    """The fields of a structure that somebody has asked for: see `part`."""
     _item: Place | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -39,24 +47,26 @@ class Place:
         self.has_fields = form in _HAVE_FIELDS
         has_items = form is Form.LIST and self.list_type != lists.ATOMIC
         self.has_parts = self.has_fields or has_items
+        self.has_keyed_items = has_items and self.list_type == lists.MAP
         self.prefix = "f:" if self.has_fields else ""
 
-    def member(self, name: str) -> Place:
-        """The place of a structure's field or of a map's value."""
-        return self.known.get(name) or self._find_member(name)
+    def part(self, name: str) -> Part:
+        """A structure's field, a map's value, or a list's item by its key or by itself."""
+        return self.known.get(name) or self._find_part(name)
 
-    def _find_member(self, name: str) -> Place:
-        if self.type is None or self.type.form not in _HAVE_FIELDS:
-            return UNKNOWN
+    def _find_part(self, name: str) -> Part:
+        if not self.has_fields:
+            return Part(name, self.item() if self.has_keyed_items else UNKNOWN)
+        assert self.type is not None
         if self.type.form is Form.MAP:
-            return self.item()
+            return Part(f"f:{name}", self.item())
         struct = self.type.name
         known = schema.fields(struct).get(name)
         if known is None:
-            return UNKNOWN
+            return Part(f"f:{name}", UNKNOWN)
         rule = lists.rule(struct, name)
-        found = Place(known.type, rule.list_type, rule.keys, lists.is_atomic(struct, name))
-        self.known[name] = found
+        place = Place(known.type, rule.list_type, rule.keys, lists.is_atomic(struct, name))
+        found = self.known[name] = Part(f"f:{name}", place)
         return found
 
     def item(self) -> Place:
@@ -73,26 +83,17 @@ class Place:
         if isinstance(value, dict) and self.has_fields:
             return value
         if isinstance(value, list) and self.has_parts and not self.has_fields:
-            if self.list_type == lists.MAP:
+            if self.has_keyed_items:
                 return {self._key_element(each): each for each in value}
             return {f"v:{text(each)}": each for each in value}
         return None
 
-    def inside(self, part: str) -> Place:
-        """The place of one of the parts."""
-        if self.has_fields:
-            return self.member(part)
-        return self.item() if self.list_type == lists.MAP else UNKNOWN
-
     def _key_element(self, value: Any) -> str:
-        element = self.type.element if self.type else None
-        key = {}
-        for name in self.keys:
-            found = value.get(name) if isinstance(value, dict) else None
-            if found is None and element is not None:
-                found = lists.key_default(element.name, name)
-            if found is not None:
-                key[name] = found
+        given = value if isinstance(value, dict) else {}
+        key = {name: given[name] for name in self.keys if given.get(name) is not None}
+        if len(key) < len(self.keys) and self.type and self.type.element:
+            defaults = {name: lists.key_default(self.type.element.name, name) for name in self.keys}
+            key = {name: value for name, value in defaults.items() if value is not None} | key
         return f"k:{text(key)}"
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -44,22 +43,6 @@ class _Charged(NamedTuple):
     missing: Callable[[Iterable[str]], str | None] = lambda _names: None
 
 
-class _Turn(contextlib.AbstractAsyncContextManager[None]):
-    def __init__(self, quotas: Quotas, namespace: str) -> None:
-        self._quotas = quotas
-        self._namespace = namespace
-        self._lock: asyncio.Lock | None = None
-
-    async def __aenter__(self) -> None:
-        self._lock = await self._quotas.lock(self._namespace)
-        if self._lock is not None:
-            await self._lock.acquire()
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._lock is not None:
-            self._lock.release()
-
-
 class Quotas(Rule):
     def __init__(self, store: Store, now: Clock) -> None:
         self._store = store
@@ -69,24 +52,26 @@ class Quotas(Rule):
         self._pods = Lookup(store, _PODS, Pod)
         self._pod_reader = Reader(Pod)
         self._claim_reader = Reader(ResourceClaim)
-        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+        self._queues: dict[str, asyncio.Lock] = {}
+        """By namespace, where quotas were last seen."""
 
     def turn(self, action: Action) -> contextlib.AbstractAsyncContextManager[None]:
-        """Where quotas count, those who create in a namespace of this server queue up."""
-        return _Turn(self, action.namespace) if _is_counted(action) else admission.AT_ONCE
+        """Where quotas count, those who create in a namespace of this server queue up.
 
-    async def lock(self, namespace: str) -> asyncio.Lock | None:
-        """Who holds it may charge; None where there is nothing to charge."""
-        if not await self._quotas.all(namespace):
-            return None
-        return self._locks.setdefault(namespace, asyncio.Lock())
+        What is charged is guarded anyway: who finds a quota that nobody knew of may lose a race,
+        and queues up for the next one.
+        """
+        queue = self._queues.get(action.namespace)
+        return admission.AT_ONCE if queue is None or not _is_counted(action) else queue
 
     async def validate(self, action: Action) -> Also:
         if not _is_counted(action):
             return NOTHING_ELSE
         quotas = await self._quotas.all(action.namespace)
         if not quotas:
+            self._queues.pop(action.namespace, None)
             return NOTHING_ELSE
+        self._queues.setdefault(action.namespace, asyncio.Lock())
         if _is_removed(action):
             operations = await self._release(action, quotas)
         else:

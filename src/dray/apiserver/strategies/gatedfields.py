@@ -128,10 +128,13 @@ GATED: Mapping[str, tuple[tuple[Gate, tuple[Path, ...]], ...]] = {
 
 def drop(kind: str, new: Object, old: Object | None, features: Features) -> None:
     """Remove from `new` what is switched off and `old` did not use."""
+    switched_off = _switched_off(kind, features)
+    if not switched_off.below:
+        return
     before = old or {}
     changed = {key: value for key, value in new.items() if value is not before.get(key)}
     found: list[_Found] = []
-    _find(changed, _switched_off(kind, features), found)
+    _find(changed, switched_off, found)
     for each in found:
         if not any(_is_used(before, path) for path in each.together):
             each.owner.pop(each.field, None)

@@ -52,7 +52,7 @@ class Bindings:
         metadata = binding.get("metadata") or {}
         if call.kind is not _PODS:
             info = replace(call.info, name=metadata.get("name", ""), subresource="binding")
-            call = replace(call, kind=_PODS, info=info)
+            call = call.about(_PODS, info)
         action = subresources.creation(call, binding, "binding", dry_run=chosen.dry_run)
         await self.chain.mutate(action)
         if metadata.get("name") != call.info.name:

@@ -71,7 +71,7 @@ class Scales:
 def _as_scale(call: Call) -> Call:
     """The same request as one about a Scale."""
     info = replace(call.info, group=SCALE.group, version=SCALE.versions[0], subresource="")
-    return replace(call, kind=SCALE, info=info)
+    return call.about(SCALE, info)
 
 
 def _respond(call: Call, document: Object, headers: dict[str, str] | None = None) -> Response:

@@ -104,7 +104,7 @@ def rewritten(document: Document) -> Object | None:
     if kind is None or kind.group != "resource.k8s.io" or not isinstance(document.value, dict):
         return None
     value = copy.deepcopy(dict(document.value))
-    newest = kinds.api_version(kind.group, kind.versions[0])
+    newest = kind.preferred.api_version
     if document.api_version == newest:
         if not _has_flat_requests(value, document.kind):
             return None

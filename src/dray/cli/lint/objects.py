@@ -105,7 +105,7 @@ def _unknown_kind(document: Document) -> Iterator[Finding]:
 
 
 def _outdated(document: Document, kind: Kind, version: str) -> Iterator[Finding]:
-    newest = kinds.api_version(kind.group, kind.versions[0])
+    newest = kind.preferred.api_version
     if document.api_version != newest and kind.group == "resource.k8s.io":
         message = f"{document.api_version} is outdated: {document.kind} is {newest}"
         advice = "dray lint --fix rewrites it."
@@ -122,7 +122,7 @@ def _invalid(document: Document, kind: Kind, version: str, features: Features) -
     if (stored.get("spec") or {}).get("template"):
         # Jobs get their selector from the server.
         strategies.of(kind).prepare_create(stored)
-    newest = kind.in_version(kind.versions[0])
+    newest = kind.preferred
     struct = rules.struct_of(kind.kind)
     written = canonical.prune_nulls(canonical.write(newest.schema_type, stored))
     value = msgspec.convert(written, struct)

@@ -52,7 +52,7 @@ def _row(kind: Kind, *, wide: bool) -> list[str]:
     row = [
         kind.plural,
         ",".join(kind.short_names),
-        kind.in_version(kind.versions[0]).api_version,
+        kind.preferred.api_version,
         str(kind.namespaced).lower(),
         kind.kind,
     ]

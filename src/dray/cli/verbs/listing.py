@@ -134,7 +134,7 @@ async def _objects(session: Session, wanted: Wanted, reference: Reference) -> li
 async def listed(session: Session, kind: Kind, selection: Selection) -> list[Object]:
     """The objects of one kind; each says what it is, which items of a list do not."""
     page = await session.client.list(kind, selection)
-    described = {"apiVersion": kind.in_version(kind.versions[0]).api_version, "kind": kind.kind}
+    described = {"apiVersion": kind.preferred.api_version, "kind": kind.kind}
     return [{**described, **msgspec.json.decode(item)} for item in page.items]
 
 

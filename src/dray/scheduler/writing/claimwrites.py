@@ -291,7 +291,7 @@ def _doing(grant: Grant) -> str:
 
 def _creation(claim: ResourceClaim) -> dict[str, Any]:
     metadata = msgspec.structs.replace(claim.metadata, name="")
-    api_version = f"{resources.CLAIM.group}/{resources.CLAIM.versions[0]}"
+    api_version = resources.CLAIM.preferred.api_version
     return {
         "apiVersion": api_version,
         "kind": resources.CLAIM.kind,
