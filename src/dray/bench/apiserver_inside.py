@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import uvloop
 
+from dray import interpreter
 from dray.api import kinds
 from dray.api.exchange import User
 from dray.apiserver import server
@@ -39,7 +40,7 @@ async def run(directory: Path, pairs: int) -> Mapping[str, Any]:
         await _allow(Client(InProcessTransport(opened.app.handle, _user("admin", True))))
         client = Client(InProcessTransport(opened.app.handle, _user(workload.USER)))
         await _each(range(-1, 0), lambda number: _create(client, number))
-        with process.settled():
+        with interpreter.rare_collections(), process.settled():
             figures = await _measured(client, min(pairs, MEASURED_PAIRS))
         await _each(range(MEASURED_PAIRS, pairs), lambda number: _create(client, number))
         await _each(range(pairs), lambda number: _allocate(client, number))

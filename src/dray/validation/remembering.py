@@ -1,8 +1,8 @@
 """Values about which rules found nothing wrong, so that they are not asked about the same again.
 
 Most objects are made from a template or by the same program, and differ from one another in names
-only: their specs are checked once. A value is recognised by a digest of its JSON, so none is kept
-alive, and what Python takes for equal though it reads differently (1 and true) is told apart.
+only: their specs are checked once. A value is recognised by its JSON, by a digest where that is
+long; so what Python takes for equal though it reads differently (1 and true) is told apart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import msgspec
 from dray.validation import fields
 
 MAX_REMEMBERED: Final = 4096
-_DIGEST_BYTES: Final = 16
+_SHORT_BYTES: Final = 1024
+_DIGEST_BYTES: Final = 32
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,12 +32,18 @@ class Sound:
         self, value: Any, circumstances: Hashable, rule: Callable[[], fields.Errors]
     ) -> fields.Errors:
         """What is wrong with a value by the rule, which need not be asked where nothing is."""
-        digest = hashlib.blake2b(_encode(value), digest_size=_DIGEST_BYTES).digest()
-        if (digest, circumstances) in self._known:
+        known = (_recognised(_encode(value)), circumstances)
+        if known in self._known:
             return iter(())
         errors = tuple(rule())
         if not errors:
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
-            self._known.add((digest, circumstances))
+            self._known.add(known)
         return iter(errors)
+
+
+def _recognised(encoded: bytes) -> bytes:
+    if len(encoded) <= _SHORT_BYTES:
+        return encoded
+    return hashlib.blake2b(encoded, digest_size=_DIGEST_BYTES).digest()

@@ -1,0 +1,171 @@
+"""`dray bench explain`: how long it takes to be told why a claim fits on none of many nodes.
+
+The cluster is a process of its own, as `dray up` starts it, with simulated nodes. The command is
+run as people run it, over HTTPS. Its processor time is what to compare on a computer that others
+use too; the time on the clock has the server's in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dray.api import kinds
+from dray.client import kubeconfig
+from dray.client.rest import RestTransport
+from dray.client.verbs import Client
+
+FLEET = "h200"
+CLASS = "gpu.nvidia.com"
+NAMESPACE = "default"
+COMMAND = (sys.executable, "-c", "from dray.cli.main import main; main()")
+DEADLINE_SECONDS = 300.0
+LOOK_SECONDS = 0.5
+REFUSED = 1
+"""The exit code for a claim that does not fit."""
+
+SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
+CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
+
+Object = dict[str, Any]
+Say = Callable[[str], None]
+
+
+class Scale(msgspec.Struct, frozen=True):
+    nodes: int = 5000
+    """With eight GPUs each."""
+    runs: int = 5
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """Of each question the median."""
+
+    nodes: int
+    runs: int
+    selector_s: float
+    """No device matches."""
+    selector_cpu_s: float
+    count_s: float
+    """No node has as many devices."""
+    count_cpu_s: float
+    constraint_s: float
+    """No devices agree as they should."""
+    constraint_cpu_s: float
+
+
+class Taken(NamedTuple):
+    seconds: float
+    cpu_seconds: float
+
+
+def run(scale: Scale, say: Say = lambda _: None) -> Report:
+    with tempfile.TemporaryDirectory(prefix="dray-bench-", ignore_cleanup_errors=True) as folder:
+        directory = Path(folder)
+        say(f"starting {scale.nodes} nodes")
+        with _cluster(directory, scale.nodes):
+            asyncio.run(_prepare(directory / "kubeconfig", scale.nodes))
+            say("asking")
+            selector, count, constraint = (
+                _asked(directory, name, scale.runs) for name in _QUESTIONS
+            )
+    return Report(
+        nodes=scale.nodes,
+        runs=scale.runs,
+        selector_s=selector.seconds,
+        selector_cpu_s=selector.cpu_seconds,
+        count_s=count.seconds,
+        count_cpu_s=count.cpu_seconds,
+        constraint_s=constraint.seconds,
+        constraint_cpu_s=constraint.cpu_seconds,
+    )
+
+
+@contextlib.contextmanager
+def _cluster(directory: Path, nodes: int) -> Iterator[None]:
+    """Up, and answering, while the block runs."""
+    options = ["--fleet", FLEET, "--nodes", str(nodes), "--runtime", "none", "--store", "memory"]
+    where = ["--data", str(directory), "--listen", "127.0.0.1:0"]
+    with subprocess.Popen([*COMMAND, "up", *options, *where], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            if not process.stdout.readline():
+                raise RuntimeError(f"the cluster ended with exit code {process.wait()}")
+            yield
+        finally:
+            process.terminate()
+
+
+async def _prepare(path: Path, nodes: int) -> None:
+    """Wait until every node has published its devices, and ask for what cannot be had."""
+    async with RestTransport(kubeconfig.load(path)) as transport:
+        client = Client(transport)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while len((await client.list(SLICE)).items) < nodes:
+                await asyncio.sleep(LOOK_SECONDS)
+        for name, devices in _QUESTIONS.items():
+            await client.create(CLAIM, _claim(name, devices), NAMESPACE)
+
+
+def _asked(directory: Path, name: str, runs: int) -> Taken:
+    """What the command takes, half of the times at most."""
+    environment = {**os.environ, "KUBECONFIG": str(directory / "kubeconfig")}
+    taken = [_asked_once(name, environment) for _ in range(runs)]
+    return Taken(*map(median, zip(*taken, strict=True)))
+
+
+def _asked_once(name: str, environment: Mapping[str, str]) -> Taken:
+    began, cpu = time.perf_counter(), _cpu_of_children()
+    command = [*COMMAND, "explain", f"claim/{name}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    taken = Taken(time.perf_counter() - began, _cpu_of_children() - cpu)
+    if done.returncode != REFUSED:
+        raise RuntimeError(
+            f"claim {name}: exit code {done.returncode}: {done.stderr or done.stdout}"
+        )
+    return taken
+
+
+def _cpu_of_children() -> float:
+    """Of those that have ended; the cluster has not."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _request(name: str, count: int, *expressions: str) -> Object:
+    selectors = [{"cel": {"expression": each}} for each in expressions]
+    return {
+        "name": name,
+        "exactly": {"deviceClassName": CLASS, "count": count, "selectors": selectors},
+    }
+
+
+_LARGER = f'device.capacity["{CLASS}"].memory.compareTo(quantity("400Gi")) >= 0'
+_QUESTIONS: Mapping[str, Object] = {
+    "selector": {"requests": [_request("gpu", 1, _LARGER)]},
+    "count": {"requests": [_request("gpu", 9)]},
+    "constraint": {
+        "requests": [_request("gpu", 2)],
+        "constraints": [{"matchAttribute": f"{CLASS}/uuid"}],
+    },
+}
+
+
+def _claim(name: str, devices: Object) -> Object:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": name},
+        "spec": {"devices": devices},
+    }
