@@ -54,11 +54,17 @@ class Tally:
     def __init__(self) -> None:
         self.statuses: Counter[int] = Counter()
         self.complaints: list[Complaint] = []
-        self.slowest = 0.0
+        self.slowest_seconds = 0.0
+        self.slowest: Planned | None = None
 
     @property
     def total(self) -> int:
         return sum(self.statuses.values())
+
+    def took(self, request: Planned, seconds: float) -> None:
+        """Watches are left out: they last as long as they were asked to."""
+        if seconds > self.slowest_seconds and "watch" not in request.url:
+            self.slowest_seconds, self.slowest = seconds, request
 
 
 @contextlib.contextmanager
@@ -110,7 +116,7 @@ async def _work(
         except (aiohttp.ClientError, ValueError) as error:
             if not _is_clients_own(error):
                 tally.complaints.append(Complaint(f"{type(error).__name__}: {error}", request, b""))
-        tally.slowest = max(tally.slowest, time.monotonic() - started)
+        tally.took(request, time.monotonic() - started)
 
 
 def _is_clients_own(error: Exception) -> bool:
@@ -204,10 +210,11 @@ def main(seconds: float, seed: int) -> None:
             uvloop.run(fuzz(connection, seconds, seed, tally))
             is_alive = process.poll() is None
         logged = log.read_text("utf-8", "replace")
-    click.echo(
-        f"{tally.total} requests in {seconds:.0f} s, the slowest took {tally.slowest:.2f} s: "
-        + ", ".join(f"{count} × {status}" for status, count in sorted(tally.statuses.items()))
-    )
+    statuses = ", ".join(f"{count} × {status}" for status, count in sorted(tally.statuses.items()))
+    click.echo(f"{tally.total} requests in {seconds:.0f} s: {statuses}")
+    if tally.slowest is not None:
+        slowest = f"{tally.slowest.method} {tally.slowest.url[:200]}"
+        click.echo(f"The slowest took {tally.slowest_seconds:.2f} s: {slowest}")
     for complaint in tally.complaints[:MAX_SHOWN]:
         request = complaint.request
         click.secho(f"\n{complaint.what}", fg="red")

@@ -463,7 +463,7 @@ def _check_namespace(call: Call, document: Object) -> None:
 
 
 def check_name(call: Call, document: Object) -> None:
-    name = document["metadata"].get("name")
+    name = (document.get("metadata") or {}).get("name")
     if not name:
         raise errors.bad_request(
             "the name of the object must be set: metadata.name: Required value: name is required"

@@ -112,6 +112,11 @@ def test_a_scale_needs_a_workload() -> None:
     assert (answer.status, answer.message) == (404, 'deployments.apps "web" not found')
 
 
+def test_a_scale_without_metadata_is_refused() -> None:
+    answer = deployed().ask("PUT", f"{DEPLOYMENT}/scale", {"kind": "Scale", "spec": {}})
+    assert (answer.status, "metadata.name: Required value" in answer.message) == (400, True)
+
+
 def test_what_is_no_scale_is_refused() -> None:
     server = deployed()
     answer = server.ask("PUT", f"{DEPLOYMENT}/scale", server.get(DEPLOYMENT))
