@@ -10,16 +10,13 @@ import pytest
 
 from dray.api import claims, classes, features, poolstatus, slices, taints
 from dray.api.features import Features
-from dray.validation import (
-    capacities,
-    claimstatus,
-    fields,
-)
-from dray.validation import claims as claim_rules
-from dray.validation import classes as class_rules
-from dray.validation import poolstatus as poolstatus_rules
-from dray.validation import slices as slice_rules
-from dray.validation import taints as taint_rules
+from dray.validation import fields
+from dray.validation.dra import capacities, claimstatus
+from dray.validation.dra import claims as claim_rules
+from dray.validation.dra import classes as class_rules
+from dray.validation.dra import poolstatus as poolstatus_rules
+from dray.validation.dra import slices as slice_rules
+from dray.validation.dra import taints as taint_rules
 from tests.conformance import cases
 
 Validate = Callable[[Any, Any, Features], Iterator[fields.FieldError]]

@@ -6,7 +6,7 @@ from typing import Final
 
 from dray.api import core, names, workloads
 from dray.validation import badvalues, fields, identifiers, labelselectors, metadata
-from dray.validation import workloads as workload_rules
+from dray.validation.workloads import workloads as workload_rules
 
 CONFIGURATION_MAX_BYTES: Final = 1024 * 1024
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000

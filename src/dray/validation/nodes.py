@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from dray.api import gotext, names, nodes, quantity
-from dray.validation import badvalues, fields, identifiers, metadata, placement, resources
+from dray.validation import badvalues, fields, identifiers, metadata
+from dray.validation.pods import placement, resources
 
 _FEATURE = re.compile("[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
 _FEATURE_COMPLAINT = (

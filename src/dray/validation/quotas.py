@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api import core, quantity, usage
-from dray.validation import badvalues, fields, metadata, resources
+from dray.validation import badvalues, fields, metadata
+from dray.validation.pods import resources
 
 SCOPES: Final = frozenset(
     (

@@ -38,28 +38,11 @@ from dray.api.workloads import (
     ReplicaSet,
     StatefulSet,
 )
-from dray.validation import (
-    claims,
-    claimstatus,
-    classes,
-    core,
-    daemonsets,
-    declarations,
-    declarative,
-    fields,
-    jobs,
-    metadata,
-    nodes,
-    pods,
-    podstatus,
-    poolstatus,
-    quotas,
-    rbac,
-    slices,
-    statefulsets,
-    taints,
-    workloads,
-)
+from dray.validation import core, fields, metadata, nodes, quotas, rbac
+from dray.validation.declared import declarations, declarative
+from dray.validation.dra import claims, claimstatus, classes, poolstatus, slices, taints
+from dray.validation.pods import pods, podstatus
+from dray.validation.workloads import daemonsets, jobs, statefulsets, workloads
 
 Creation = Callable[[Any, Features], fields.Errors]
 Change = Callable[[Any, Any, Features], fields.Errors]

@@ -14,7 +14,7 @@ from dray.api.claims import DeviceRequestAllocationResult, ResourceClaim
 from dray.driverkit import pools
 from dray.driverkit.driver import Allocated, Driver
 from dray.driverkit.pools import Pool
-from dray.validation import slices
+from dray.validation.dra import slices
 
 
 def allocated(driver: Driver, device: str, **result: object) -> Allocated:

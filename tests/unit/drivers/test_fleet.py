@@ -15,7 +15,7 @@ from dray.cel import device as cel
 from dray.drivers.simulated import fleet
 from dray.drivers.simulated.blueprint import FleetError
 from dray.drivers.simulated.fleet import Fleet
-from dray.validation import classes, slices
+from dray.validation.dra import classes, slices
 
 SHIPPED = fleet.shipped()
 GI = 2**30

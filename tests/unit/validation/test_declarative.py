@@ -8,8 +8,9 @@ import pytest
 
 from dray.api import claims, slices
 from dray.api.features import DEFAULT
-from dray.validation import declarative, fields, formats
-from dray.validation.declarative import Operation, Rule, Struct
+from dray.validation import fields
+from dray.validation.declared import declarative, formats
+from dray.validation.declared.declarative import Operation, Rule, Struct
 
 CREATE = Operation(is_update=False, features=DEFAULT)
 UPDATE = Operation(is_update=True, features=DEFAULT)

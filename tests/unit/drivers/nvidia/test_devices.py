@@ -18,7 +18,7 @@ from dray.drivers.nvidia.hardware import Versions
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import Machine, Settings
 from dray.drivers.nvidia.state import GpuState
-from dray.validation import slices
+from dray.validation.dra import slices
 from tests.nvidia import fake
 
 AROUND = Surroundings("n1", Versions("580.159.04", (13, 0)), "pci0000:00", 0)

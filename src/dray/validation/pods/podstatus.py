@@ -6,15 +6,8 @@ from collections.abc import Collection
 from typing import Final
 
 from dray.api import containers, names, pods, quantity
-from dray.validation import (
-    addresses,
-    badvalues,
-    fields,
-    identifiers,
-    lists,
-    metadata,
-)
-from dray.validation import pods as pod_rules
+from dray.validation import addresses, badvalues, fields, identifiers, lists, metadata
+from dray.validation.pods import pods as pod_rules
 
 SYSTEM_CONDITIONS: Final = frozenset(("PodScheduled", "Ready", "Initialized"))
 HEALTHS: Final = ("Healthy", "Unhealthy", "Unknown")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.claims import AllocatedDeviceStatus
-from dray.validation.declarative import (
+from dray.validation.declared.declarative import (
     Repeating,
     Struct,
     allowed_with,
@@ -35,8 +35,7 @@ from dray.validation.declarative import (
     union,
     unique,
 )
-from dray.validation.devices import ATTRIBUTE_FORMS
-from dray.validation.formats import (
+from dray.validation.declared.formats import (
     extended_resource_name,
     fully_qualified_name,
     label_key,
@@ -46,6 +45,7 @@ from dray.validation.formats import (
     short_name,
     uuid,
 )
+from dray.validation.dra.devices import ATTRIBUTE_FORMS
 
 _taint_effect = one_of("NoExecute", "NoSchedule", "None")
 _taint = Struct(required("effect", _taint_effect))

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from dray.api import containers
 from dray.api.volumes import Volume
-from dray.validation import fields, filepaths, lists, volumes
+from dray.validation import fields, filepaths, lists
+from dray.validation.pods import volumes
 
 _MOUNT_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")

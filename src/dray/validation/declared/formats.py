@@ -11,7 +11,7 @@ from typing import Any
 
 from dray.api import names
 from dray.validation import fields, identifiers
-from dray.validation.declarative import Operation, Rule
+from dray.validation.declared.declarative import Operation, Rule
 
 
 def formatted(errors_of: Callable[[str], Collection[str]], origin: str) -> Rule:

@@ -6,7 +6,7 @@ import msgspec
 
 from dray.api import meta, names, pods, selectors, workloads
 from dray.validation import badvalues, fields, labelselectors, metadata
-from dray.validation import pods as pod_rules
+from dray.validation.pods import pods as pod_rules
 
 ReplicatedStatus = (
     workloads.DeploymentStatus | workloads.ReplicaSetStatus | workloads.StatefulSetStatus

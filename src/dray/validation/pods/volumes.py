@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from dray.api import quantity, volumes
-from dray.validation import environment, fields, filepaths, identifiers, lists
+from dray.validation import fields, filepaths, identifiers, lists
+from dray.validation.pods import environment
 
 HOST_PATH_TYPES: Final = (
     "",

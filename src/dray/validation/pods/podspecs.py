@@ -9,14 +9,12 @@ import msgspec
 from dray.api import meta, names, pods, quantity, usage
 from dray.api.containers import ResourceRequirements
 from dray.api.volumes import Volume
-from dray.validation import (
+from dray.validation import fields, identifiers, remembering
+from dray.validation.pods import (
     containers,
-    fields,
-    identifiers,
     placement,
     podclaims,
     podnetwork,
-    remembering,
     resources,
     security,
     volumes,

@@ -6,8 +6,8 @@ import contextlib
 
 from dray.api import selectors, workloads
 from dray.validation import fields, labelselectors, metadata
-from dray.validation import pods as pod_rules
-from dray.validation import workloads as workload_rules
+from dray.validation.pods import pods as pod_rules
+from dray.validation.workloads import workloads as workload_rules
 
 _SPEC = fields.SPEC
 _TEMPLATE = _SPEC.child("template")

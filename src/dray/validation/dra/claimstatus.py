@@ -11,16 +11,14 @@ from dray.api import claims, gotext, names
 from dray.validation import (
     addresses,
     badvalues,
-    classes,
-    devices,
     fields,
     identifiers,
     lists,
     metadata,
     nodeselectors,
-    taints,
 )
-from dray.validation import claims as claim_rules
+from dray.validation.dra import claims as claim_rules
+from dray.validation.dra import classes, devices, taints
 
 RESERVATIONS_MAX_ITEMS: Final = 256
 RESULTS_MAX_ITEMS: Final = 32

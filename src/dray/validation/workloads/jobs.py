@@ -7,9 +7,10 @@ import contextlib
 import msgspec
 
 from dray.api import containers, names, pods, selectors, workloads
-from dray.validation import badvalues, fields, jobpolicies, labelselectors, metadata
-from dray.validation import pods as pod_rules
-from dray.validation import workloads as workload_rules
+from dray.validation import badvalues, fields, labelselectors, metadata
+from dray.validation.pods import pods as pod_rules
+from dray.validation.workloads import jobpolicies
+from dray.validation.workloads import workloads as workload_rules
 
 _SPEC = fields.SPEC
 _TEMPLATE = _SPEC.child("template")

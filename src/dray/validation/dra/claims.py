@@ -8,16 +8,8 @@ from typing import Final
 from dray.api import claims
 from dray.api.features import Features
 from dray.cel import device
-from dray.validation import (
-    badvalues,
-    classes,
-    fields,
-    identifiers,
-    lists,
-    metadata,
-    remembering,
-    taints,
-)
+from dray.validation import badvalues, fields, identifiers, lists, metadata, remembering
+from dray.validation.dra import classes, taints
 
 REQUESTS_MAX_ITEMS: Final = 32
 ALTERNATIVES_MAX_ITEMS: Final = 8

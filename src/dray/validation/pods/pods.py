@@ -9,18 +9,9 @@ import re
 import msgspec
 
 from dray.api import containers, meta, pods
-from dray.validation import (
-    badvalues,
-    equality,
-    fields,
-    identifiers,
-    lists,
-    metadata,
-    placement,
-    podclaims,
-    podspecs,
-)
-from dray.validation import containers as container_rules
+from dray.validation import badvalues, equality, fields, identifiers, lists, metadata
+from dray.validation.pods import containers as container_rules
+from dray.validation.pods import placement, podclaims, podspecs
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _DELETION_COST_FORM = re.compile("0|[1-9][0-9]*|-[1-9][0-9]*", re.ASCII)

@@ -6,7 +6,7 @@ import msgspec
 
 from dray.api import pods, volumes, workloads
 from dray.validation import badvalues, fields, identifiers, metadata
-from dray.validation import workloads as workload_rules
+from dray.validation.workloads import workloads as workload_rules
 
 _SPEC = fields.SPEC
 

@@ -7,16 +7,8 @@ from typing import Final, NamedTuple
 
 from dray.api import containers, names
 from dray.api.volumes import Volume
-from dray.validation import (
-    environment,
-    fields,
-    identifiers,
-    mounts,
-    probes,
-    resources,
-    security,
-    volumes,
-)
+from dray.validation import fields, identifiers
+from dray.validation.pods import environment, mounts, probes, resources, security, volumes
 
 PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 RESTART_POLICIES: Final = ("Always", "Never", "OnFailure")

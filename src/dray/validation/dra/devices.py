@@ -9,16 +9,8 @@ import msgspec
 
 from dray.api import quantity, slices
 from dray.api.features import Features
-from dray.validation import (
-    badvalues,
-    capacities,
-    equality,
-    fields,
-    identifiers,
-    lists,
-    nodeselectors,
-    taints,
-)
+from dray.validation import badvalues, equality, fields, identifiers, lists, nodeselectors
+from dray.validation.dra import capacities, taints
 
 ATTRIBUTES_AND_CAPACITIES_MAX_ITEMS: Final = 32
 ATTRIBUTE_VALUES_MAX_ITEMS: Final = 48

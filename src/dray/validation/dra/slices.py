@@ -7,15 +7,8 @@ from typing import Final
 
 from dray.api import meta, slices
 from dray.api.features import Features
-from dray.validation import (
-    badvalues,
-    devices,
-    fields,
-    identifiers,
-    lists,
-    metadata,
-    nodeselectors,
-)
+from dray.validation import badvalues, fields, identifiers, lists, metadata, nodeselectors
+from dray.validation.dra import devices
 
 DEVICES_MAX_ITEMS: Final = 128
 ADVANCED_DEVICES_MAX_ITEMS: Final = 64

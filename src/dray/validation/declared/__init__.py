@@ -1,0 +1,1 @@
+"""Declarative rules: the language they are written in, and which field has which of them."""

@@ -1,0 +1,1 @@
+"""Rules for the kinds of resource.k8s.io: what drivers publish, what people claim."""

@@ -1,0 +1,1 @@
+"""Rules for pods: containers, volumes, claims, and where a pod may run."""

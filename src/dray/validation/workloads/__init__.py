@@ -1,0 +1,1 @@
+"""Rules for what makes pods: Deployments, StatefulSets, DaemonSets, Jobs."""
