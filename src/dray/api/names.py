@@ -291,7 +291,11 @@ def path_segment_errors(value: str) -> list[str]:
 
 def path_segment_prefix_errors(value: str) -> list[str]:
     """`path_segment_errors` of a value to which something will be appended."""
-    return [f"may not contain '{character}'" for character in "/%" if character in value]
+    errors = [f"may not contain '{character}'" for character in "/%" if character in value]
+    if "\0" in value:
+        # Kubernetes takes it, and no tool can name the object afterwards.
+        errors.append(r"may not contain '\x00'")
+    return errors
 
 
 def generated_name_example(prefix: str) -> str:

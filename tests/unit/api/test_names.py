@@ -107,6 +107,7 @@ def test_accepted(check: Check, value: str) -> None:
         (names.label_value_errors, "a" * 64, ["must be no more than 63 bytes"]),
         (names.path_segment_errors, "..", ["may not be '..'"]),
         (names.path_segment_errors, "a/b%", ["may not contain '/'", "may not contain '%'"]),
+        (names.path_segment_errors, "a\0", [r"may not contain '\x00'"]),
         (names.config_key_errors, "..a", ["must not start with '..'"]),
         (
             names.relaxed_environment_variable_errors,
