@@ -5,12 +5,23 @@ from __future__ import annotations
 import random
 
 import hypothesis
+import msgspec
+import pytest
 from hypothesis import strategies as st
 
+from dray.allocator.fleet import Fleet
 from dray.allocator.placement import Fit
-from dray.explain import explain, sentences
+from dray.api.meta import ObjectMeta
+from dray.api.nodes import Node
+from dray.api.slices import ResourceSlice
+from dray.explain import alike, explain, sentences
+from dray.explain.alike import Member
 from dray.explain.explain import Explanation, Outcome
+from tests import builders
 from tests.properties import problems, worlds
+
+NODES = 6
+"""Most look like another one, or have the same devices in another order."""
 
 
 def explained(problem: problems.Problem) -> Explanation:
@@ -38,3 +49,48 @@ def test_every_no_has_a_cause_and_every_change_helps(seed: int) -> None:
         with change.applied_in(fleet):
             changed = change.applied_to(problem.claims)
             assert isinstance(worlds.placement_on(fleet).ask(changed, change.node), Fit)
+
+
+@hypothesis.settings(max_examples=200, deadline=None)
+@hypothesis.given(st.integers(min_value=0, max_value=2**63))
+def test_nodes_that_are_alike_are_looked_at_together_to_the_same_effect(seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explain, "ASKED_AT_ONCE", 1)
+        together = explained_on_several_nodes(random.Random(seed))
+        patch.setattr(alike, "group", lambda _, nodes, paths: [[Member(node)] for node in nodes])
+        apart = explained_on_several_nodes(random.Random(seed))
+    assert sentences.as_json(together) == sentences.as_json(apart)
+
+
+def explained_on_several_nodes(dice: random.Random) -> Explanation:
+    models = [problems.draw(dice) for _ in range(2)]
+    fleet = worlds.fleet_of(models[0])
+    for number in range(NODES):
+        node = f"node-{number}"
+        fleet.put_node(Node(ObjectMeta(name=node)))
+        for piece in dice.choice(models).slices:
+            fleet.put_slice(moved(piece, node, dice))
+            for device in piece.spec.devices if dice.random() < 0.3 else ():
+                if dice.random() < 0.5:
+                    hold(fleet, node, piece, device.name)
+    return explain.explain(fleet, models[0].claims, new_share_id=lambda: worlds.SHARE_ID)
+
+
+def moved(piece: ResourceSlice, node: str, dice: random.Random) -> ResourceSlice:
+    """The same on another node, sometimes with devices in another order."""
+    devices = list(piece.spec.devices)
+    if dice.random() < 0.3:
+        dice.shuffle(devices)
+    spec = msgspec.structs.replace(
+        piece.spec,
+        node_name=node,
+        pool=msgspec.structs.replace(piece.spec.pool, name=f"{piece.spec.pool.name}-{node}"),
+        devices=tuple(devices),
+    )
+    name = f"{piece.metadata.name}-{spec.driver}-{spec.pool.name}"
+    return ResourceSlice(ObjectMeta(name=name), spec)
+
+
+def hold(fleet: Fleet, node: str, piece: ResourceSlice, device: str) -> None:
+    pool = f"{piece.spec.pool.name}-{node}"
+    builders.hold(fleet, f"{pool}-{device}", device, pool=pool, driver=piece.spec.driver)

@@ -27,19 +27,20 @@ _MISSING_KEY_HINT = (
 class Selector:
     """One expression and its answers so far."""
 
-    __slots__ = ("_answers", "_compiled", "_paths", "_read")
+    __slots__ = ("_answers", "_compiled", "_read", "paths")
 
     def __init__(self, compiled: cel.Selector) -> None:
         self._compiled = compiled
-        self._paths = () if compiled.error else tuple(sorted(compiled.reads))
-        self._read = shapes.reader(self._paths)
+        self.paths = () if compiled.error else tuple(sorted(compiled.reads))
+        """What the expression reads; devices that agree on it have one answer."""
+        self._read = shapes.reader(self.paths)
         self._answers: dict[Hashable, bool | str] = {}
 
     def matches(self, inventory: Inventory) -> Matches:
         if self._compiled.error is not None:
             return Matches(0, inventory.everything)
         accepted, failing = 0, inventory.unusable
-        for shape, members in inventory.kinds(self._paths, self._read):
+        for shape, members in inventory.kinds(self.paths, self._read):
             answer = self._answers.get(shape)
             if answer is None:
                 usable = members & ~failing

@@ -12,6 +12,7 @@ bench = LateGroup(
         "apiserver": ("dray.cli.bench_apiserver:apiserver", "What one API server can take."),
         "cluster": ("dray.cli.bench_cluster:cluster", "From manifests to devices, in one process."),
         "node": ("dray.cli.bench_node:node", "From bind to running in a sandbox."),
+        "explain": ("dray.cli.bench_explain:explain", "Why not, asked of a large fleet."),
     },
     name="bench",
     help="Run a benchmark and print its figures.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 from collections.abc import Mapping
@@ -33,6 +34,8 @@ class LateGroup(click.Group):
         if cmd_name not in self._late:
             return None
         gc.set_threshold(COLLECTION_THRESHOLD)
+        # Nor is it worth looking when the process ends, and takes everything with it.
+        atexit.register(gc.freeze)
         module, attribute = self._late[cmd_name][0].split(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)

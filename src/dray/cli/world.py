@@ -219,21 +219,28 @@ def _from_list(source: str, text: str) -> World | None:
     world = World(source, stated=found.features)
     for item in found.items:
         header = msgspec.json.decode(item, type=_Header)
-        world.add_decoded(decode_raw(item, header.api_version, header.kind, source))
+        for each in _decoded_alike([item], header.api_version, header.kind, source):
+            world.add(each)
     return world
 
 
-def decode_raw(item: msgspec.Raw, api_version: str, kind: str, source: str) -> Any | None:
-    """As `decode`. Nodes and slices, of which there may be many, are as servers write them."""
+def _decoded_alike(
+    items: Sequence[msgspec.Raw], api_version: str, kind: str, source: str
+) -> list[Any]:
+    """As `decode`, objects of one kind; none of a kind that does not matter here.
+
+    Nodes and slices, of which there may be many, are as servers write them.
+    """
     group, version = kinds.parse_api_version(api_version)
     type_ = READ.get((group, kind))
     if type_ is None:
-        return None
+        return []
     if type_ in (Node, ResourceSlice) and version == "v1":
+        decoder = msgspec.json.Decoder(type_)
         with contextlib.suppress(msgspec.ValidationError):
-            return msgspec.json.decode(item, type=type_)
+            return [decoder.decode(item) for item in items]
     described = {"apiVersion": api_version, "kind": kind}
-    return decode({**described, **msgspec.json.decode(item)}, source)
+    return [decode({**described, **msgspec.json.decode(item)}, source) for item in items]
 
 
 def _from_description(source: str, document: Object) -> World:
@@ -301,8 +308,8 @@ async def _read_kind(session: Session, kind: Kind, selection: Selection, world: 
         (world.unread if own is None else world.partly_read)[kind.kind] = str(error)
         page = own or ListPage()
     api_version = kind.in_version(kind.versions[0]).api_version
-    for item in page.items:
-        world.add_decoded(decode_raw(item, api_version, kind.kind, session.server))
+    for each in _decoded_alike(page.items, api_version, kind.kind, session.server):
+        world.add(each)
 
 
 async def _own_namespace(session: Session, kind: Kind, selection: Selection) -> ListPage | None:

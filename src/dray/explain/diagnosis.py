@@ -6,12 +6,12 @@ each could be, but not all together, the allocator's own verdict is.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from dray.allocator import verdicts
-from dray.allocator.placement import Refused
+from dray.allocator.placement import Answer, Refused
 from dray.api.claims import ResourceClaim
 from dray.explain.funnel import Funnel
 from dray.explain.gates import Gate
@@ -35,13 +35,18 @@ class Reason(msgspec.Struct, frozen=True):
     verdict: verdicts.Verdict | None = None
 
 
-def reasons(survey: Survey, asking: Asking, claims: Sequence[ResourceClaim]) -> tuple[Reason, ...]:
-    """The reasons, those first that come closest to success."""
+def reasons(
+    survey: Survey, asking: Asking, claims: Sequence[ResourceClaim], twins: Mapping[str, str]
+) -> tuple[Reason, ...]:
+    """The reasons, those first that come closest to success.
+
+    `twins` says for each open node which one is asked instead.
+    """
     by_gate = sorted(
         survey.counts, key=lambda obstacle: (-obstacle.depth, -survey.counts[obstacle])
     )
     return (
-        *_joint_reasons(survey.open_nodes, asking, claims),
+        *_joint_reasons((node, asking.ask(claims, twins[node])) for node in survey.open_nodes),
         *(
             Reason(
                 obstacle.claim,
@@ -55,14 +60,11 @@ def reasons(survey: Survey, asking: Asking, claims: Sequence[ResourceClaim]) -> 
     )
 
 
-def _joint_reasons(
-    nodes: Iterable[str], asking: Asking, claims: Sequence[ResourceClaim]
-) -> Iterator[Reason]:
+def _joint_reasons(answers: Iterable[tuple[str, Answer]]) -> Iterator[Reason]:
     """Why nodes that could serve each request cannot serve all."""
     found: dict[Hashable, list[str]] = {}
     closest: dict[Hashable, verdicts.Verdict] = {}
-    for node in nodes:
-        answer = asking.ask(claims, node)
+    for node, answer in answers:
         if not isinstance(answer, Refused):
             continue
         key = _kind(answer.reason)

@@ -13,7 +13,7 @@ from dray.allocator.resolution import ResolvedClaim
 from dray.api import selectors
 from dray.api.claims import AllocationResult, ResourceClaim
 from dray.api.names import ClaimKey, DeviceId
-from dray.explain import diagnosis, facts, faults, relaxation, strays, survey
+from dray.explain import alike, diagnosis, facts, faults, relaxation, strays, survey
 from dray.explain.changes import Change
 from dray.explain.diagnosis import Reason
 from dray.explain.facts import GateFacts
@@ -157,6 +157,8 @@ class _Inquiry:
             questions, fleet.classes, fleet.selectors, fleet.features
         )
         self._survey: Survey = survey.take(fleet, asking.nodes, self._resolved)
+        self._twins = alike.twins(self._survey.open_groups(), self._resolved)
+        """Of nodes that the survey leaves open, the one that is asked for each."""
 
     def undecided(self) -> list[str]:
         """Nodes that have not been asked and that nothing is known against.
@@ -167,10 +169,12 @@ class _Inquiry:
         if any(stage.failing for funnel in self._survey.funnels for stage in funnel.stages):
             return list(later)
         refused = set(self._survey.sound) - set(self._survey.open_nodes)
-        return [node for node in later if node not in refused]
+        return [
+            node for node in later if node not in refused and self._twins.get(node, node) == node
+        ]
 
     def refused(self) -> Explanation:
-        reasons = diagnosis.reasons(self._survey, self._asking, self._claims)
+        reasons = diagnosis.reasons(self._survey, self._asking, self._claims, self._twins)
         return self._explanation(Outcome.REFUSED, reasons=reasons)
 
     def failed(self, failure: verdicts.Failure) -> Explanation:
@@ -191,7 +195,7 @@ class _Inquiry:
         message: str = "",
     ) -> Explanation:
         funnels = self._survey.funnels
-        observations = facts.observe(self._fleet, self._survey.sound, self._resolved, funnels)
+        observations = facts.observe(self._fleet, self._survey, self._resolved)
         astray = strays.find(self._fleet)
         off = [fault.gate for fault in found if isinstance(fault, GateOff)]
         question = Question(

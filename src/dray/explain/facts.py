@@ -8,7 +8,7 @@ conjunction leaves how many, and where values are of another type than what they
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,12 +17,15 @@ from dray.allocator.candidates import Candidate
 from dray.allocator.fleet import Fleet
 from dray.allocator.inventory import Inventory
 from dray.allocator.problems import Plan
-from dray.allocator.resolution import ResolvedClaim
+from dray.allocator.resolution import ResolvedClaim, ResolvedOption
 from dray.allocator.selectors import Selector, Selectors
-from dray.explain import expressions, spelling, values
+from dray.allocator.shapes import Path
+from dray.explain import alike, expressions, spelling, values
+from dray.explain.alike import Group
 from dray.explain.expressions import ATTRIBUTES, CAPACITY, Comparison, Subject
 from dray.explain.funnel import Funnel, Tally
 from dray.explain.gates import Gate, Kind, Panel
+from dray.explain.survey import Survey
 from dray.explain.values import QUANTITY, TypedValue
 
 VALUES_SHOWN = 3
@@ -118,35 +121,62 @@ FunnelKey = tuple[int, str]
 
 
 def observe(
-    fleet: Fleet, nodes: Iterable[str], claims: Sequence[ResolvedClaim], funnels: Iterable[Funnel]
+    fleet: Fleet, survey: Survey, claims: Sequence[ResolvedClaim]
 ) -> tuple[Observation, ...]:
     """The facts about each gate at which devices are lost."""
-    wanted = {(each.claim, each.request): _worth_a_look(each) for each in funnels}
-    observers: dict[tuple[FunnelKey, Gate], _Observer] = {}
-    if not any(wanted.values()):
+    observers = _observers(fleet, survey, claims)
+    if not any(observers.values()):
         return ()
-    clause_selectors = Selectors(fleet.features)
-    for node in nodes:
-        panel = Panel(fleet.inventory(fleet.nodes[node]), claims, fleet.selectors)
+    for group in _groups(fleet, survey, claims, observers):
+        panel = Panel(fleet.inventory(fleet.nodes[group[0].node]), claims, fleet.selectors)
         for plan in (plan for step in panel.steps for plan in step.plans):
-            key = (plan.claim, str(plan.option.name))
-            for gate, left in _arrivals(panel, plan, wanted.get(key, ())):
-                observer = observers.get((key, gate))
-                if observer is None:
-                    observer = _Observer(plan, gate, claims, clause_selectors, fleet)
-                    observers[key, gate] = observer
-                observer.add(panel.inventory, left)
-    return tuple(observer.observation() for observer in observers.values())
+            wanted = observers[plan.claim, str(plan.option.name)]
+            for gate, left in _arrivals(panel, plan, wanted):
+                wanted[gate].add(panel.inventory, left, len(group))
+    return tuple(
+        observer.observation() for wanted in observers.values() for observer in wanted.values()
+    )
 
 
-def _worth_a_look(funnel: Funnel) -> frozenset[Gate]:
+_Observers = Mapping[FunnelKey, Mapping[Gate, "_Observer"]]
+
+
+def _observers(fleet: Fleet, survey: Survey, claims: Sequence[ResolvedClaim]) -> _Observers:
+    clause_selectors = Selectors(fleet.features)
+    options = {
+        (each.claim, str(each.option.name)): each
+        for claim in claims
+        for request in claim.requests
+        for each in request.options
+    }
+    return {
+        (key := (funnel.claim, funnel.request)): {
+            gate: _Observer(options[key], gate, claims, clause_selectors, fleet)
+            for gate in _worth_a_look(funnel)
+        }
+        for funnel in survey.funnels
+    }
+
+
+def _groups(
+    fleet: Fleet, survey: Survey, claims: Sequence[ResolvedClaim], observers: _Observers
+) -> Sequence[Group]:
+    """The nodes, those together whose devices also agree in the values that are told."""
+    decisive = alike.read_by(claims, fleet.features)
+    told = {path for of in observers.values() for each in of.values() for path in each.paths()}
+    if told <= decisive:
+        return survey.groups
+    return alike.group(fleet, survey.sound, decisive | told)
+
+
+def _worth_a_look(funnel: Funnel) -> Sequence[Gate]:
     """The gates that lose devices for something that a claim or class names."""
     losing = [
         stage.gate
         for stage in funnel.stages
         if stage.lost and (stage.gate.is_selector or stage.gate.kind in _NAMING)
     ]
-    return frozenset(losing[:_GATES_OBSERVED])
+    return losing[:_GATES_OBSERVED]
 
 
 _NAMING = (Kind.CAPACITY, Kind.CONSTRAINTS)
@@ -169,16 +199,16 @@ class _Observer:
 
     def __init__(
         self,
-        plan: Plan,
+        resolved: ResolvedOption,
         gate: Gate,
         claims: Sequence[ResolvedClaim],
         selectors: Selectors,
         fleet: Fleet,
     ) -> None:
-        self._plan = plan
+        self._resolved = resolved
         self._gate = gate
         self._tally = Tally()
-        self._subjects = tuple(_subjects(plan, gate, claims, fleet))
+        self._subjects = tuple(_subjects(resolved, gate, claims, fleet))
         self._devices = 0
         self._arrived: Counter[Subject] = Counter()
         self._publishing: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
@@ -191,40 +221,48 @@ class _Observer:
         self._named = _first_named(self._subjects, [text for text, _ in self._clauses], fleet)
         """The subjects that each clause is the first to name."""
 
-    def add(self, inventory: Inventory, arriving: int) -> None:
+    def paths(self) -> set[Path]:
+        """The values that are looked at, besides capacities, which all looks take in."""
+        read = {path for _, selector in self._clauses for path in selector.paths}
+        return read | {tuple(each) for each in self._subjects if each.field == ATTRIBUTES}
+
+    def add(self, inventory: Inventory, arriving: int, nodes: int) -> None:
+        """The devices that come to the gate on one node, and on others that are alike."""
         fresh = self._tally.fresh("", inventory, arriving)
-        self._devices += fresh.bit_count()
+        self._devices += nodes * fresh.bit_count()
         for device in inventory.members(fresh):
             published = device.device
             names = (device.driver, tuple(published.attributes), tuple(published.capacity))
-            self._publishing[names] += 1
+            self._publishing[names] += nodes
         if not self._clauses:
-            self._read(inventory, fresh, self._subjects)
+            self._read(inventory, fresh, self._subjects, nodes)
         for number, (_, selector) in enumerate(self._clauses):
-            self._read(inventory, fresh, self._named[number])
+            self._read(inventory, fresh, self._named[number], nodes)
             fresh &= selector.matches(inventory).accepted
-            self._left[number] += fresh.bit_count()
+            self._left[number] += nodes * fresh.bit_count()
 
-    def _read(self, inventory: Inventory, devices: int, subjects: Iterable[Subject]) -> None:
+    def _read(
+        self, inventory: Inventory, devices: int, subjects: Iterable[Subject], nodes: int
+    ) -> None:
         for subject in subjects:
-            self._arrived[subject] += devices.bit_count()
+            self._arrived[subject] += nodes * devices.bit_count()
             for device in inventory.members(devices):
-                self._count(subject, device)
+                self._count(subject, device, nodes)
 
-    def _count(self, subject: Subject, device: Candidate) -> None:
+    def _count(self, subject: Subject, device: Candidate, nodes: int) -> None:
         value = values.read(device, subject)
         if value is not None:
-            self._having[subject] += 1
+            self._having[subject] += nodes
             counter = self._values[subject]
             if value in counter or len(counter) < _VALUES_COUNTED:
-                counter[value] += 1
+                counter[value] += nodes
 
     def observation(self) -> Observation:
         published = self._published()
         compared = expressions.comparisons(self._gate.expression)
         facts = GateFacts(
-            self._plan.claim,
-            str(self._plan.option.name),
+            self._resolved.claim,
+            str(self._resolved.option.name),
             self._gate,
             self._devices,
             tuple(self._fact(subject, published) for subject in self._subjects),
@@ -306,17 +344,17 @@ def _compared(found: Comparison) -> Compared:
 
 
 def _subjects(
-    plan: Plan, gate: Gate, claims: Sequence[ResolvedClaim], fleet: Fleet
+    resolved: ResolvedOption, gate: Gate, claims: Sequence[ResolvedClaim], fleet: Fleet
 ) -> Iterable[Subject]:
     """What the gate names."""
     if gate.kind is Kind.CAPACITY:
-        return [Subject(CAPACITY, "", name) for name in plan.option.capacity or ()]
+        return [Subject(CAPACITY, "", name) for name in resolved.option.capacity or ()]
     if gate.kind is Kind.CONSTRAINTS:
         named = [
             each.match_attribute or each.distinct_attribute or ""
-            for each in claims[plan.claim].question.constraints
+            for each in claims[resolved.claim].question.constraints
         ]
-        published = [name for name in named if name not in plan.option.derived]
+        published = [name for name in named if name not in resolved.option.derived]
         return [_qualified(ATTRIBUTES, "", name) for name in dict.fromkeys(published)]
     return subjects_of(gate.expression, fleet)
 

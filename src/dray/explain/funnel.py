@@ -7,7 +7,7 @@ holders: its memory does not grow with the fleet. A device that several nodes re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +21,7 @@ from dray.explain.gates import Answer, Gate, Kind, Objection, Panel
 HOLDERS_KEPT = 20
 _HOLDERS_COUNTED = 1 << 16
 _HOLDING = frozenset({Kind.TAKEN, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTERS})
+_ON_COUNTERS = frozenset({Kind.GROUPS, Kind.COUNTERS})
 _WITHOUT_SAY = frozenset({Kind.FEATURES, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTERS})
 """Gates that are not mentioned where they keep nothing away."""
 
@@ -108,6 +109,8 @@ class Passage(NamedTuple):
     blocked: Gate | None
     depth: int
     """The number of the gate that blocks, or of all gates."""
+    held: Mapping[int, int]
+    """Gates, by number, where devices were lost to claims, and which devices."""
 
 
 class Tally:
@@ -150,7 +153,11 @@ class _Progress:
 
 
 class Measurement:
-    """Adds up one option node by node. Every node has the same gates."""
+    """Adds up one option node by node. Every node has the same gates.
+
+    Nodes that are alike are added at once: a panel of the first of them and their number. Who holds
+    their devices is another matter for each of them.
+    """
 
     def __init__(self, plan: Plan) -> None:
         option = plan.option
@@ -161,21 +168,47 @@ class Measurement:
         self._left = 0
         self._misses = _Misses()
 
-    def add(self, panel: Panel, plan: Plan) -> Passage:
+    def add(self, panel: Panel, plan: Plan, nodes: int) -> Passage:
         inventory = panel.inventory
         answers = list(panel.answers(plan))
         if not self._gates:
             self._gates = [_Progress(answer.gate) for answer in answers]
-        self._funnel.nodes += 1
-        self._funnel.published += self._tally.count("published", inventory, inventory.everything)
+        published = self._tally.count("published", inventory, inventory.everything)
+        self._funnel.nodes += nodes
+        self._funnel.published += nodes * published
         counts: list[int] = []
+        held: dict[int, int] = {}
         left = inventory.everything
-        for progress, answer in zip(self._gates, answers, strict=True):
-            left = self._pass(progress, panel, plan, answer, left)
+        for number, (progress, answer) in enumerate(zip(self._gates, answers, strict=True)):
+            arriving = self._tally.fresh(progress, inventory, left)
+            progress.stage.before += nodes * arriving.bit_count()
+            lost = left & ~answer.passing
+            if lost:
+                _exemplify(progress.stage, panel, plan, answer, lost)
+                progress.stage.failing += nodes * (arriving & lost & answer.failing).bit_count()
+                if answer.gate.kind in _HOLDING:
+                    held[number] = arriving & lost
+            left &= answer.passing
             counts.append(left.bit_count())
-        self._left += self._tally.count("left", inventory, left)
+        self._left += nodes * self._tally.count("left", inventory, left)
         self._misses.add(panel, plan, answers, counts[-1])
-        return self._passage(panel, plan, counts)
+        return self._passage(panel, plan, counts, held, nodes)
+
+    def add_holders(self, gate: int, holders: Iterable[ClaimKey]) -> None:
+        """Of devices that were lost at the gate of that number."""
+        progress = self._gates[gate]
+        counter = progress.holders
+        if progress.stage.gate.kind in _ON_COUNTERS and len(counter) >= HOLDERS_KEPT:
+            return
+        for holder in holders:
+            if holder in counter or len(counter) < _HOLDERS_COUNTED:
+                counter[holder] += 1
+
+    def holders(self, gate: int, inventory: Inventory, devices: int) -> Iterator[ClaimKey]:
+        """Who holds the devices that a node has lost at a gate, or what they draw from."""
+        if self._gates[gate].stage.gate.kind in _ON_COUNTERS:
+            return _holders_on_counters(inventory, devices)
+        return _holders_of_devices(inventory, devices)
 
     def finish(self) -> Funnel:
         funnel = self._funnel
@@ -197,7 +230,9 @@ class Measurement:
         funnel.nearest = self._misses.nearest()
         return funnel
 
-    def _passage(self, panel: Panel, plan: Plan, counts: list[int]) -> Passage:
+    def _passage(
+        self, panel: Panel, plan: Plan, counts: list[int], held: Mapping[int, int], nodes: int
+    ) -> Passage:
         node = panel.inventory.node.metadata.name
         best = self._funnel.best
         if best is None or counts[-1] > best.left:
@@ -206,44 +241,19 @@ class Measurement:
         self._funnel.most_needed = max(self._funnel.most_needed, needed)
         for depth, (count, progress) in enumerate(zip(counts, self._gates, strict=True)):
             if count < needed:
-                progress.blocked += 1
+                progress.blocked += nodes
                 progress.blocked_example = progress.blocked_example or node
-                return Passage(tuple(counts), progress.stage.gate, depth)
-        return Passage(tuple(counts), None, len(counts))
-
-    def _pass(
-        self, progress: _Progress, panel: Panel, plan: Plan, answer: Answer, left: int
-    ) -> int:
-        """The devices that are left after a gate."""
-        inventory, stage = panel.inventory, progress.stage
-        arriving = self._tally.fresh(progress, inventory, left)
-        stage.before += arriving.bit_count()
-        lost = left & ~answer.passing
-        if lost:
-            failing = lost & answer.failing
-            if stage.example is None or (failing and not stage.failing):
-                _exemplify(stage, panel, plan, failing or lost)
-            stage.failing += (arriving & failing).bit_count()
-            if answer.gate.kind in _HOLDING:
-                _count_holders(progress, inventory, lost & arriving)
-        return left & answer.passing
+                return Passage(tuple(counts), progress.stage.gate, depth, held)
+        return Passage(tuple(counts), None, len(counts), held)
 
 
-def _exemplify(stage: Stage, panel: Panel, plan: Plan, lost: int) -> None:
-    device = next(panel.inventory.members(lost))
-    stage.example = device.id
-    stage.objection = panel.objection(plan, stage.gate, device)
-
-
-def _count_holders(progress: _Progress, inventory: Inventory, lost: int) -> None:
-    counter = progress.holders
-    on_counters = progress.stage.gate.kind in (Kind.GROUPS, Kind.COUNTERS)
-    if on_counters and len(counter) >= HOLDERS_KEPT:
-        return
-    find = _holders_on_counters if on_counters else _holders_of_devices
-    for holder in find(inventory, lost):
-        if holder in counter or len(counter) < _HOLDERS_COUNTED:
-            counter[holder] += 1
+def _exemplify(stage: Stage, panel: Panel, plan: Plan, answer: Answer, lost: int) -> None:
+    """One of the devices that a gate keeps away, best one on which the check fails."""
+    failing = lost & answer.failing
+    if stage.example is None or (failing and not stage.failing):
+        device = next(panel.inventory.members(failing or lost))
+        stage.example = device.id
+        stage.objection = panel.objection(plan, stage.gate, device)
 
 
 def _holders_of_devices(inventory: Inventory, devices: int) -> Iterator[ClaimKey]:

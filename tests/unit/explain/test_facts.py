@@ -17,7 +17,7 @@ def observed(world: Fleet, asked: ResourceClaim) -> tuple[GateFacts, ...]:
     question = requests.parse(asked.spec.devices)
     resolved = resolution.resolve([question], world.classes, world.selectors, world.features)
     found = survey.take(world, list(world.nodes), resolved)
-    observations = facts.observe(world, found.sound, resolved, found.funnels)
+    observations = facts.observe(world, found, resolved)
     return tuple(each.facts for each in observations)
 
 
