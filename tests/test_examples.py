@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from tests import pages
 
 EXAMPLES = sorted((pages.ROOT / "examples").glob("[0-9]*"))
 STORIES = 27
+TOOLS = {"24-kill-it": ("cc", "prlimit")}
+"""What an example needs beside dray."""
 
 
 def test_every_story_has_an_example() -> None:
@@ -21,5 +24,8 @@ def test_every_story_has_an_example() -> None:
 def test_an_example_shows_what_its_readme_says(folder: Path) -> None:
     text = (folder / "README.md").read_text("utf-8")
     pages.skip_without_containers(text)
+    for tool in TOOLS.get(folder.name, ()):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
     with pages.session() as person:
         person.follow(text)

@@ -10,17 +10,17 @@ import asyncio
 import contextlib
 import dataclasses
 import datetime
-import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dray import telemetry
+from dray import interpreter, telemetry
 from dray.allocator import fleet as allocator
 from dray.api.claims import ResourceClaim
 from dray.api.exchange import User
 from dray.apiserver import server
+from dray.apiserver.access import policy
 from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Opened, Settings
@@ -31,6 +31,7 @@ from dray.drivers.simulated import scaling
 from dray.drivers.simulated.driver import SimulatedDriver
 from dray.drivers.simulated.fleet import Fleet
 from dray.explain import explain, sentences
+from dray.node import registration
 from dray.node.nameonly import NameOnlyAgent
 from dray.node.registration import Registration
 from dray.node.runtimes import choice, none
@@ -43,14 +44,13 @@ if TYPE_CHECKING:
     from dray.computer import Computer
     from dray.machines import Machines
 
-COLLECTION_THRESHOLDS = (20_000, 50, 100)
+FLEET_MANAGER = "dray-fleet"
 EXPLAINED_NODES = 64
 """Nobody is scheduled while a reason is looked for, so it is not looked for everywhere."""
-MASTERS = "system:masters"
-CONTROLLERS = User("system:kube-controller-manager", frozenset({AUTHENTICATED}))
-SCHEDULER = User("system:kube-scheduler", frozenset({AUTHENTICATED}))
-FLEET = User("dray:fleet", frozenset({MASTERS, AUTHENTICATED}))
-ADMIN = User("kubernetes-admin", frozenset({MASTERS, AUTHENTICATED}))
+CONTROLLERS = User(policy.CONTROLLERS, frozenset({AUTHENTICATED}))
+SCHEDULER = User(policy.SCHEDULER, frozenset({AUTHENTICATED}))
+FLEET = User(policy.FLEET, frozenset({AUTHENTICATED}))
+ADMIN = User("kubernetes-admin", frozenset({"system:masters", AUTHENTICATED}))
 
 Component = Callable[[], Awaitable[None]]
 
@@ -91,6 +91,10 @@ class Cluster:
     def client(self, user: User = ADMIN) -> Client:
         return Client(InProcessTransport(self.opened.app.handle, user))
 
+    @property
+    def fleet_client(self) -> Client:
+        return self.client(FLEET).managed_by(FLEET_MANAGER)
+
 
 @contextlib.asynccontextmanager
 async def running(
@@ -112,7 +116,7 @@ async def running(
         identity=server.identity_in(directory),
     ) as opened:
         cluster = _with_machines(Cluster(opened, registry, found), directory, chosen)
-        with _rare_collections():
+        with interpreter.rare_collections():
             async with _supervised(_components(cluster, chosen)):
                 try:
                     yield cluster
@@ -141,7 +145,7 @@ def _with_machines(cluster: Cluster, directory: Path, plan: Plan) -> Cluster:
     pair = authority.server_pair((machines.ADDRESS, "localhost"))
     site = machines.Site(
         client_of=cluster.client,
-        fleet_client=cluster.client(FLEET),
+        fleet_client=cluster.fleet_client,
         directory=directory,
         runtime=runtime,
         identity=Identity(pair.certificate, pair.key, authority.certificate),
@@ -159,26 +163,18 @@ def _with_machines(cluster: Cluster, directory: Path, plan: Plan) -> Cluster:
     return dataclasses.replace(cluster, machines=made, computer=computer)
 
 
-@contextlib.contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Copies of objects live long and are no cycles: looking through them for garbage as often as
-    Python does by itself costs an eighth of all processor time."""
-    before = gc.get_threshold()
-    gc.set_threshold(*COLLECTION_THRESHOLDS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
 def _components(cluster: Cluster, plan: Plan) -> dict[str, Component]:
     features = plan.settings.features
     found: dict[str, Component] = {}
     if plan.controls:
-        found["controllers"] = lambda: manager.run(cluster.client(CONTROLLERS), features=features)
+        found["controllers"] = lambda: manager.run(
+            cluster.client(CONTROLLERS).managed_by(manager.FIELD_MANAGER),
+            features=features,
+            registry=cluster.registry,
+        )
     if plan.schedules:
         found["scheduler"] = lambda: scheduler.run(
-            cluster.client(SCHEDULER),
+            cluster.client(SCHEDULER).managed_by(scheduler.FIELD_MANAGER),
             features=features,
             policy=plan.policy,
             registry=cluster.registry,
@@ -220,7 +216,7 @@ def _explainer(fleet: allocator.Fleet) -> Callable[[Sequence[ResourceClaim]], st
 async def _run_fleet(cluster: Cluster, fleet: Fleet | None) -> None:
     """The simulated nodes of one process, as many as are wished for."""
     assert fleet is not None
-    client, real = cluster.client(FLEET), cluster.machines
+    client, real = cluster.fleet_client, cluster.machines
     if real is not None:
         await scaling.follow(client, fleet, real.run)
     else:
@@ -229,13 +225,14 @@ async def _run_fleet(cluster: Cluster, fleet: Fleet | None) -> None:
 
 async def _run_in_name(client: Client, fleet: Fleet) -> None:
     """They share a lease, a driver and an agent, and start nothing."""
-    registration = Registration(
-        client, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=none.NAME, now=_now
+    as_nodes = client.managed_by(registration.FIELD_MANAGER)
+    registered = Registration(
+        as_nodes, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=none.NAME, now=_now
     )
     driver = SimulatedDriver(client, fleet, now=_now)
-    agent = NameOnlyAgent(client, registration.addresses, now=_now)
+    agent = NameOnlyAgent(as_nodes, registered.addresses, now=_now)
     async with asyncio.TaskGroup() as group:
-        for part in (registration.run, driver.run, agent.run):
+        for part in (registered.run, driver.run, agent.run):
             group.create_task(part())
 
 

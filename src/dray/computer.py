@@ -12,8 +12,7 @@ from typing import Final
 import msgspec
 
 from dray.api import errors, kinds
-from dray.api.exchange import User
-from dray.client.verbs import Client
+from dray.client.verbs import Client, Selection
 from dray.controllers import manager
 from dray.driverkit.plugin import Directories
 from dray.drivers.nvidia import classes, devices
@@ -21,7 +20,7 @@ from dray.drivers.nvidia import driver as drivers
 from dray.drivers.nvidia.driver import NvidiaDriver, Options
 from dray.drivers.nvidia.inventory import Settings
 from dray.drivers.nvidia.running import Running
-from dray.machines import NODE_GROUPS, Machines, Part, Site, sockets_root
+from dray.machines import Machines, Part, Site, sockets_root
 from dray.node import hardware
 from dray.node.agent import Means
 from dray.node.presence import Presence, Reach
@@ -55,13 +54,14 @@ class Computer:
         self, driver: NvidiaDriver, folder: Path, places: Directories, means: Means, reach: Reach
     ) -> Iterator[tuple[str, Part]]:
         site, name = self._site, self._name
-        client = site.client_of(User(f"system:node:{name}", NODE_GROUPS))
+        client = site.node_client(name)
         registration = Registration(
-            site.fleet_client,
+            client,
             [hardware.node(name, {})],
             lease=name,
             runtime=site.runtime.name,
             now=site.now,
+            selection=Selection(field_selector=f"metadata.name={name}"),
         )
         yield "registration", registration.run
         presence = Presence(client, name, site.runtime.name, reach, site.features)

@@ -25,7 +25,7 @@ from dray.driverkit.plugin import Directories, Plugin
 from dray.drivers.simulated.driver import SimulatedDriver
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet, FleetNode
 from dray.drivers.simulated.plugin import SimulatedPlugin
-from dray.node import containers
+from dray.node import containers, registration
 from dray.node.agent import Agent, Folders, Means
 from dray.node.containers import Starter
 from dray.node.endpoint import Endpoint, Identity
@@ -54,6 +54,11 @@ class Site:
     now: Callable[[], datetime.datetime]
     allows_host: bool = False
 
+    def node_client(self, node: str) -> Client:
+        """What a node says itself, it says in its own name."""
+        user = User(f"system:node:{node}", NODE_GROUPS)
+        return self.client_of(user).managed_by(registration.FIELD_MANAGER)
+
 
 class Machines:
     """Runs a fleet on real nodes."""
@@ -77,8 +82,8 @@ class Machines:
         site, root = self._site, sockets_root(self._site.directory / "nodes", socket_paths(fleet))
         with contextlib.suppress(FileNotFoundError):
             await _remove_surplus(root, fleet)
-        registration = Registration(
-            site.fleet_client,
+        registered = Registration(
+            site.fleet_client.managed_by(registration.FIELD_MANAGER),
             fleet.nodes(),
             lease=f"fleet-{fleet.name}",
             runtime=site.runtime.name,
@@ -86,7 +91,7 @@ class Machines:
         )
         shared = SimulatedDriver(site.fleet_client, fleet, now=site.now, machines=False)
         async with self.serving() as (means, reach), asyncio.TaskGroup() as group:
-            group.create_task(registration.run(), name="registration")
+            group.create_task(registered.run(), name="registration")
             group.create_task(shared.run(), name="shared-pools")
             for machine in fleet.machines.values():
                 for name, part in self._parts(machine, root / machine.name, means, reach):
@@ -109,7 +114,7 @@ class Machines:
         self, machine: FleetNode, folder: Path, means: Means, reach: Reach
     ) -> Iterator[tuple[str, Part]]:
         site, name = self._site, machine.name
-        client = site.client_of(User(f"system:node:{name}", NODE_GROUPS))
+        client = site.node_client(name)
         presence = Presence(client, name, site.runtime.name, reach, site.features)
         yield f"presence-{name}", presence.run
         yield f"agent-{name}", lambda: self.run_agent(client, name, folder, means)

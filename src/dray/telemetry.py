@@ -23,29 +23,12 @@ def configure_logging(level: int = logging.INFO, stream: TextIO | None = None) -
 
 
 class Counter:
-    """A number that only grows, for each combination of label values."""
+    """A number that only grows, for each combination of label values.
+
+    With `ask` somebody else counts, and is asked when somebody looks.
+    """
 
     kind = "counter"
-
-    def __init__(self, name: str, help_text: str, labels: Labels = ()) -> None:
-        self.name, self.help_text, self.labels = name, help_text, labels
-        self._values: dict[Labels, float] = {}
-
-    def add(self, *values: str, amount: float = 1) -> None:
-        self._values[values] = self._values.get(values, 0) + amount
-
-    def value(self, *values: str) -> float:
-        return self._values.get(values, 0)
-
-    def lines(self) -> Iterator[str]:
-        for values, number in sorted(self._values.items()):
-            yield f"{self.name}{_braces(self.labels, values)} {_number(number)}"
-
-
-class Gauge(Counter):
-    """A number that is set, or asked for when somebody looks."""
-
-    kind = "gauge"
 
     def __init__(
         self,
@@ -54,16 +37,30 @@ class Gauge(Counter):
         labels: Labels = (),
         ask: Callable[[], Iterable[tuple[Labels, float]]] | None = None,
     ) -> None:
-        super().__init__(name, help_text, labels)
+        self.name, self.help_text, self.labels = name, help_text, labels
+        self._values: dict[Labels, float] = {}
         self._ask = ask
 
-    def set(self, *values: str, to: float) -> None:
-        self._values[values] = to
+    def add(self, *values: str, amount: float = 1) -> None:
+        self._values[values] = self._values.get(values, 0) + amount
+
+    def value(self, *values: str) -> float:
+        return self._values.get(values, 0)
 
     def lines(self) -> Iterator[str]:
         if self._ask is not None:
             self._values = dict(self._ask())
-        return super().lines()
+        for values, number in sorted(self._values.items()):
+            yield f"{self.name}{_braces(self.labels, values)} {_number(number)}"
+
+
+class Gauge(Counter):
+    """A number that is set, or asked for."""
+
+    kind = "gauge"
+
+    def set(self, *values: str, to: float) -> None:
+        self._values[values] = to
 
 
 class Histogram:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from dray.bench import cluster, node
+import pytest
+
+from dray.bench import cluster, explain, node
 from tests.cluster.site import needs_sandbox
 
 
@@ -23,3 +25,12 @@ def test_bench_node_measures_starts_and_nodes() -> None:
     assert 0 < report.claim_p50_ms <= report.claim_max_ms
     assert report.together_s > 0
     assert report.nodes == 5
+
+
+@pytest.mark.slow
+def test_bench_explain_asks_every_question_of_a_running_cluster() -> None:
+    report = explain.run(explain.Scale(nodes=3, runs=1))
+    assert (report.nodes, report.runs) == (3, 1)
+    assert report.selector_cpu_s > 0
+    assert report.count_cpu_s > 0
+    assert report.constraint_cpu_s > 0

@@ -292,7 +292,8 @@ class Components:
 
     async def _controllers(self, identity: str) -> None:
         client = self.line.client(cluster.CONTROLLERS)
-        await manager.run_elected(client, identity, now=self.clock, timing=TIMING)
+        election = manager.candidate(client, identity, now=self.clock, timing=TIMING)
+        await manager.run_elected(election, lambda: manager.run(client, now=self.clock))
 
     def restart(self, name: str) -> None:
         self._tasks[name].cancel()

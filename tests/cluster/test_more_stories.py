@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,14 @@ def test_story_10_a_partition_by_size_is_stored_as_plain_dra(tmp_path: Path) -> 
     async def story(world: World) -> None:
         sizes = {"count": 1, "resources": {"memory": "20Gi", "compute": 2}}
         asked = request(partitionRequest=sizes)
-        stored = await world.create(claim("sized", claim_spec(asked)))
+
+        async def accepted() -> Object | None:
+            # The server follows what is published, and may be a moment behind.
+            with contextlib.suppress(errors.Invalid):
+                return await world.create(claim("sized", claim_spec(asked)))
+            return None
+
+        stored = await world.until(accepted, "the partitions being known")
         (kept,) = stored["spec"]["devices"]["requests"]
         assert "partitionRequest" not in kept
         assert 1 <= len(kept["firstAvailable"]) <= 8

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from dray import cluster
+from dray.apiserver.server import Settings
 from dray.cli.components import up as command
 from dray.cluster import Plan
 from dray.drivers.nvidia import driver as drivers
@@ -20,6 +21,7 @@ from dray.drivers.nvidia.driver import NvidiaDriver, Options
 from dray.node.runtimes import none, sandbox
 from dray.node.runtimes.interface import Unusable
 from dray.store import memory
+from tests import audit
 from tests.cluster.test_nvidia import STAY, FakeMachineDriver
 from tests.cluster.world import DEVICE_CLASS, NODE, POD, SLICE, World
 from tests.nvidia import fake
@@ -43,8 +45,10 @@ def gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @needs_sandbox
 def test_the_computer_is_the_node_and_its_gpu_can_be_claimed(tmp_path: Path, gpu: str) -> None:
+    log = tmp_path / "audit"
+
     async def run() -> None:
-        plan = Plan(has_computer=True, runtime=sandbox.NAME)
+        plan = Plan(Settings(audit_log=log), has_computer=True, runtime=sandbox.NAME)
         async with memory.open() as store, cluster.running(store, tmp_path, plan) as made:
             world = World(made, made.client())
             await world.until(lambda: world.all(SLICE), "the GPU being published")
@@ -59,6 +63,7 @@ def test_the_computer_is_the_node_and_its_gpu_can_be_claimed(tmp_path: Path, gpu
             await world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 1})
 
     asyncio.run(run())
+    assert audit.refused(audit.read(log)) == set()
 
 
 async def log_of(folder: Path, text: str) -> bool:

@@ -54,4 +54,5 @@ def _put(document: Object, now: datetime.datetime, uid: str) -> Put:
     written = canonical.write(
         storage.storage_gvk(kind).schema_type, {**document, "metadata": metadata}
     )
-    return Put(storage.key(kind, metadata["name"]), codec.to_stored(written), ABSENT)
+    key = storage.key(kind, metadata["name"], metadata.get("namespace", ""))
+    return Put(key, codec.to_stored(written), ABSENT)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from dray.api import canonical
 from dray.api.kinds import GroupVersionKind
 from dray.store.store import Entry
 
@@ -33,7 +34,7 @@ def to_stored(document: Object) -> bytes:
         for key, value in document.items()
         if key not in ("kind", "apiVersion", "metadata")
     }
-    return _encode({"metadata": metadata, **rest})
+    return encode({"metadata": metadata, **rest})
 
 
 def item(entry: Entry) -> bytes:
@@ -66,4 +67,4 @@ def copied(document: Object) -> Object:
 
 
 def encode(document: Any) -> bytes:
-    return _encode(document)
+    return canonical.escaped(_encode(document))

@@ -51,12 +51,36 @@ def _found(finder: Finder, data: Any, path: Path) -> list[Any]:
 
 
 def _hint(path: Path, starts: Sequence[Any]) -> str:
-    written = "".join(map(_text, path))
+    written = _written(path)
     last = path[-1] if path else None
     if not isinstance(last, syntax.Field) or "?" in written:
         return ""
-    meant = next((place for start in starts for place in _places(start, last.name)), "")
+    meant = next(_meant(path, last.name, starts), "")
     return f"Nothing has {written}. Did you mean {meant}?" if meant else ""
+
+
+def _meant(path: Path, last: str, starts: Sequence[Any]) -> Iterator[str]:
+    """Where the first name that is missing really is, or the last one below what is not missing."""
+    known = _known(path, starts)
+    missing = path[known]
+    if isinstance(missing, syntax.Field):
+        rest = _written(path[known + 1 :])
+        yield from (place + rest for one in starts for place in _places(one, missing.name))
+    beginning = _written(path[:known])
+    places = (place for one in starts for place in _places(one, last))
+    yield from (place for place in places if place.startswith(beginning))
+
+
+def _known(path: Path, starts: Sequence[Any]) -> int:
+    """How many steps lead somewhere."""
+    finder = Finder(requires_keys=False)
+    lengths = range(len(path) - 1, 0, -1)
+    leads = (size for size in lengths if any(_found(finder, one, path[:size]) for one in starts))
+    return next(leads, 0)
+
+
+def _written(path: Path) -> str:
+    return "".join(map(_text, path))
 
 
 def _text(step: syntax.Step) -> str:

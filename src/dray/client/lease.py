@@ -57,7 +57,7 @@ class LeaderElection:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
-        self._name, self._namespace = name, namespace
+        self.name, self.namespace = name, namespace
         self._identity = identity
         self._timing = timing or Timing()
         self._now = now
@@ -70,17 +70,23 @@ class LeaderElection:
         """As far as we know; true from acquiring until the lease is released or lost."""
         return self._holder() == self._identity
 
+    @property
+    def is_standing_by(self) -> bool:
+        """Somebody else leads, as far as we know."""
+        return self._holder() not in ("", self._identity)
+
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait for the lease, then `lead` under it until that returns.
+        """Wait for the lease, then `lead` under it until that returns; may be run again after.
 
         Raises LeadershipLost, with `lead` cancelled, when the lease is lost meanwhile.
         """
+        self._lease = None
         await self._acquire()
-        log.info("%s leads as %s", self._identity, self._name)
+        log.info("%s leads as %s", self._identity, self.name)
         async with self._released():
             try:
                 async with asyncio.TaskGroup() as group:
-                    renewal = group.create_task(self._keep_renewing(), name=f"lease-{self._name}")
+                    renewal = group.create_task(self._keep_renewing(), name=f"lease-{self.name}")
                     await lead()
                     renewal.cancel()
             except* LeadershipLost as lost:
@@ -105,7 +111,7 @@ class LeaderElection:
             if renewed:
                 deadline = started + self._timing.deadline_seconds
             elif not self.is_leading or loop.time() >= deadline:
-                raise LeadershipLost(f"the lease {self._namespace}/{self._name} was lost")
+                raise LeadershipLost(f"the lease {self.namespace}/{self.name} was lost")
 
     async def _attempt(self) -> bool:
         """Take or renew the lease where that is allowed; whether it is ours now."""
@@ -121,13 +127,13 @@ class LeaderElection:
                 self._observe(await self._read())
             return False
         except errors.StatusError as error:
-            log.warning("lease %s/%s: %s", self._namespace, self._name, error)
+            log.warning("lease %s/%s: %s", self.namespace, self.name, error)
             return False
         return True
 
     async def _read(self) -> Object | None:
         try:
-            return await self._client.get(LEASE, self._name, self._namespace)
+            return await self._client.get(LEASE, self.name, self.namespace)
         except errors.NotFound:
             return None
 
@@ -136,10 +142,10 @@ class LeaderElection:
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": self._name, "namespace": self._namespace},
+                "metadata": {"name": self.name, "namespace": self.namespace},
                 "spec": self._next_spec({}),
             }
-            return await self._client.create(LEASE, body, self._namespace)
+            return await self._client.create(LEASE, body, self.namespace)
         # The whole object as it was read: the roles of Kubernetes allow no patch on leases.
         return await self._client.replace(
             LEASE, {**self._lease, "spec": self._next_spec(self._lease.get("spec") or {})}
@@ -195,5 +201,5 @@ class LeaderElection:
                 # A renewal that was cancelled may have reached the server all the same.
                 self._lease = await self._read()
             except errors.StatusError as error:
-                log.warning("lease %s/%s not released: %s", self._namespace, self._name, error)
+                log.warning("lease %s/%s not released: %s", self.namespace, self.name, error)
                 return

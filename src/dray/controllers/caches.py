@@ -21,7 +21,7 @@ from dray.api.pods import Pod
 from dray.api.poolstatus import ResourcePoolStatusRequest
 from dray.api.slices import ResourceSlice
 from dray.api.taints import DeviceTaintRule
-from dray.api.workloads import PodGroup
+from dray.api.workloads import ControllerRevision, PodGroup
 from dray.client.cache import Cache, HasMetadata, IndexFunction, ObjectKey
 from dray.client.verbs import Client
 from dray.controllers import resources
@@ -154,6 +154,14 @@ class Caches:
     @property
     def daemon_sets(self) -> Cache[DaemonSet]:
         return self._get(resources.DAEMON_SET, DaemonSet, {NAMESPACE: _namespace})
+
+    @property
+    def controller_revisions(self) -> Cache[ControllerRevision]:
+        indexes: Mapping[str, IndexFunction[ControllerRevision]] = {
+            OWNER: ownership.controller_uids,
+            ORPHAN: _orphan,
+        }
+        return self._get(resources.CONTROLLER_REVISION, ControllerRevision, indexes)
 
     @property
     def jobs(self) -> Cache[Job]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import abc
 import datetime
 import logging
+import time
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from dray import telemetry
 from dray.api import errors
 from dray.api.features import Features
 from dray.api.kinds import Kind
@@ -18,6 +20,7 @@ from dray.client.events import Recorder
 from dray.client.queue import WorkQueue
 from dray.client.verbs import Client
 from dray.controllers.caches import Caches
+from dray.controllers.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +40,7 @@ class Context:
     recorders: dict[str, Recorder]
     served: Sequence[Kind]
     """The kinds the server has; loops that concern all objects look at these."""
+    metrics: Metrics = field(default_factory=lambda: Metrics(telemetry.Registry()))
 
     def recorder(self, component: str) -> Recorder:
         """The events of one component, in whose name they are written."""
@@ -94,13 +98,18 @@ class Loop(abc.ABC, Generic[Key]):
         await controller.run()
 
     async def _guarded(self, key: Key) -> float | None:
+        metrics, began = self.context.metrics, time.perf_counter()
         try:
             return await self.reconcile(key)
         except errors.StatusError:
+            metrics.retries.add(self.name)
             raise
         except Exception as error:
+            metrics.retries.add(self.name)
             log.exception("%s: %s", self.name, key)
             raise errors.internal_error(str(error)) from error
+        finally:
+            metrics.seconds.observe(time.perf_counter() - began, self.name)
 
 
 def add_all(queue: WorkQueue[ObjectKey], cache: Cache[Any]) -> None:

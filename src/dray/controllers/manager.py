@@ -11,6 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
+from dray import telemetry
 from dray.api import features as gates
 from dray.api.features import Features
 from dray.client import cancellation
@@ -25,6 +26,7 @@ from dray.controllers.devices.taint_eviction import TaintEviction
 from dray.controllers.garbage import Garbage
 from dray.controllers.jobs.jobs import Jobs
 from dray.controllers.loops import Clock, Context, Loop
+from dray.controllers.metrics import Metrics
 from dray.controllers.namespaces import Namespaces
 from dray.controllers.nodes.node_eviction import NodeEviction
 from dray.controllers.nodes.nodes import Nodes
@@ -40,6 +42,7 @@ from dray.controllers.workloads.statefulsets import StatefulSets
 log = logging.getLogger(__name__)
 
 LEASE_NAME = "dray-controllers"
+FIELD_MANAGER = "dray-controller-manager"
 RESTART_SECONDS = 1.0
 
 LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
@@ -96,13 +99,16 @@ async def run(
     only: Collection[str] = (),
     features: Features = gates.DEFAULT,
     now: Clock = loops.utc_now,
+    registry: telemetry.Registry | None = None,
     started: asyncio.Event | None = None,
 ) -> None:
     """Run loops until cancelled. `started` is set when all of them know what there is."""
     names = chosen(only, features)
     served = await discovery.served_kinds(client)
-    context = Context(client, Caches(client), features, now, {}, served)
+    metrics = Metrics(registry or telemetry.Registry())
+    context = Context(client, Caches(client), features, now, {}, served, metrics)
     made = [LOOPS[name](context) for name in names]
+    metrics.count_waiting(lambda: {loop.name: len(loop.queue) for loop in made})
     async with asyncio.TaskGroup() as group:
         group.create_task(context.caches.run(), name="caches")
         for recorder in context.recorders.values():
@@ -132,25 +138,20 @@ async def supervise(name: str, work: Callable[[], Awaitable[None]]) -> None:
         await asyncio.sleep(RESTART_SECONDS)
 
 
-async def run_elected(
-    client: Client,
-    identity: str,
-    *,
-    only: Collection[str] = (),
-    features: Features = gates.DEFAULT,
-    now: Clock = loops.utc_now,
-    timing: Timing | None = None,
-) -> None:
-    """Run loops whenever this process leads; when it no longer does, wait to lead again."""
+def candidate(
+    client: Client, identity: str, *, now: Clock = loops.utc_now, timing: Timing | None = None
+) -> LeaderElection:
+    """A candidate for the lease of which the holder runs loops."""
+    return LeaderElection(client, LEASE_NAME, identity, now=now, timing=timing)
 
-    async def work() -> None:
-        await run(client, only=only, features=features, now=now)
+
+async def run_elected(election: LeaderElection, work: Callable[[], Awaitable[None]]) -> None:
+    """Do the work whenever this process leads; when it no longer does, wait to lead again."""
 
     async def lead() -> None:
         await supervise("controllers", work)
 
     while True:
-        election = LeaderElection(client, LEASE_NAME, identity, now=now, timing=timing)
         with contextlib.suppress(LeadershipLost):
             await election.run(lead)
-        log.warning("%s no longer leads as %s", identity, LEASE_NAME)
+        log.warning("this process no longer leads as %s", election.name)

@@ -1,14 +1,11 @@
-"""What a driver counts, and the small HTTP server that shows it to Prometheus and to probes."""
+"""What a driver counts."""
 
 from __future__ import annotations
 
 import contextlib
-import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-
-from aiohttp import web
 
 from dray.driverkit.driver import Health
 from dray.telemetry import Counter, Gauge, Histogram, Registry
@@ -61,36 +58,3 @@ class Metrics:
         for health in Health:
             name = health.name.lower()
             self.devices.set(self._driver, name, to=by_health.get(name, 0))
-
-
-@contextlib.asynccontextmanager
-async def serving(
-    registry: Registry, port: int, is_ready: Callable[[], bool]
-) -> AsyncIterator[int]:
-    """`/metrics`, `/healthz` and `/readyz` on a port of this machine; 0 is any that is free."""
-
-    async def answer(request: web.BaseRequest) -> web.Response:
-        match request.path:
-            case "/metrics":
-                return web.Response(text=registry.render())
-            case "/healthz":
-                return web.Response(text="ok")
-            case "/readyz":
-                return web.Response(text="ok") if is_ready() else web.Response(status=503)
-        return web.Response(status=404)
-
-    runner = web.ServerRunner(web.Server(answer, access_log=None))
-    await runner.setup()
-    try:
-        listener = _listener(port)
-        await web.SockSite(runner, listener).start()
-        yield int(listener.getsockname()[1])
-    finally:
-        await runner.cleanup()
-
-
-def _listener(port: int) -> socket.socket:
-    """On every address of this machine, of either kind where it has both."""
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    return socket.create_server(("", port))

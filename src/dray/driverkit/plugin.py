@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from dray import telemetry
+from dray import monitoring, telemetry
 from dray.api import gotime, kinds
 from dray.api.meta import OwnerReference
 from dray.api.names import PoolId
@@ -29,7 +29,6 @@ from dray.client import kubeconfig
 from dray.client.cache import Cache, Change, HasMetadata
 from dray.client.rest import RestTransport
 from dray.client.verbs import Client, Selection
-from dray.driverkit import metrics
 from dray.driverkit.checkpoint import CheckpointError
 from dray.driverkit.driver import DeviceHealth, DeviceStatus, Driver, Health, unhealthy_key
 from dray.driverkit.metrics import Metrics
@@ -294,8 +293,14 @@ async def _serve(driver: Driver, options: argparse.Namespace) -> None:
             registry=registry,
         )
         if options.metrics_port is not None:
-            serving = metrics.serving(registry, options.metrics_port, lambda: plugin.is_published)
-            port = await stack.enter_async_context(serving)
+            port = await stack.enter_async_context(
+                monitoring.serving(
+                    registry,
+                    monitoring.EVERY_ADDRESS,
+                    options.metrics_port,
+                    lambda: plugin.is_published,
+                )
+            )
             log.info("metrics and health on port %d", port)
         await plugin.run()
 
@@ -330,7 +335,7 @@ def _parser(name: str) -> argparse.ArgumentParser:
         help="what tells two of this driver apart during an upgrade; $POD_UID by default",
     )
     parser.add_argument(
-        "--metrics-port", type=int, help="serve /metrics, /healthz and /readyz on this port"
+        "--metrics-port", type=int, help="serve /metrics, /livez and /readyz on this port"
     )
     return parser
 

@@ -160,13 +160,19 @@ class Publisher:
         body = _body(one)
         if self._labels:
             body["metadata"]["labels"] = self._labels
-        self._remember(await self._client.create(SLICE, body), one.spec)
+        made = await self._in_name_of(one.spec.driver).create(SLICE, body)
+        self._remember(made, one.spec)
 
     async def _replace(self, one: ResourceSlice) -> None:
         """The spec is the driver's; what others wrote into the metadata stays."""
         body = await self._client.get(SLICE, one.metadata.name)
         body["spec"] = _body(one)["spec"]
-        self._remember(await self._client.replace(SLICE, body), one.spec)
+        made = await self._in_name_of(one.spec.driver).replace(SLICE, body)
+        self._remember(made, one.spec)
+
+    def _in_name_of(self, driver: str) -> Client:
+        """Slices are their driver's, whoever publishes for several."""
+        return self._client.managed_by(driver)
 
     async def _delete(self, name: str) -> None:
         with contextlib.suppress(errors.NotFound):

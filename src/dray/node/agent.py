@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from dray import telemetry
 from dray.api import kinds
 from dray.api.pods import Pod
 from dray.client.cache import Cache, Change
 from dray.client.events import Recorder
 from dray.client.verbs import Client, Selection
-from dray.node import containers, podresources
+from dray.node import containers, metrics, podresources
 from dray.node.containers import Starter
 from dray.node.drivers import DriverError, Drivers
 from dray.node.health import DeviceHealth
@@ -69,6 +70,7 @@ class Agent:
         means: Means,
         *,
         now: Callable[[], datetime.datetime],
+        registry: telemetry.Registry | None = None,
     ) -> None:
         bound = Selection(field_selector=f"spec.nodeName={node}")
         self._pods: Cache[Pod] = Cache(client, POD, Pod, bound)
@@ -94,6 +96,18 @@ class Agent:
             means.starter,
             means.allows_host,
         )
+        if registry is not None:
+            metrics.register(
+                registry,
+                pods=lambda: len(self._workers),
+                drivers=lambda: self.drivers.names,
+                claims=lambda: self._machine.preparation.held,
+            )
+
+    @property
+    def is_ready(self) -> bool:
+        """It knows which pods it has to run."""
+        return self._pods.synced.is_set()
 
     async def run(self) -> None:
         self._machine.folder.mkdir(parents=True, exist_ok=True, mode=0o700)

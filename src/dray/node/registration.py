@@ -29,6 +29,8 @@ NODE = kinds.served("", "Node")
 LEASE = kinds.served("coordination.k8s.io", "Lease")
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_ANNOTATION = "dray.dev/lease"
+FIELD_MANAGER = "dray-node"
+"""Who a node's agent is in `metadata.managedFields`, registration included."""
 LEASE_SECONDS, RENEW_SECONDS = 40, 10.0
 KUBELET_VERSION = "v1.37.0"
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")

@@ -42,6 +42,8 @@ from dray.scheduler.writing.claimwrites import ClaimWrites
 log = logging.getLogger(__name__)
 
 DEFAULT_NAME = "default-scheduler"
+FIELD_MANAGER = "dray-scheduler"
+"""Who the scheduler is in `metadata.managedFields`, whatever pods call it by."""
 
 
 def utc_now() -> datetime.datetime:
@@ -58,11 +60,13 @@ async def run(
     now: Callable[[], datetime.datetime] = utc_now,
     registry: telemetry.Registry | None = None,
     explainer: Callable[[Fleet], Why] | None = None,
+    started: asyncio.Event | None = None,
 ) -> None:
     """Schedule the pods that name this scheduler until cancelled.
 
     `node_selector` is a label selector for the nodes to use; `policy` is one of
-    `allocator.policies`; `explainer` makes dray's reasons for what cannot be allocated.
+    `allocator.policies`; `explainer` makes dray's reasons for what cannot be allocated; `started`
+    is set when the scheduler knows what there is.
     """
     scheduler = Scheduler(
         client,
@@ -75,7 +79,7 @@ async def run(
         registry=registry or telemetry.Registry(),
         explainer=explainer,
     )
-    await scheduler.run()
+    await scheduler.run(started or asyncio.Event())
 
 
 class Scheduler:
@@ -117,11 +121,12 @@ class Scheduler:
         self._metrics = Metrics(registry, state)
         self._tasks: asyncio.TaskGroup
 
-    async def run(self) -> None:
+    async def run(self, started: asyncio.Event) -> None:
         try:
             async with asyncio.TaskGroup() as self._tasks:
                 self._tasks.create_task(self._state.run())
                 await self._state.synced()
+                started.set()
                 self._tasks.create_task(self._recorder.run())
                 self._tasks.create_task(self._reporter.run())
                 await self._work()

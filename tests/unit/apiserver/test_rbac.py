@@ -128,7 +128,12 @@ def test_what_would_escalate_is_named() -> None:
 
 def started() -> Policy:
     made = Policy()
-    types: dict[str, Any] = {"ClusterRole": ClusterRole, "ClusterRoleBinding": RoleBinding}
+    types: dict[str, Any] = {
+        "ClusterRole": ClusterRole,
+        "ClusterRoleBinding": RoleBinding,
+        "Role": Role,
+        "RoleBinding": RoleBinding,
+    }
     for document in policy.objects():
         made.put(msgspec.convert(document, types[document["kind"]]))
     return made
@@ -148,6 +153,10 @@ def started() -> Policy:
         ),
         (User("system:kube-scheduler"), Attributes("create", "", "pods", "binding", "ns"), True),
         (User("system:kube-scheduler"), Attributes("get", "", "secrets", "", "ns", "s"), False),
+        (User("dray:fleet"), Attributes("create", "", "nodes"), True),
+        (User("dray:fleet"), Attributes("get", "", "secrets", "", "kube-system", "s"), False),
+        (User("dray:fleet"), Attributes("get", "", "configmaps", "", "kube-system", "c"), True),
+        (User("dray:fleet"), Attributes("get", "", "configmaps", "", "default", "c"), False),
     ],
 )
 def test_policy_of_a_new_cluster(user: User, attributes: Attributes, allowed: bool) -> None:

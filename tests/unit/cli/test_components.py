@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from dray.api.exchange import Request, Response
-from dray.cli.components import apiserver, scheduler, stores
+from dray.apiserver.access import policy
+from dray.cli.components import running, scheduler, stores
 from dray.cli.failures import WrongUsage
 from dray.client.verbs import Client
-from tests import etcd
+from tests import audit, etcd
 from tests.unit.cli.conftest import (
     DRAY,
     Cluster,
@@ -110,7 +111,7 @@ def test_wrong_options_are_named(tmp_path: Path, options: list[str], complaint: 
     ],
 )
 def test_listen_addresses(text: str, expected: tuple[str, int]) -> None:
-    assert apiserver.parse_listen(text) == expected
+    assert running.parse_listen(text, "--listen", "127.0.0.1:6443") == expected
 
 
 def test_sqlite_files(tmp_path: Path) -> None:
@@ -171,12 +172,14 @@ POD = {
 def test_separate_processes_give_a_pod_its_device(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path / "kubeconfig")
     with contextlib.ExitStack() as running:
-        running.callback(stop, start(tmp_path, "--store", "memory"))
+        log = tmp_path / "audit"
+        running.callback(stop, start(tmp_path, "--store", "memory", "--audit-log", str(log)))
         documents = [*fleet_documents("quickstart"), TEMPLATE, POD]
         created = cluster.dray("create", "-f", "-", input=as_list(documents))
         assert created.exit_code == 0, created.output
         for component in (["scheduler"], ["controllers", "--only", "claims"]):
-            command = [str(DRAY), *component, "--kubeconfig", str(cluster.kubeconfig)]
+            access = tmp_path / f"{component[0]}.kubeconfig"
+            command = [str(DRAY), *component, "--kubeconfig", str(access)]
             running.callback(stop, subprocess.Popen(command, stderr=subprocess.PIPE, text=True))
         scheduled = cluster.dray(
             *("wait", "pod/user", "--for=condition=PodScheduled", "--timeout=60s")
@@ -187,6 +190,9 @@ def test_separate_processes_give_a_pod_its_device(tmp_path: Path) -> None:
         explained = cluster.dray("explain", "pod/user")
         assert explained.exit_code == 0
         assert ": allocated: gpu=gpu.nvidia.com/" in explained.output
+        asked = audit.read(log)
+        assert audit.refused(asked) == set()
+        assert {each.user for each in asked} >= {policy.SCHEDULER, policy.CONTROLLERS}
 
 
 class Elsewhere:

@@ -147,6 +147,22 @@ CLAIMS = {
             ],
             id="list-inside-an-object",
         ),
+        pytest.param(
+            "{range .items[*]}{.spec.allocation.devices}{end}",
+            ["Nothing has .spec.allocation.devices. Did you mean .status.allocation.devices?"],
+            id="name-elsewhere",
+        ),
+        pytest.param(
+            "{range .items[*]}{.status.allocation.devices.result[*].device}{end}",
+            [
+                "Nothing has .status.allocation.devices.result[*].device. "
+                "Did you mean .status.allocation.devices.results[*].device?"
+            ],
+            id="misspelt-on-the-way",
+        ),
+        pytest.param(
+            "{range .items[*]}{.status.reservedFor[*].name}{end}", [], id="absent-and-not-elsewhere"
+        ),
         pytest.param("{.items[*].metadata.name}", [], id="found"),
         pytest.param("{range .items[*]}{.status.nosuch}{end}", [], id="nowhere"),
         pytest.param(

@@ -119,6 +119,40 @@ async def test_who_cannot_renew_stops_before_another_may_start(link: Link) -> No
 
 
 @with_server
+async def test_who_lost_a_lease_that_is_gone_now_may_lead_again(link: Link) -> None:
+    seats: list[str] = []
+    election = candidate(link, "a")
+    first = asyncio.create_task(election.run(lambda: leading(seats, "a")))
+    await until(lambda: seats == ["a"])
+    link.is_cut = True
+    with pytest.raises(LeadershipLost):
+        async with asyncio.timeout(10):
+            await first
+    link.is_cut = False
+    await Client(link).delete(LEASE, "test", "kube-system")
+    again = asyncio.create_task(election.run(lambda: leading(seats, "a")))
+    await until(lambda: seats == ["a"])
+    again.cancel()
+
+
+@with_server
+async def test_who_stands_by_knows_that_somebody_leads(link: Link) -> None:
+    seats: list[str] = []
+    leader, other = candidate(link, "a"), candidate(link, "b")
+    assert not other.is_standing_by
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(leader.run(lambda: leading(seats, "a")))
+        await until(lambda: seats == ["a"])
+        second = group.create_task(other.run(lambda: leading(seats, "b")))
+        await until(lambda: other.is_standing_by)
+        assert not leader.is_standing_by
+        first.cancel()
+        await until(lambda: seats == ["b"])
+        assert not other.is_standing_by
+        second.cancel()
+
+
+@with_server
 async def test_leading_ends_when_the_work_is_done(link: Link) -> None:
     async def work() -> None:
         await asyncio.sleep(0)

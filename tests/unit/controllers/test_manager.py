@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 
 import pytest
 
@@ -96,9 +97,11 @@ def test_what_fails_while_it_is_cancelled_is_not_started_again() -> None:
 async def test_only_the_leader_works(here: World) -> None:
     timing = Timing(duration_seconds=1.0, deadline_seconds=0.6, retry_seconds=0.05)
     async with asyncio.TaskGroup() as group:
+        client = here.context.client
+        work = functools.partial(manager.run, client, only=("claims",))
         tasks = [
             group.create_task(
-                manager.run_elected(here.context.client, name, only=("claims",), timing=timing)
+                manager.run_elected(manager.candidate(client, name, timing=timing), work)
             )
             for name in ("a", "b")
         ]

@@ -160,3 +160,29 @@ async def test_a_daemon_set_follows_nodes_and_templates(here: World) -> None:
         return await names(here) == []
 
     await here.until(gone)
+
+
+@with_loops(DaemonSets, Kubelet)
+async def test_a_daemon_without_owner_is_adopted_and_not_doubled(here: World) -> None:
+    await here.create(objects.node("a"))
+    await here.patch("nodes", "a", {"spec": {"taints": None}})
+    await here.create(workload("DaemonSet"))
+
+    async def one() -> Any:
+        return len(await names(here)) == 1
+
+    await here.until(one)
+    await here.settle()
+    appeared: list[str] = []
+    here.context.caches.pods.subscribe(
+        lambda change: appeared.append(change.key.name) if not change.old else None
+    )
+    (name,) = await names(here)
+    await here.overwrite("pods", name, lambda pod: pod["metadata"].pop("ownerReferences"))
+
+    async def adopted() -> Any:
+        return (await here.get("pods", name))["metadata"].get("ownerReferences")
+
+    assert (await here.until(adopted))[0]["name"] == "db"
+    await here.settle()
+    assert appeared == [name]

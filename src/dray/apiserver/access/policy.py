@@ -14,6 +14,10 @@ GROUP = "rbac.authorization.k8s.io"
 VERSION = f"{GROUP}/v1"
 BOOTSTRAP_LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 RESOURCE = "resource.k8s.io"
+SCHEDULER = "system:kube-scheduler"
+CONTROLLERS = "system:kube-controller-manager"
+FLEET = "dray:fleet"
+"""Who simulates nodes: the one user that Kubernetes does not know."""
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")
@@ -104,7 +108,7 @@ CLUSTER_ROLES: dict[str, tuple[Object, ...]] = {
         rule(READ, "storage.k8s.io", "csinodes csidrivers volumeattachments"),
         _EVENTS,
     ),
-    "system:kube-scheduler": (
+    SCHEDULER: (
         rule(READ, "core", "nodes pods namespaces services replicationcontrollers"),
         rule(READ, "core", "persistentvolumes persistentvolumeclaims"),
         rule(("delete",), "core", "pods"),
@@ -124,7 +128,7 @@ CLUSTER_ROLES: dict[str, tuple[Object, ...]] = {
         rule(("create",), "authentication.k8s.io", "tokenreviews"),
         _EVENTS,
     ),
-    "system:kube-controller-manager": (
+    CONTROLLERS: (
         rule((*READ, "delete", "deletecollection"), "*", "*"),
         rule((*REST,), "core", "pods pods/status serviceaccounts serviceaccounts/token secrets"),
         rule(("create",), "core", "pods/eviction"),
@@ -147,7 +151,22 @@ CLUSTER_ROLES: dict[str, tuple[Object, ...]] = {
         rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
         _EVENTS,
     ),
+    FLEET: (
+        rule(("list", "watch", "create", "patch", "delete"), "core", "nodes"),
+        rule(("list", "watch", "delete"), "core", "pods"),
+        rule(("patch",), "core", "nodes/status pods/status"),
+        rule(("get",), RESOURCE, "resourceclaims"),
+        rule((*READ, "create", "update", "delete"), RESOURCE, "resourceslices"),
+        rule(("create",), RESOURCE, "deviceclasses"),
+        rule(("create", "patch"), "core", "events"),
+    ),
 }
+
+ROLES: dict[tuple[str, str], tuple[Object, ...]] = {
+    ("kube-system", FLEET): (rule((*READ, "create", "patch"), "core", "configmaps"),),
+    ("kube-node-lease", FLEET): (rule(("create", "patch"), "coordination.k8s.io", "leases"),),
+}
+"""By namespace and name. Each is bound to the user of its name."""
 
 AGGREGATES: dict[str, tuple[str, ...]] = {
     "admin": ("system:aggregate-to-admin", "system:aggregate-to-edit", "system:aggregate-to-view"),
@@ -164,36 +183,55 @@ BINDINGS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         (("Group", "system:authenticated"), ("Group", "system:unauthenticated")),
     ),
     "system:monitoring": ("system:monitoring", (("Group", "system:monitoring"),)),
-    "system:kube-scheduler": ("system:kube-scheduler", (("User", "system:kube-scheduler"),)),
-    "system:kube-controller-manager": (
-        "system:kube-controller-manager",
-        (("User", "system:kube-controller-manager"),),
-    ),
+    SCHEDULER: (SCHEDULER, (("User", SCHEDULER),)),
+    CONTROLLERS: (CONTROLLERS, (("User", CONTROLLERS),)),
+    FLEET: (FLEET, (("User", FLEET),)),
 }
 
 
 def objects() -> Iterator[Object]:
-    """Every ClusterRole and ClusterRoleBinding of a new cluster."""
+    """Every role and binding of a new cluster."""
     for name, rules in CLUSTER_ROLES.items():
         yield _role(name, rules=list(rules), labels=_aggregation_labels(name))
     for name in AGGREGATES:
         selector = {"matchLabels": {_aggregation_label(name): "true"}}
         yield _role(name, rules=[], aggregationRule={"clusterRoleSelectors": [selector]})
     for name, (role, subjects) in BINDINGS.items():
-        yield {
-            "apiVersion": VERSION,
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": name, "labels": dict(BOOTSTRAP_LABEL)},
-            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-            "subjects": [
-                {"apiGroup": GROUP, "kind": kind, "name": subject} for kind, subject in subjects
-            ],
-        }
+        yield _binding(name, role, subjects)
+    for (namespace, name), rules in ROLES.items():
+        yield _role(name, namespace, rules=list(rules))
+        yield _binding(name, name, (("User", name),), namespace)
 
 
-def _role(name: str, *, labels: dict[str, str] | None = None, **fields: Any) -> Object:
-    metadata = {"name": name, "labels": {**BOOTSTRAP_LABEL, **(labels or {})}}
-    return {"apiVersion": VERSION, "kind": "ClusterRole", "metadata": metadata, **fields}
+def _role(
+    name: str, namespace: str = "", *, labels: dict[str, str] | None = None, **fields: Any
+) -> Object:
+    metadata = _metadata(name, namespace, labels or {})
+    return {"apiVersion": VERSION, "kind": _kind("Role", namespace), "metadata": metadata, **fields}
+
+
+def _binding(
+    name: str, role: str, subjects: Iterable[tuple[str, str]], namespace: str = ""
+) -> Object:
+    """A role of the namespace is given in it, a cluster's role everywhere."""
+    return {
+        "apiVersion": VERSION,
+        "kind": _kind("RoleBinding", namespace),
+        "metadata": _metadata(name, namespace, {}),
+        "roleRef": {"apiGroup": GROUP, "kind": _kind("Role", namespace), "name": role},
+        "subjects": [
+            {"apiGroup": GROUP, "kind": kind, "name": subject} for kind, subject in subjects
+        ],
+    }
+
+
+def _kind(kind: str, namespace: str) -> str:
+    return kind if namespace else f"Cluster{kind}"
+
+
+def _metadata(name: str, namespace: str, labels: dict[str, str]) -> Object:
+    metadata: Object = {"name": name, "labels": {**BOOTSTRAP_LABEL, **labels}}
+    return {**metadata, "namespace": namespace} if namespace else metadata
 
 
 def _aggregation_labels(name: str) -> dict[str, str]:

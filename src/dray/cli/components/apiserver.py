@@ -10,6 +10,7 @@ import click
 
 from dray.api import features, kinds
 from dray.apiserver import server, standalone
+from dray.apiserver.access import policy
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
 from dray.cli.components import running, stores
@@ -19,7 +20,8 @@ from dray.store import compaction
 
 DEFAULT_DATA = "~/.local/share/dray"
 DEFAULT_LISTEN = "127.0.0.1:6443"
-
+COMPONENTS = {"scheduler": policy.SCHEDULER, "controllers": policy.CONTROLLERS}
+"""Who has just the rights that a component needs."""
 
 audit_log_option = click.option(
     "--audit-log",
@@ -57,24 +59,18 @@ def apiserver(
 ) -> None:
     """Serve the Kubernetes API over HTTPS until told to end.
 
-    The kubeconfig of an administrator is written to the data directory.
+    Kubeconfigs are written to the data directory: an administrator's, and one each for `dray
+    scheduler` and `dray controllers`, with their rights alone.
     """
     settings = Settings(
         features=features.parse(feature_gates),
         disabled=disabled_versions(runtime_config),
         audit_log=audit_log,
     )
-    host, port = parse_listen(listen)
+    host, port = running.parse_listen(listen, "--listen", DEFAULT_LISTEN)
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     running.run(serve(directory, store, host, port, settings))
-
-
-def parse_listen(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal():
-        raise WrongUsage(f"--listen {text}: write HOST:PORT, such as {DEFAULT_LISTEN}")
-    return host.strip("[]") or "0.0.0.0", int(port)
 
 
 def disabled_versions(text: str) -> tuple[str, ...]:
@@ -141,6 +137,9 @@ def _announce(directory: Path, url: str) -> None:
     path = directory / "kubeconfig"
     admin = standalone.connection(directory, url, "admin", standalone.ADMIN_GROUP)
     kubeconfig.write(path, admin)
+    for name, user in COMPONENTS.items():
+        connection = standalone.connection(directory, url, user)
+        kubeconfig.write(directory / f"{name}.kubeconfig", connection)
     click.echo(f"Serving the Kubernetes API at {url}")
     click.echo(f"  export KUBECONFIG={path.resolve()}")
     click.echo("  dray get nodes")

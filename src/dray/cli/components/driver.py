@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from dray.cli.components import running
+from dray import telemetry
+from dray.cli.components import monitored, running
 from dray.cli.connection import Target
 from dray.cli.failures import Command, Failure
 from dray.driverkit.plugin import Directories
@@ -60,6 +61,7 @@ def driver() -> None:
     metavar="SECONDS",
     help="A fault is forgotten after so long without another.",
 )
+@monitored.option
 def nvidia(
     kubeconfig: str,
     node: str,
@@ -71,6 +73,7 @@ def nvidia(
     share_memory: bool,
     skip_xids: str,
     heal_after: float,
+    metrics_listen: str,
 ) -> None:
     """Offer the NVIDIA GPUs of this node: whole, cut by MIG when claimed, or shared."""
     places = Directories(registry, plugins, cdi)
@@ -78,9 +81,14 @@ def nvidia(
     found = _find(plugins / devices.DRIVER, options, root)
 
     async def work() -> None:
+        registry = telemetry.Registry()
         async with running.client_of(Target(kubeconfig), found.name) as client:
             instance = os.environ.get("POD_UID", "")
-            await Running(found, client, node, directories=places, instance=instance).run()
+            here = Running(
+                found, client, node, directories=places, instance=instance, registry=registry
+            )
+            async with monitored.shown(metrics_listen, registry, lambda: here.plugin.is_published):
+                await here.run()
 
     running.run(running.until_told_to_end(work))
 

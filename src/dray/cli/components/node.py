@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 
 import click
 
+from dray import telemetry
 from dray.api import features
 from dray.api.features import Features
 from dray.apiserver.access.certificates import Authority
 from dray.cli import connection
-from dray.cli.components import running
+from dray.cli.components import monitored, running
 from dray.cli.connection import Target
 from dray.cli.failures import Command, Failure, WrongUsage
 from dray.client.kubeconfig import Connection
@@ -28,7 +29,7 @@ from dray.node.agent import Agent, Folders, Means
 from dray.node.containers import Starter
 from dray.node.endpoint import API_SERVERS, Endpoint, Identity
 from dray.node.presence import Presence, Reach
-from dray.node.registration import Registration
+from dray.node.registration import FIELD_MANAGER, Registration
 from dray.node.runtimes import choice, none
 from dray.node.runtimes.choice import Choice
 from dray.node.runtimes.interface import Runtime, Unusable
@@ -50,6 +51,7 @@ class Settings:
     allows_host: bool
     client_authority: bytes
     clients: tuple[str, ...]
+    metrics_listen: str
 
 
 @click.command("node", cls=Command)
@@ -76,6 +78,7 @@ class Settings:
     help="Let containers see this computer: hostPath volumes and --runtime process.",
 )
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
+@monitored.option
 def node(
     target: Target,
     name: str,
@@ -90,6 +93,7 @@ def node(
     runtime: str,
     allow_host_access: bool,
     feature_gates: str,
+    metrics_listen: str,
 ) -> None:
     """Make this computer a node and run the pods that are bound to it, until told to end.
 
@@ -110,6 +114,7 @@ def node(
         allows_host=allow_host_access,
         client_authority=_client_authority(client_ca, found),
         clients=clients or API_SERVERS,
+        metrics_listen=metrics_listen,
     )
     chosen = _chosen(runtime, allow_host_access)
     assert chosen.runtime is not None
@@ -160,10 +165,11 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
     pair = Authority.load_or_create(folders.state / "tls").server_pair((settings.address, name))
     identity = Identity(pair.certificate, pair.key, settings.client_authority, settings.clients)
     async with contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(running.client_of(target, "dray-node"))
+        client = await stack.enter_async_context(running.client_of(target, FIELD_MANAGER))
         starter = await stack.enter_async_context(Starter())
         means = Means(runtime, starter, settings.allows_host)
-        agent = Agent(client, name, settings.address, folders, means, now=_now)
+        registry = telemetry.Registry()
+        agent = Agent(client, name, settings.address, folders, means, now=_now, registry=registry)
         endpoint = Endpoint(agent.worker, identity)
         try:
             listening = endpoint.listening(settings.address, settings.port)
@@ -183,6 +189,13 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
             selection=Selection(field_selector=f"metadata.name={name}"),
         )
         presence = Presence(client, name, runtime.name, reach, settings.gates)
+        await stack.enter_async_context(
+            monitored.shown(
+                settings.metrics_listen,
+                registry,
+                lambda: registration.is_complete and agent.is_ready,
+            )
+        )
         click.echo(f"Node {name} answers on {settings.address}:{port}.")
         async with asyncio.TaskGroup() as group:
             for part in (registration.run, presence.run, agent.run):

@@ -15,6 +15,7 @@ import uvloop
 
 from dray import telemetry
 from dray.cli.connection import Target
+from dray.cli.failures import WrongUsage
 from dray.client.rest import RestTransport
 from dray.client.verbs import Client
 
@@ -37,6 +38,14 @@ async def until_told_to_end(work: Callable[[], Awaitable[None]]) -> None:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+def parse_listen(text: str, option: str, example: str) -> tuple[str, int]:
+    """Host and port of an option's value; without a host it is every address."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise WrongUsage(f"{option} {text}: write HOST:PORT, such as {example}")
+    return host.strip("[]") or "0.0.0.0", int(port)
 
 
 def identity() -> str:

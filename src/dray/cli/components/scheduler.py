@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import uuid
 from collections.abc import Callable, Sequence
@@ -14,7 +15,8 @@ from dray.api import features
 from dray.api.claims import ResourceClaim
 from dray.api.features import Features
 from dray.cli import connection, serverversion
-from dray.cli.components import running
+from dray.cli.components import monitored, running
+from dray.cli.components.monitored import Candidate
 from dray.cli.connection import Target
 from dray.cli.failures import Command, WrongUsage
 from dray.client.lease import LeaderElection
@@ -32,6 +34,7 @@ LEASE_NAME = "dray-scheduler"
 @click.option("--policy", type=click.Choice(sorted(policies.BY_NAME)), default=None)
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
+@monitored.option
 def scheduler(
     target: Target,
     scheduler_name: str,
@@ -39,30 +42,38 @@ def scheduler(
     policy: str | None,
     feature_gates: str,
     leader_elect: bool,
+    metrics_listen: str,
 ) -> None:
     """Give pods their nodes and devices until told to end."""
 
     async def work() -> None:
-        async with running.client_of(target, scheduler_name) as client:
-            gates = await allowed_features(client, node_selector, feature_gates)
+        async with contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(
+                running.client_of(target, scheduling.FIELD_MANAGER)
+            )
+            election = _election(client) if leader_elect else None
+            here = Candidate(election)
+            await stack.enter_async_context(
+                monitored.shown(metrics_listen, here.registry, here.is_ready)
+            )
             schedule = functools.partial(
                 scheduling.run,
                 client,
                 name=scheduler_name,
-                features=gates,
+                features=await allowed_features(client, node_selector, feature_gates),
                 node_selector=node_selector,
                 policy=policy,
+                registry=here.registry,
                 explainer=_explainer,
+                started=here.started,
             )
-            if not leader_elect:
-                await schedule()
-                return
-            candidate = LeaderElection(
-                client, LEASE_NAME, running.identity(), now=scheduling.utc_now
-            )
-            await candidate.run(schedule)
+            await (election.run(schedule) if election else schedule())
 
     running.run(running.until_told_to_end(work))
+
+
+def _election(client: Client) -> LeaderElection:
+    return LeaderElection(client, LEASE_NAME, running.identity(), now=scheduling.utc_now)
 
 
 def _explainer(fleet: Fleet) -> Callable[[Sequence[ResourceClaim]], str]:

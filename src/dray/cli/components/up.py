@@ -109,7 +109,7 @@ def up(
         allows_host=allow_host_access,
         keeps_pods=keep_pods,
     )
-    host, port = apiserver.parse_listen(listen)
+    host, port = running.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 

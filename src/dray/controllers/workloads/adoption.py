@@ -16,7 +16,7 @@ from dray.api.kinds import Kind
 from dray.api.meta import LabelSelector, ObjectMeta
 from dray.api.selectors import Selector
 from dray.client.cache import Cache, Change, ObjectKey
-from dray.client.verbs import Client
+from dray.client.verbs import Client, Object
 from dray.controllers import caches, wire
 
 
@@ -65,7 +65,7 @@ class Adopter(Generic[T]):
     async def claim(
         self, owner: ObjectMeta, selector: Selector, owned: Iterable[T], orphans: Iterable[T]
     ) -> list[T]:
-        """What belongs to the owner; what it adopts here comes with the event of that."""
+        """What belongs to the owner, with what it adopts here."""
         kept = []
         for each in owned:
             if selector.matches(each.metadata.labels):
@@ -79,7 +79,7 @@ class Adopter(Generic[T]):
         ]
         if wanted and not owner.deletion_timestamp and await self._is_still_there(owner):
             for each in wanted:
-                await self._adopt(owner, each.metadata)
+                kept.append(wire.decode(await self._adopt(owner, each.metadata), type(each)))
         return kept
 
     async def _is_still_there(self, owner: ObjectMeta) -> bool:
@@ -91,12 +91,12 @@ class Adopter(Generic[T]):
         found = raw["metadata"]
         return found["uid"] == owner.uid and not found.get("deletionTimestamp")
 
-    async def _adopt(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
+    async def _adopt(self, owner: ObjectMeta, metadata: ObjectMeta) -> Object:
         reference = ownership.reference(self._owner_kind, owner)
         change: dict[str, Any] = {"ownerReferences": [*_references(metadata), reference]}
         if self._finalizer and self._finalizer not in metadata.finalizers:
             change["finalizers"] = [*metadata.finalizers, self._finalizer]
-        await wire.patch_metadata(self._client, self._kind, metadata, change)
+        return await wire.patch_metadata(self._client, self._kind, metadata, change)
 
     async def _release(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
         others = [each for each in _references(metadata) if each["uid"] != owner.uid]

@@ -5,16 +5,15 @@ The pods are bound by the scheduler: each names its node in its affinity.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from dray.api import ownership, selectors
+from dray.api import errors, ownership, selectors
 from dray.api.nodes import Node
-from dray.api.pods import Pod, PodSpec, Toleration
-from dray.api.workloads import DaemonSetStatus
+from dray.api.pods import Pod, PodSpec
+from dray.api.workloads import ControllerRevision, DaemonSetStatus
 from dray.client.cache import Change, ObjectKey
 from dray.client.verbs import Object
 from dray.controllers import caches, loops, podstate, resources, wire
@@ -22,13 +21,13 @@ from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import node_eviction
 from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.templated import DaemonSet
-from dray.controllers.workloads import deletionorder, podmaking, rollouts
+from dray.controllers.workloads import adoption, daemonmoves, podmaking
 from dray.controllers.workloads.adoption import Adopter
+from dray.controllers.workloads.controllerrevisions import POD_LABEL, History
+from dray.controllers.workloads.daemonmoves import Daemons, Moves, Nodes
 from dray.controllers.workloads.podmaking import PodMaker
-from dray.controllers.workloads.templatehash import template_hash
 
 COMPONENT = "daemonset-controller"
-REVISION_LABEL = "controller-revision-hash"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 FAILED_POD_DELAY_SECONDS = 1.0
 
@@ -42,8 +41,6 @@ _TOLERATED = (
 )
 _TOLERATED_ON_HOST_NETWORK = (("node.kubernetes.io/network-unavailable", "NoSchedule"),)
 
-PodsByNode = Mapping[str, Sequence[Pod]]
-
 
 class DaemonSets(Loop[ObjectKey]):
     def __init__(self, context: Context) -> None:
@@ -55,18 +52,26 @@ class DaemonSets(Loop[ObjectKey]):
         recorder = context.recorder(COMPONENT)
         self._maker = PodMaker(self.client, resources.DAEMON_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.DAEMON_SET)
+        revisions = shared.controller_revisions
+        self._history = History(self.client, resources.DAEMON_SET, revisions, POD_LABEL)
         self.follow(self._sets, lambda change: self.queue.add(change.key))
+        self.follow(self._pods, self._owned_changed)
         self.follow(self._pods, self._pod_changed)
+        self.follow(revisions, self._owned_changed)
         self.follow(self._nodes, self._node_changed)
 
     def resync(self) -> None:
         loops.add_all(self.queue, self._sets)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
-        for pod in (change.old, change.new):
-            owner = ownership.controlled_by(pod.metadata, resources.DAEMON_SET) if pod else None
+    def _owned_changed(self, change: Change[Pod] | Change[ControllerRevision]) -> None:
+        for each in (change.old, change.new):
+            owner = ownership.controlled_by(each.metadata, resources.DAEMON_SET) if each else None
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        for key in adoption.possible_owners(change, self._sets):
+            self.queue.add(key)
 
     def _node_changed(self, change: Change[Node]) -> None:
         old, new = change.old, change.new
@@ -75,95 +80,106 @@ class DaemonSets(Loop[ObjectKey]):
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         daemon_set = self._sets.get(key.name, key.namespace)
+        every_write = (self._written, self._pod_writes, self._history.writes)
         if daemon_set is None:
-            self._written.forget(key)
-            self._pod_writes.forget(key)
+            for writes in every_write:
+                writes.forget(key)
             return None
-        if not (self._written.are_seen(key) and self._pod_writes.are_seen(key)):
+        if not all(writes.are_seen(key) for writes in every_write):
             return UNSEEN_RETRY_SECONDS
-        by_node = await self._claim(daemon_set)
-        revision, again = revision_of(daemon_set), None
-        fitting = self._fitting(daemon_set)
-        if not daemon_set.metadata.deletion_timestamp:
-            again = await self._place(daemon_set, by_node, fitting, revision)
-        now = self.now()
-        status = next_status(daemon_set, by_node, fitting, revision, now)
-        written = await wire.patch_status(
-            self.client, resources.DAEMON_SET, daemon_set.metadata, daemon_set.status, status
-        )
-        if written:
-            self._written.note(key, written)
-        return again
+        if daemon_set.metadata.deletion_timestamp:
+            return None
+        pods = await self._claim(daemon_set)
+        revisions = await self._history.of(daemon_set)
+        current, collisions = await self._history.record(daemon_set, revisions)
+        daemons = self._daemons(daemon_set, pods, _hash(current))
+        failure = None
+        try:
+            await self._move(daemons)
+        except errors.StatusError as error:
+            failure = error
+        await self._write_status(key, daemons, collisions)
+        if failure is not None:
+            raise failure
+        old = [each for each in revisions if each.metadata.name != current.metadata.name]
+        await self._history.delete(daemon_set, _surplus(daemon_set, old, pods))
+        return _seconds_to_next_look(daemons)
 
-    async def _claim(self, daemon_set: DaemonSet) -> dict[str, list[Pod]]:
+    async def _claim(self, daemon_set: DaemonSet) -> list[Pod]:
         metadata = daemon_set.metadata
-        owned = await self._adopter.claim(
+        return await self._adopter.claim(
             metadata,
             selectors.label_selector(daemon_set.spec.selector),
             self._pods.find(caches.OWNER, metadata.uid),
             self._pods.find(caches.ORPHAN, metadata.namespace),
         )
+
+    def _daemons(self, daemon_set: DaemonSet, pods: Iterable[Pod], revision: str) -> Daemons:
+        """The pods but for those that have ended and are on their way out."""
         by_node: dict[str, list[Pod]] = {}
-        for pod in owned:
-            by_node.setdefault(target_node(pod), []).append(pod)
-        return by_node
-
-    def _fitting(self, daemon_set: DaemonSet) -> set[str]:
-        """The nodes that should have a pod of the set."""
-        raw = (daemon_set.spec.template.get("spec") or {}) | {
-            "tolerations": _tolerations(daemon_set.spec.template.get("spec") or {})
-        }
-        spec = wire.decode(raw, PodSpec)
-        return {node.metadata.name for node in self._nodes if should_run(spec, node)}
-
-    async def _place(
-        self, daemon_set: DaemonSet, by_node: PodsByNode, fitting: set[str], revision: str
-    ) -> float | None:
-        """Make what is missing, delete what is too much or has failed, roll what is old."""
-        missing, surplus, failed = [], [], []
-        for node in sorted(fitting | by_node.keys()):
-            pods = by_node.get(node, ())
-            alive = [pod for pod in pods if not podstate.has_ended(pod)]
-            failed += [pod for pod in pods if podstate.has_ended(pod)]
-            if node not in fitting:
-                surplus += alive
-            elif not alive and not pods:
-                missing.append(node)
-            elif alive:
-                surplus += deletionorder.first_to_go(alive, self.now())[:-1]
-        unwanted = [pod for pod in (*surplus, *failed) if not podstate.is_deleted(pod)]
-        podmaking.check(await self._maker.delete_all(daemon_set.metadata, unwanted))
-        bodies = [pod_body(daemon_set, node, revision) for node in missing]
-        podmaking.check(await self._maker.create_all(daemon_set.metadata, bodies))
-        if not missing and not unwanted:
-            await self._update(daemon_set, by_node, fitting, revision)
-        return FAILED_POD_DELAY_SECONDS if failed else None
-
-    async def _update(
-        self, daemon_set: DaemonSet, by_node: PodsByNode, fitting: set[str], revision: str
-    ) -> None:
-        """Delete pods of older revisions as far as availability allows."""
-        if daemon_set.spec.update_strategy.type == "OnDelete":
-            return
-        rolling = daemon_set.spec.update_strategy.rolling_update
-        allowed = rolling.max_unavailable if rolling else None
-        budget = max(rollouts.scaled(allowed, len(fitting), up=True), 1)
-        pods = [pod for node in sorted(fitting) for pod in by_node.get(node, ())]
-        min_ready, now = daemon_set.spec.min_ready_seconds, self.now()
-        old = []
         for pod in pods:
-            is_up = podstate.is_active(pod) and podstate.is_available(pod, min_ready, now)
-            budget -= not is_up
-            if pod.metadata.labels.get(REVISION_LABEL) != revision and podstate.is_active(pod):
-                old.append((is_up, pod))
-        unavailable = [pod for is_up, pod in old if not is_up]
-        available = [pod for is_up, pod in old if is_up]
-        chosen = unavailable + available[: max(budget, 0)]
-        podmaking.check(await self._maker.delete_all(daemon_set.metadata, chosen))
+            if not (podstate.has_ended(pod) and podstate.is_deleted(pod)):
+                by_node.setdefault(target_node(pod), []).append(pod)
+        return Daemons(daemon_set, revision, self._judged_nodes(daemon_set), by_node, self.now())
+
+    def _judged_nodes(self, daemon_set: DaemonSet) -> Nodes:
+        template: dict[str, Any] = daemon_set.spec.template.get("spec") or {}
+        spec = wire.decode({**template, "tolerations": _tolerations(template)}, PodSpec)
+        matching = [node for node in self._nodes if matches(spec, node)]
+        stay, come = ("NoExecute",), ("NoSchedule", "NoExecute")
+        return Nodes(
+            existing={node.metadata.name for node in self._nodes},
+            wanted={node.metadata.name for node in matching if tolerates(spec, node, come)},
+            tolerable={node.metadata.name for node in matching if tolerates(spec, node, stay)},
+        )
+
+    async def _move(self, daemons: Daemons) -> None:
+        """Make what is missing, delete what is too much or has ended; then roll what is old."""
+        moves = daemonmoves.placement(daemons)
+        if not (moves.nodes or moves.pods):
+            moves = daemonmoves.update(daemons)
+        await self._carry_out(daemons, moves)
+
+    async def _carry_out(self, daemons: Daemons, moves: Moves) -> None:
+        owner = daemons.daemon_set.metadata
+        bodies = [pod_body(daemons.daemon_set, node, daemons.revision) for node in moves.nodes]
+        deleted = await self._maker.delete_all(owner, moves.pods)
+        created = await self._maker.create_all(owner, bodies)
+        podmaking.check(deleted)
+        podmaking.check(created)
+
+    async def _write_status(self, key: ObjectKey, daemons: Daemons, collisions: int) -> None:
+        daemon_set = daemons.daemon_set
+        status = next_status(daemons, collisions)
+        written = await wire.patch_status(
+            self.client, resources.DAEMON_SET, daemon_set.metadata, daemon_set.status, status
+        )
+        if written:
+            self._written.note(key, written)
 
 
-def revision_of(daemon_set: DaemonSet) -> str:
-    return template_hash(daemon_set.spec.template, daemon_set.status.collision_count)
+def _hash(revision: ControllerRevision) -> str:
+    """What the pods of a revision are labelled with."""
+    return revision.metadata.labels.get(POD_LABEL) or revision.metadata.name
+
+
+def _surplus(
+    daemon_set: DaemonSet, old: Sequence[ControllerRevision], pods: Iterable[Pod]
+) -> Sequence[ControllerRevision]:
+    """As many of the oldest revisions as there are too many, but none that a pod is of."""
+    limit = daemon_set.spec.revision_history_limit
+    live = {pod.metadata.labels.get(POD_LABEL) for pod in pods}
+    unused = [each for each in old if _hash(each) not in live]
+    return () if limit is None else unused[: max(len(old) - limit, 0)]
+
+
+def _seconds_to_next_look(daemons: Daemons) -> float | None:
+    pods = [pod for each in daemons.by_node.values() for pod in each]
+    min_ready = daemons.daemon_set.spec.min_ready_seconds
+    waits = [podstate.seconds_until_available(pod, min_ready, daemons.now) for pod in pods]
+    if any(map(podstate.has_ended, pods)):
+        waits.append(FAILED_POD_DELAY_SECONDS)
+    return min((wait for wait in waits if wait), default=None)
 
 
 def target_node(pod: Pod) -> str:
@@ -179,24 +195,22 @@ def target_node(pod: Pod) -> str:
     return ""
 
 
-def should_run(spec: PodSpec, node: Node) -> bool:
-    """Whether a daemon pod fits the node by name, affinity and taints."""
+def matches(spec: PodSpec, node: Node) -> bool:
+    """Whether the name, labels and affinity of a daemon pod allow the node."""
     if spec.node_name not in ("", node.metadata.name):
         return False
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
     fits = selectors.compile_required_affinity(spec.node_selector, required)
-    if not fits(node.metadata.labels, node.metadata.name):
-        return False
-    return _tolerates_all(spec.tolerations, node)
+    return fits(node.metadata.labels, node.metadata.name)
 
 
-def _tolerates_all(tolerations: Iterable[Toleration], node: Node) -> bool:
-    given = tuple(tolerations)
+def tolerates(spec: PodSpec, node: Node, effects: Sequence[str]) -> bool:
+    """Whether a daemon pod bears the taints of the node that have one of the effects."""
     return all(
-        any(node_eviction.tolerates(toleration, taint) for toleration in given)
+        any(node_eviction.tolerates(toleration, taint) for toleration in spec.tolerations)
         for taint in node.spec.taints
-        if taint.effect in ("NoSchedule", "NoExecute")
+        if taint.effect in effects
     )
 
 
@@ -209,57 +223,43 @@ def _tolerations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Daemons stay on nodes in trouble: what they do may be what ends it."""
     always = [*_TOLERATED, *(_TOLERATED_ON_HOST_NETWORK if spec.get("hostNetwork") else ())]
     given: list[dict[str, Any]] = spec.get("tolerations") or []
-    return given + [{"key": key, "operator": "Exists", "effect": effect} for key, effect in always]
+    added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in always]
+    return [each for each in given if each not in added] + added
 
 
 def pod_body(daemon_set: DaemonSet, node: str, revision: str) -> Object:
     body = podmaking.pod_from(daemon_set.spec.template, resources.DAEMON_SET, daemon_set.metadata)
-    labels = body["metadata"].get("labels", {})
-    body["metadata"]["labels"] = {**labels, REVISION_LABEL: revision}
+    labels = {**body["metadata"].get("labels", {}), POD_LABEL: revision}
+    if generation := daemonmoves.generation_of(daemon_set):
+        labels[daemonmoves.GENERATION_LABEL] = generation
+    body["metadata"]["labels"] = labels
     spec = body["spec"]
     spec["tolerations"] = _tolerations(spec)
     affinity = dict(spec.get("affinity") or {})
-    required = (affinity.get("nodeAffinity") or {}).get(REQUIRED) or {}
-    given: list[dict[str, Any]] = required.get("nodeSelectorTerms") or [{}]
     on_node = [{"key": "metadata.name", "operator": "In", "values": [node]}]
-    terms = [{**term, "matchFields": on_node} for term in given]
     affinity["nodeAffinity"] = {
         **(affinity.get("nodeAffinity") or {}),
-        REQUIRED: {"nodeSelectorTerms": terms},
+        REQUIRED: {"nodeSelectorTerms": [{"matchFields": on_node}]},
     }
     spec["affinity"] = affinity
     return body
 
 
-def next_status(
-    daemon_set: DaemonSet,
-    by_node: PodsByNode,
-    fitting: set[str],
-    revision: str,
-    now: datetime.datetime,
-) -> DaemonSetStatus:
-    placed = [
-        pods[0]
-        for node in sorted(fitting)
-        if (pods := [pod for pod in by_node.get(node, ()) if not podstate.has_ended(pod)])
-    ]
-    misplaced = sum(
-        any(podstate.is_active(pod) for pod in pods)
-        for node, pods in by_node.items()
-        if node not in fitting
-    )
-    min_ready = daemon_set.spec.min_ready_seconds
-    available = sum(podstate.is_available(pod, min_ready, now) for pod in placed)
+def next_status(daemons: Daemons, collisions: int) -> DaemonSetStatus:
+    """What the oldest pod of each node says of it."""
+    nodes, daemon_set = daemons.nodes, daemons.daemon_set
+    oldest = {node: daemonmoves.by_age(pods)[0] for node, pods in daemons.by_node.items()}
+    placed = [pod for node, pod in oldest.items() if node in nodes.wanted]
+    available = sum(map(daemons.is_available, placed))
     return msgspec.structs.replace(
         daemon_set.status,
-        desired_number_scheduled=len(fitting),
+        desired_number_scheduled=len(nodes.wanted),
         current_number_scheduled=len(placed),
-        number_misscheduled=misplaced,
+        number_misscheduled=len(oldest.keys() & (nodes.existing - nodes.wanted)),
         number_ready=sum(map(podstate.is_ready, placed)),
         number_available=available,
-        number_unavailable=len(fitting) - available,
-        updated_number_scheduled=sum(
-            pod.metadata.labels.get(REVISION_LABEL) == revision for pod in placed
-        ),
+        number_unavailable=len(nodes.wanted) - available,
+        updated_number_scheduled=sum(map(daemons.is_updated, placed)),
         observed_generation=daemon_set.metadata.generation,
+        collision_count=collisions or daemon_set.status.collision_count,
     )

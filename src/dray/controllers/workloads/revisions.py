@@ -12,7 +12,7 @@ from dray.client.verbs import Object
 from dray.controllers import resources
 from dray.controllers.templated import Deployment, ReplicaSet
 from dray.controllers.workloads import rollouts
-from dray.controllers.workloads.templatehash import template_hash
+from dray.controllers.workloads.templatehash import short_hash
 
 REVISION_HISTORY = "deployment.kubernetes.io/revision-history"
 MAX_HISTORY_CHARACTERS = 2000
@@ -72,7 +72,7 @@ def _longer_history(history: str, revision: str) -> str:
 def replica_set(deployment: Deployment, size: int, revision: int) -> Object:
     """The body of the ReplicaSet for the template that the deployment has now."""
     spec, metadata = deployment.spec, deployment.metadata
-    hashed = template_hash(spec.template, deployment.status.collision_count)
+    hashed = short_hash(spec.template, deployment.status.collision_count)
     label = {rollouts.HASH_LABEL: hashed}
     template = {**spec.template, "metadata": dict(spec.template.get("metadata") or {})}
     labels = {**(template["metadata"].get("labels") or {}), **label}

@@ -1,83 +1,124 @@
 """StatefulSets: pods with an identity, made and replaced one after the other.
 
-Behaviour of pkg/controller/statefulset, with the template of the set as the only one: old
-revisions are recognised but not kept, so a pod that is lost comes back in the current revision.
+Behaviour of pkg/controller/statefulset, stateful_set_control.go.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
-from dray.api import errors, kinds, ownership, selectors
+from dray.api import errors, ownership, selectors
 from dray.api.pods import Pod
-from dray.api.workloads import StatefulSetStatus
+from dray.api.workloads import ControllerRevision, StatefulSetStatus
 from dray.client.cache import Change, ObjectKey
-from dray.client.verbs import Object
 from dray.controllers import caches, loops, podstate, resources, wire
 from dray.controllers.loops import Context, Loop
 from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.templated import StatefulSet
-from dray.controllers.workloads import podmaking, rollouts
+from dray.controllers.templated import StatefulSet, Template
+from dray.controllers.workloads import adoption, controllerrevisions, rollouts, statefulpods
 from dray.controllers.workloads.adoption import Adopter
+from dray.controllers.workloads.controllerrevisions import History
 from dray.controllers.workloads.podmaking import PodMaker
-from dray.controllers.workloads.templatehash import template_hash
 
 COMPONENT = "statefulset-controller"
-REVISION_LABEL = "controller-revision-hash"
-POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
-INDEX_LABEL = "apps.kubernetes.io/pod-index"
-VOLUME_CLAIM = kinds.served("", "PersistentVolumeClaim")
+HASH_LABEL = "controller.kubernetes.io/hash"
+
+PodsByOrdinal = Mapping[int, Pod]
+
+
+class Rollout(NamedTuple):
+    """The revisions, by name, that a set comes from and goes to."""
+
+    current: str
+    update: str
+    current_template: Template
+    collisions: int
 
 
 class StatefulSets(Loop[ObjectKey]):
     def __init__(self, context: Context) -> None:
         super().__init__("statefulsets", context)
         self._sets, self._pods = context.caches.stateful_sets, context.caches.pods
+        revisions = context.caches.controller_revisions
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
         self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
         recorder = context.recorder(COMPONENT)
         self._maker = PodMaker(self.client, resources.STATEFUL_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.STATEFUL_SET)
+        self._history = History(self.client, resources.STATEFUL_SET, revisions, HASH_LABEL)
         self.follow(self._sets, lambda change: self.queue.add(change.key))
+        self.follow(self._pods, self._owned_changed)
         self.follow(self._pods, self._pod_changed)
+        self.follow(revisions, self._owned_changed)
 
     def resync(self) -> None:
         loops.add_all(self.queue, self._sets)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
-        for pod in (change.old, change.new):
-            owner = ownership.controlled_by(pod.metadata, resources.STATEFUL_SET) if pod else None
+    def _owned_changed(self, change: Change[Pod] | Change[ControllerRevision]) -> None:
+        for each in (change.old, change.new):
+            owner = ownership.controlled_by(each.metadata, resources.STATEFUL_SET) if each else None
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
 
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        for key in adoption.possible_owners(change, self._sets):
+            self.queue.add(key)
+
     async def reconcile(self, key: ObjectKey) -> float | None:
         stateful_set = self._sets.get(key.name, key.namespace)
+        every_write = (self._written, self._pod_writes, self._history.writes)
         if stateful_set is None:
-            self._written.forget(key)
-            self._pod_writes.forget(key)
+            for writes in every_write:
+                writes.forget(key)
             return None
-        if not (self._written.are_seen(key) and self._pod_writes.are_seen(key)):
+        if not all(writes.are_seen(key) for writes in every_write):
             return UNSEEN_RETRY_SECONDS
         pods = await self._claim(stateful_set)
-        revision = revision_of(stateful_set)
-        if not stateful_set.metadata.deletion_timestamp:
-            await self._step(stateful_set, pods, revision)
-        now = self.now()
-        status = next_status(stateful_set, list(pods.values()), revision, now)
+        if stateful_set.metadata.deletion_timestamp:
+            await self._write_status(key, stateful_set, pods, _last_rollout(stateful_set))
+            return None
+        revisions = await self._history.of(stateful_set)
+        rollout = await self._rollout(stateful_set, revisions)
+        failure = None
+        try:
+            await self._step(stateful_set, pods, rollout)
+        except errors.StatusError as error:
+            failure = error
+        await self._write_status(key, stateful_set, pods, rollout)
+        if failure is not None:
+            raise failure
+        await self._history.delete(stateful_set, _surplus(stateful_set, revisions, pods, rollout))
+        return self._seconds_to_availability(stateful_set, pods)
+
+    async def _rollout(
+        self, stateful_set: StatefulSet, revisions: Sequence[ControllerRevision]
+    ) -> Rollout:
+        update, collisions = await self._history.record(stateful_set, revisions)
+        known = {each.metadata.name: each for each in revisions}
+        current = known.get(stateful_set.status.current_revision, update)
+        template = controllerrevisions.template_of(current)
+        return Rollout(current.metadata.name, update.metadata.name, template, collisions)
+
+    async def _write_status(
+        self, key: ObjectKey, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout
+    ) -> None:
+        status = next_status(stateful_set, list(pods.values()), rollout, self.now())
         written = await wire.patch_status(
             self.client, resources.STATEFUL_SET, stateful_set.metadata, stateful_set.status, status
         )
         if written:
             self._written.note(key, written)
-        waits = [
-            podstate.seconds_until_available(pod, stateful_set.spec.min_ready_seconds, now)
-            for pod in pods.values()
-        ]
+
+    def _seconds_to_availability(
+        self, stateful_set: StatefulSet, pods: PodsByOrdinal
+    ) -> float | None:
+        min_ready, now = stateful_set.spec.min_ready_seconds, self.now()
+        waits = (podstate.seconds_until_available(pod, min_ready, now) for pod in pods.values())
         return min((wait for wait in waits if wait), default=None)
 
     async def _claim(self, stateful_set: StatefulSet) -> dict[int, Pod]:
@@ -86,7 +127,7 @@ class StatefulSets(Loop[ObjectKey]):
         orphans = [
             pod
             for pod in self._pods.find(caches.ORPHAN, metadata.namespace)
-            if ordinal_of(pod, metadata.name) is not None
+            if statefulpods.ordinal_of(pod, metadata.name) is not None
         ]
         owned = await self._adopter.claim(
             metadata,
@@ -94,60 +135,72 @@ class StatefulSets(Loop[ObjectKey]):
             self._pods.find(caches.OWNER, metadata.uid),
             orphans,
         )
-        found = ((ordinal_of(pod, metadata.name), pod) for pod in owned)
+        found = ((statefulpods.ordinal_of(pod, metadata.name), pod) for pod in owned)
         return {ordinal: pod for ordinal, pod in found if ordinal is not None}
 
-    async def _step(self, stateful_set: StatefulSet, pods: dict[int, Pod], revision: str) -> None:
+    async def _step(self, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout) -> None:
         """Do what may be done now; with ordered sets that is at most one thing."""
-        wanted = ordinals(stateful_set)
-        is_ordered = stateful_set.spec.pod_management_policy != "Parallel"
+        wanted = statefulpods.ordinals(stateful_set)
+        is_ordered = _is_ordered(stateful_set)
         for ordinal in wanted:
             pod = pods.get(ordinal)
             if pod is None:
-                await self._create(stateful_set, ordinal, revision)
+                await self._create(stateful_set, ordinal, rollout)
             elif podstate.has_ended(pod):
                 await self._delete(stateful_set, pod)
             if is_ordered and (pod is None or not self._is_healthy(stateful_set, pod)):
                 return
-        surplus = sorted((each for each in pods if each not in wanted), reverse=True)
-        for ordinal in surplus:
-            await self._delete(stateful_set, pods[ordinal])
-            if is_ordered:
-                return
-        if not surplus:
-            await self._update(stateful_set, pods, revision)
+        condemned = [pods[each] for each in sorted(pods, reverse=True) if each not in wanted]
+        if is_ordered and condemned:
+            await self._shrink(stateful_set, condemned)
+            return
+        for pod in condemned:
+            await self._delete(stateful_set, pod)
+        await self._update(stateful_set, pods, rollout)
 
     def _is_healthy(self, stateful_set: StatefulSet, pod: Pod) -> bool:
         min_ready = stateful_set.spec.min_ready_seconds
         return podstate.is_active(pod) and podstate.is_available(pod, min_ready, self.now())
 
-    async def _update(self, stateful_set: StatefulSet, pods: dict[int, Pod], revision: str) -> None:
-        """Replace pods of older revisions, from the highest ordinal down to the partition."""
-        strategy = stateful_set.spec.update_strategy
-        if strategy.type == "OnDelete":
-            return
-        rolling = strategy.rolling_update
-        partition = (rolling.partition if rolling else None) or 0
-        allowed = rolling.max_unavailable if rolling else None
-        budget = max(rollouts.scaled(allowed, len(pods), up=True), 1)
-        unavailable = sum(not self._is_healthy(stateful_set, pod) for pod in pods.values())
-        for ordinal in sorted(pods, reverse=True):
-            pod = pods[ordinal]
-            if ordinal < partition:
-                return
-            if pod.metadata.labels.get(REVISION_LABEL) == revision:
-                continue
-            was_healthy = self._is_healthy(stateful_set, pod)
-            if podstate.is_deleted(pod) or (was_healthy and unavailable >= budget):
-                return
-            await self._delete(stateful_set, pod)
-            unavailable += was_healthy
+    async def _shrink(self, stateful_set: StatefulSet, condemned: Sequence[Pod]) -> None:
+        """Delete the last pod, unless another that is not healthy comes before it."""
+        last = condemned[0]
+        unhealthy = [pod for pod in condemned if not self._is_healthy(stateful_set, pod)]
+        if last not in unhealthy or unhealthy == [last]:
+            await self._delete(stateful_set, last)
 
-    async def _create(self, stateful_set: StatefulSet, ordinal: int, revision: str) -> None:
-        for body in volume_claims(stateful_set, ordinal):
+    async def _update(
+        self, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout
+    ) -> None:
+        """Replace pods of older revisions, from the highest ordinal down to the partition."""
+        if stateful_set.spec.update_strategy.type == "OnDelete":
+            return
+        wanted = statefulpods.ordinals(stateful_set)
+        healthy = {
+            ordinal
+            for ordinal in wanted
+            if ordinal in pods and self._is_healthy(stateful_set, pods[ordinal])
+        }
+        old = [
+            ordinal
+            for ordinal in reversed(wanted[_partition(stateful_set) :])
+            if ordinal in pods and _is_outdated(pods[ordinal], rollout)
+        ]
+        missing = len(wanted) - len(healthy)
+        room = max(_max_unavailable(stateful_set) - missing, 0)
+        for ordinal in _replaced(old, healthy, room, is_ordered=_is_ordered(stateful_set)):
+            await self._delete(stateful_set, pods[ordinal])
+
+    async def _create(self, stateful_set: StatefulSet, ordinal: int, rollout: Rollout) -> None:
+        for body in statefulpods.volume_claims(stateful_set, ordinal):
             with contextlib.suppress(errors.AlreadyExists):
-                await self.client.create(VOLUME_CLAIM, body, stateful_set.metadata.namespace)
-        body = pod_body(stateful_set, ordinal, revision)
+                await self.client.create(
+                    statefulpods.VOLUME_CLAIM, body, stateful_set.metadata.namespace
+                )
+        revision, template = rollout.update, stateful_set.spec.template
+        if ordinal in statefulpods.ordinals(stateful_set)[: _partition(stateful_set)]:
+            revision, template = rollout.current, rollout.current_template
+        body = statefulpods.pod_body(stateful_set, ordinal, revision, template)
         with contextlib.suppress(errors.AlreadyExists):
             await self._maker.create(stateful_set.metadata, body)
 
@@ -156,107 +209,80 @@ class StatefulSets(Loop[ObjectKey]):
             await self._maker.delete(stateful_set.metadata, pod)
 
 
-def revision_of(stateful_set: StatefulSet) -> str:
-    hashed = template_hash(stateful_set.spec.template, stateful_set.status.collision_count)
-    return f"{stateful_set.metadata.name}-{hashed}"
+def _is_ordered(stateful_set: StatefulSet) -> bool:
+    return stateful_set.spec.pod_management_policy != "Parallel"
 
 
-def ordinals(stateful_set: StatefulSet) -> range:
-    start = stateful_set.spec.ordinals.start if stateful_set.spec.ordinals else 0
-    replicas = 1 if stateful_set.spec.replicas is None else stateful_set.spec.replicas
-    return range(start, start + replicas)
+def _partition(stateful_set: StatefulSet) -> int:
+    """How many pods, from the first on, stay at the current revision."""
+    rolling = stateful_set.spec.update_strategy.rolling_update
+    return (rolling.partition if rolling else None) or 0
 
 
-def ordinal_of(pod: Pod, set_name: str) -> int | None:
-    prefix, _, ordinal = pod.metadata.name.rpartition("-")
-    return int(ordinal) if prefix == set_name and ordinal.isdigit() else None
+def _max_unavailable(stateful_set: StatefulSet) -> int:
+    rolling = stateful_set.spec.update_strategy.rolling_update
+    allowed = rolling.max_unavailable if rolling else None
+    replicas = len(statefulpods.ordinals(stateful_set))
+    return max(rollouts.scaled(allowed, replicas, up=False), 1)
+
+
+def _is_outdated(pod: Pod, rollout: Rollout) -> bool:
+    return statefulpods.revision_of(pod) != rollout.update and not podstate.is_deleted(pod)
+
+
+def _replaced(
+    old: Sequence[int], healthy: Collection[int], room: int, *, is_ordered: bool
+) -> Sequence[int]:
+    """Which pods of older revisions go now; in a parallel set those that are down cost nothing."""
+    if is_ordered:
+        return old[:room]
+    down = [ordinal for ordinal in old if ordinal not in healthy]
+    up = [ordinal for ordinal in old if ordinal in healthy]
+    return down + up[:room]
+
+
+def _last_rollout(stateful_set: StatefulSet) -> Rollout:
+    """What was known last: a set that is being deleted makes no revisions."""
+    status = stateful_set.status
+    return Rollout(status.current_revision, status.update_revision, {}, status.collision_count or 0)
+
+
+def _surplus(
+    stateful_set: StatefulSet,
+    revisions: Sequence[ControllerRevision],
+    pods: PodsByOrdinal,
+    rollout: Rollout,
+) -> Sequence[ControllerRevision]:
+    """The oldest revisions that nothing uses, where they are more than should be kept."""
+    live = {rollout.current, rollout.update, *map(statefulpods.revision_of, pods.values())}
+    unused = [each for each in revisions if each.metadata.name not in live]
+    limit = stateful_set.spec.revision_history_limit
+    return () if limit is None or limit < 0 else unused[: max(len(unused) - limit, 0)]
 
 
 def next_status(
-    stateful_set: StatefulSet, pods: Sequence[Pod], revision: str, now: datetime.datetime
+    stateful_set: StatefulSet, pods: Sequence[Pod], rollout: Rollout, now: datetime.datetime
 ) -> StatefulSetStatus:
-    existing = [pod for pod in pods if not podstate.has_ended(pod)]
-    alive = [pod for pod in existing if podstate.is_active(pod)]
-    current = stateful_set.status.current_revision or revision
-    updated = _of_revision(alive, revision)
-    replicas = len(ordinals(stateful_set))
-    ready = sum(map(podstate.is_ready, existing))
-    if updated == replicas == ready == len(existing):
-        current = revision
+    staying = [pod for pod in pods if not podstate.is_deleted(pod)]
+    running = [pod for pod in pods if pod.status.phase == podstate.RUNNING]
+    updated = _of_revision(staying, rollout.update)
+    ready = sum(map(podstate.is_ready, running))
+    is_complete = len(statefulpods.ordinals(stateful_set)) == updated == ready == len(pods)
+    current = rollout.update if is_complete else rollout.current
     min_ready = stateful_set.spec.min_ready_seconds
     return msgspec.structs.replace(
         stateful_set.status,
         observed_generation=stateful_set.metadata.generation,
-        replicas=len(existing),
+        replicas=len(pods),
         ready_replicas=ready,
-        available_replicas=sum(podstate.is_available(pod, min_ready, now) for pod in existing),
-        current_replicas=_of_revision(alive, current),
+        available_replicas=sum(podstate.is_available(pod, min_ready, now) for pod in running),
+        current_replicas=_of_revision(staying, current),
         updated_replicas=updated,
         current_revision=current,
-        update_revision=revision,
-        collision_count=stateful_set.status.collision_count or 0,
+        update_revision=rollout.update,
+        collision_count=rollout.collisions,
     )
 
 
 def _of_revision(pods: Sequence[Pod], revision: str) -> int:
-    return sum(pod.metadata.labels.get(REVISION_LABEL) == revision for pod in pods)
-
-
-def pod_body(stateful_set: StatefulSet, ordinal: int, revision: str) -> Object:
-    """A pod that knows who it is: by name, host name, labels and volumes."""
-    metadata = stateful_set.metadata
-    body = podmaking.pod_from(stateful_set.spec.template, resources.STATEFUL_SET, metadata)
-    name = f"{metadata.name}-{ordinal}"
-    del body["metadata"]["generateName"]
-    body["metadata"]["name"] = name
-    body["metadata"]["labels"] = {
-        **body["metadata"].get("labels", {}),
-        REVISION_LABEL: revision,
-        POD_NAME_LABEL: name,
-        INDEX_LABEL: str(ordinal),
-    }
-    body["spec"]["hostname"] = name
-    if stateful_set.spec.service_name:
-        body["spec"]["subdomain"] = stateful_set.spec.service_name
-    if stateful_set.spec.volume_claim_templates:
-        body["spec"]["volumes"] = _volumes(stateful_set, ordinal, body["spec"])
-    return body
-
-
-def _volumes(stateful_set: StatefulSet, ordinal: int, spec: dict[str, Any]) -> list[Any]:
-    """Volumes of the claim templates take the place of others with their name."""
-    claimed = {
-        template["metadata"]["name"]: _claim_name(stateful_set, template, ordinal)
-        for template in stateful_set.spec.volume_claim_templates
-    }
-    others = [each for each in spec.get("volumes") or () if each["name"] not in claimed]
-    return others + [
-        {"name": name, "persistentVolumeClaim": {"claimName": claim}}
-        for name, claim in claimed.items()
-    ]
-
-
-def _claim_name(stateful_set: StatefulSet, template: dict[str, Any], ordinal: int) -> str:
-    return f"{template['metadata']['name']}-{stateful_set.metadata.name}-{ordinal}"
-
-
-def volume_claims(stateful_set: StatefulSet, ordinal: int) -> list[Object]:
-    """The volume claims of one pod; they outlive it."""
-    selector = stateful_set.spec.selector
-    labels = selector.match_labels if selector else {}
-    return [
-        {
-            **resources.identity(VOLUME_CLAIM),
-            "metadata": {
-                **{
-                    key: value
-                    for key, value in template["metadata"].items()
-                    if key in ("annotations", "labels")
-                },
-                "name": _claim_name(stateful_set, template, ordinal),
-                "labels": {**(template["metadata"].get("labels") or {}), **labels},
-            },
-            "spec": template.get("spec") or {},
-        }
-        for template in stateful_set.spec.volume_claim_templates
-    ]
+    return sum(statefulpods.revision_of(pod) == revision for pod in pods)

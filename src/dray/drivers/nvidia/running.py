@@ -6,6 +6,7 @@ import asyncio
 import datetime
 from collections.abc import Iterator
 
+from dray import telemetry
 from dray.api import kinds
 from dray.api.claims import ResourceClaim
 from dray.api.core import ObjectReference
@@ -30,10 +31,14 @@ class Running:
         *,
         directories: Directories | None = None,
         instance: str = "",
+        registry: telemetry.Registry | None = None,
     ) -> None:
         self._driver = driver
-        self._recorder = Recorder(client, driver.name, instance=node, now=_utc_now)
-        self.plugin = Plugin(driver, client, node, directories=directories, instance=instance)
+        mine = client.managed_by(driver.name)
+        self._recorder = Recorder(mine, driver.name, instance=node, now=_utc_now)
+        self.plugin = Plugin(
+            driver, mine, node, directories=directories, instance=instance, registry=registry
+        )
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,30 @@
+"""The controllers' figures, under the names that client-go gives to those of its queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from dray import telemetry
+
+
+class Metrics:
+    def __init__(self, registry: telemetry.Registry) -> None:
+        self._registry = registry
+        self.seconds = telemetry.Histogram(
+            "workqueue_work_duration_seconds",
+            "Time that a controller takes to look after one object.",
+            ("name",),
+        )
+        self.retries = telemetry.Counter(
+            "workqueue_retries_total", "How often a controller has to try again.", ("name",)
+        )
+        registry.register(self.seconds, self.retries)
+
+    def count_waiting(self, lengths: Callable[[], Mapping[str, int]]) -> None:
+        """Ask for the lengths of the queues whenever somebody looks."""
+
+        def depths() -> Iterable[tuple[telemetry.Labels, float]]:
+            return (((name,), length) for name, length in lengths().items())
+
+        text = "Objects that a controller has yet to look at."
+        self._registry.register(telemetry.Gauge("workqueue_depth", text, ("name",), depths))

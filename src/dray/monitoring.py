@@ -1,0 +1,87 @@
+"""What a process shows of itself over plain HTTP: figures for Prometheus, answers for probes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
+
+from aiohttp import web
+
+from dray.telemetry import Counter, Gauge, Labels, Registry
+
+CONTENT_TYPE = "text/plain; version=0.0.4"
+EVERY_ADDRESS = ""
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    registry: Registry, host: str, port: int, is_ready: Callable[[], bool]
+) -> AsyncIterator[int]:
+    """`/metrics`, `/livez`, `/healthz` and `/readyz`; yields the port, as 0 is any that is free.
+
+    Raises OSError where it cannot listen.
+    """
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        match request.path:
+            case "/metrics":
+                return web.Response(text=registry.render(), headers={"content-type": CONTENT_TYPE})
+            case "/livez" | "/healthz":
+                return web.Response(text="ok")
+            case "/readyz":
+                return _readiness(is_ready())
+        return web.Response(status=404)
+
+    runner = web.ServerRunner(web.Server(answer, access_log=None))
+    await runner.setup()
+    try:
+        listener = _listener(host, port)
+        await web.SockSite(runner, listener).start()
+        yield int(listener.getsockname()[1])
+    finally:
+        await runner.cleanup()
+
+
+def register_process(registry: Registry) -> None:
+    """What Prometheus' own libraries tell of every process."""
+    started = time.time()
+    registry.register(
+        Counter(
+            "process_cpu_seconds_total",
+            "Time that processors worked for this process.",
+            ask=lambda: [((), time.process_time())],
+        ),
+        Gauge(
+            "process_resident_memory_bytes", "Memory that this process has.", ask=_resident_bytes
+        ),
+        Gauge(
+            "process_start_time_seconds",
+            "When this process started, since 1970.",
+            ask=lambda: [((), started)],
+        ),
+    )
+
+
+def _readiness(is_ready: bool) -> web.Response:
+    return web.Response(text="ok") if is_ready else web.Response(status=503, text="not ready")
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    """`EVERY_ADDRESS` is of either kind where the machine has both."""
+    if host == EVERY_ADDRESS and socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family)
+
+
+def _resident_bytes() -> Iterable[tuple[Labels, float]]:
+    """Only Linux says it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
+    except OSError:
+        return []
+    return [((), pages * os.sysconf("SC_PAGE_SIZE"))]
