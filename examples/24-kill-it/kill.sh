@@ -8,15 +8,20 @@ export KUBECONFIG="$data/kubeconfig" CLOCK_AHEAD="$data/ahead"
 trap 'dray down --data "$data" > "$data/log" 2>&1; rm -rf "$data"' EXIT
 cc -shared -fPIC -o "$data/clock.so" "$here/clock.c"
 
+await_next_look() {
+  kill -0 "$process"
+  sleep 0.1
+}
+
 start() {
   : > "$data/log"
   LD_PRELOAD="$data/clock.so" dray up --fleet h100 --nodes 1 --listen 127.0.0.1:0 --data "$data" > "$data/log" 2>&1 &
   process=$!
-  until grep -q '^dray is up' "$data/log"; do sleep 0.1; done
+  until grep -q '^dray is up' "$data/log"; do await_next_look; done
 }
 
 await_ready() {
-  until [ "$(dray get statefulset survivor -o jsonpath='{.status.readyReplicas}')" = "$1" ]; do sleep 0.2; done
+  until [ "$(dray get statefulset survivor -o jsonpath='{.status.readyReplicas}')" = "$1" ]; do await_next_look; done
 }
 
 made() {

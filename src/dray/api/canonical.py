@@ -182,33 +182,31 @@ def _is_null(type: Type) -> bool:
 
 
 def _map_writer(type: Type, nulls: bool) -> Writer:
-    assert type.element is not None, type
-    write_element = _element_writer(type.element, nulls)
+    write_value, zero = _element_writers(type, nulls)
 
     def write_map(value: Mapping[str, Any]) -> dict[str, Any]:
-        return {key: write_element(item) for key, item in value.items()}
+        if write_value is None:
+            return {key: zero() if item is None else item for key, item in value.items()}
+        return {key: zero() if item is None else write_value(item) for key, item in value.items()}
 
     return write_map
 
 
 def _list_writer(type: Type, nulls: bool) -> Writer:
-    assert type.element is not None, type
-    write_element = _element_writer(type.element, nulls)
+    write_value, zero = _element_writers(type, nulls)
 
     def write_list(value: list[Any]) -> list[Any]:
-        return list(map(write_element, value))
+        if write_value is None:
+            return [zero() if item is None else item for item in value]
+        return [zero() if item is None else write_value(item) for item in value]
 
     return write_list
 
 
-def _element_writer(type: Type, nulls: bool) -> Writer:
-    """In a list or a map, null stands for the zero value."""
-    write_value, zero = _writer(type, nulls) or _as_it_is, _zero(type, nulls)
-    return lambda item: zero() if item is None else write_value(item)
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
+def _element_writers(type: Type, nulls: bool) -> tuple[Writer | None, Callable[[], Any]]:
+    """For the elements of a list or a map, in which null stands for the zero value."""
+    assert type.element is not None, type
+    return _writer(type.element, nulls), _zero(type.element, nulls)
 
 
 def _quantity_text(value: Any) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 import click
 
 from dray.api import features as gates
-from dray.cli import celreport, connection, output, tables, world
+from dray.cli import celreport, connection, world
 from dray.cli.celreport import Read, Report, Shape
 from dray.cli.connection import Target
 from dray.cli.failures import Command
-from dray.cli.output import Format
+from dray.cli.printing import output, tables
+from dray.cli.printing.output import Format
 
 SHAPES_SHOWN = 20
 _COLOURS = {celreport.YES: "green", celreport.NO: None, celreport.ERROR: "yellow"}

@@ -17,11 +17,12 @@ from dray.api.names import ClaimKey
 from dray.api.nodes import Node
 from dray.api.pods import Pod
 from dray.api.slices import ResourceSlice
-from dray.cli import connection, manifests, output, podclaims, progress, world
+from dray.cli import connection, manifests, podclaims, progress, world
 from dray.cli.connection import Target
 from dray.cli.failures import Command, Failure, NotFound, WrongUsage
-from dray.cli.output import Format
 from dray.cli.podclaims import Asked
+from dray.cli.printing import output
+from dray.cli.printing.output import Format
 from dray.cli.world import World
 from dray.client.kubeconfig import KubeconfigError
 from dray.client.verbs import Selection

@@ -18,7 +18,7 @@ import click
 
 from dray.api import errors
 from dray.api.features import FeatureError
-from dray.cli.jsonpath_syntax import JsonPathError
+from dray.cli.printing.jsonpath_syntax import JsonPathError
 from dray.client.kubeconfig import KubeconfigError
 
 

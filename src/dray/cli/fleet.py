@@ -10,11 +10,12 @@ import click
 
 from dray.api import errors, kinds
 from dray.api.slices import Device
-from dray.cli import connection, durations, output, tables, world
+from dray.cli import connection, world
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, NotFound, WrongUsage
 from dray.cli.main import LateGroup
-from dray.cli.output import Format
+from dray.cli.printing import durations, output, tables
+from dray.cli.printing.output import Format
 from dray.cli.verbs import devices, listing
 from dray.client.verbs import Selection
 from dray.driverkit.pools import Pool

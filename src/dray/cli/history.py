@@ -11,11 +11,12 @@ import click
 import msgspec
 
 from dray.api import errors
-from dray.cli import connection, output, pastclaims, progress, tables
+from dray.cli import connection, pastclaims, progress
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, Failure, NotFound, WrongUsage
-from dray.cli.output import Format
 from dray.cli.pastclaims import Change, Past
+from dray.cli.printing import output, tables
+from dray.cli.printing.output import Format
 from dray.cli.verbs import devices
 
 Object = dict[str, Any]

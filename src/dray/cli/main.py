@@ -107,7 +107,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "history": ("dray.cli.history:history", "Say who had a device when."),
         "snapshot": ("dray.cli.snapshot:snapshot", "Print what matters of a cluster, to a file."),
         "completion": ("dray.cli.completion:completion", "Print a script that completes words."),
-        "bench": ("dray.cli.bench:bench", "Run a benchmark and print its figures."),
+        "bench": ("dray.cli.benchmarks.command:bench", "Run a benchmark and print its figures."),
     }
 )
 

@@ -11,9 +11,10 @@ import click
 
 from dray.api import errors
 from dray.api.core import CoreEvent
-from dray.cli import connection, jsontext, privacy, progress, serverversion
+from dray.cli import connection, privacy, progress, serverversion
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command
+from dray.cli.printing import jsontext
 from dray.cli.verbs import listing
 from dray.cli.world import READ, VERSION_ANNOTATION
 from dray.client.verbs import Selection

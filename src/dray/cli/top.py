@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import click
 
 from dray.apiserver.printing import cells
-from dray.cli import connection, durations, output, overview, tables, world
+from dray.cli import connection, overview, world
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command
-from dray.cli.output import Format
 from dray.cli.overview import ClassLine, Overview, Waiting
+from dray.cli.printing import durations, output, tables
+from dray.cli.printing.output import Format
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

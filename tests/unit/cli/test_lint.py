@@ -304,6 +304,32 @@ def test_containers_ask_for_requests_that_exist_and_every_claim_is_used(tmp_path
     ]
 
 
+def test_a_toleration_without_an_effect_does_not_stop_evictions(tmp_path: Path) -> None:
+    text = """
+    apiVersion: resource.k8s.io/v1
+    kind: ResourceClaim
+    metadata: {name: c}
+    spec:
+      devices:
+        requests:
+        - name: gpu
+          exactly:
+            deviceClassName: gpu
+            tolerations:
+            - {key: example.com/a, operator: Exists, effect: NoSchedule}
+            - {operator: Exists}
+        - name: other
+          firstAvailable:
+          - name: any
+            deviceClassName: gpu
+            tolerations: [{operator: Exists}, {operator: Exists, effect: NoExecute}]
+    """
+    found = lint(tmp_path / "claim.yaml", text)
+    assert [(rule, message.partition(":")[0]) for rule, message, _ in found] == [
+        ("toleration-without-effect", "spec.devices.requests[0].exactly.tolerations[1]"),
+    ]
+
+
 def test_descriptions_of_fleets_are_checked_as_what_they_are(tmp_path: Path) -> None:
     fleet = "nodes: [{name: n, devices: {d.example.com: [{model: MODEL}]}}]\n"
     assert lint(tmp_path / "good.yaml", fleet.replace("MODEL", "l4")) == []

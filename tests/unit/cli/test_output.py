@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.cli import durations, jsontext, manifests, tables, yamltext
+from dray.cli import manifests
 from dray.cli.failures import WrongUsage
+from dray.cli.printing import durations, jsontext, tables, yamltext
 from dray.cli.verbs import describe, wait
 from tests.unit.cli.conftest import run
 

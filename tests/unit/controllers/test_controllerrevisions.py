@@ -158,6 +158,18 @@ async def test_below_the_partition_a_lost_pod_comes_back_in_the_current_revision
 
 
 @with_loops(StatefulSets, Kubelet)
+async def test_a_rolling_update_without_numbers_replaces_every_pod(here: World) -> None:
+    body = workload("StatefulSet", replicas=3, updateStrategy={"type": "RollingUpdate"})
+    body["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 0
+    await here.create(body)
+    await come_to(here, "web:1", "web:1", "web:1")
+    await use(here, "statefulsets", "web:2")
+    await come_to(here, "web:2", "web:2", "web:2")
+    status = (await here.get("statefulsets", "db"))["status"]
+    assert status["currentRevision"] == status["updateRevision"]
+
+
+@with_loops(StatefulSets, Kubelet)
 async def test_on_delete_updates_only_what_the_user_deletes(here: World) -> None:
     await here.create(workload("StatefulSet", replicas=2, updateStrategy={"type": "OnDelete"}))
     await come_to(here, "web:1", "web:1")
@@ -243,3 +255,25 @@ async def test_a_set_adopts_the_revisions_its_predecessor_left(here: World) -> N
     assert await history(here) == {2: left[2], 3: left[1]}
     for revision in await here.list("controllerrevisions"):
         assert revision["metadata"]["ownerReferences"][0]["name"] == "db"
+
+
+@with_loops(StatefulSets, Kubelet)
+async def test_a_default_that_is_new_makes_no_revision(here: World) -> None:
+    await here.create(workload("StatefulSet", replicas=1))
+    await come_to(here, "web:1")
+    before = await here.get("pods", "db-0")
+
+    def without_defaults(revision: Object) -> None:
+        template = revision["data"]["spec"]["template"]
+        del template["spec"]["dnsPolicy"], template["spec"]["containers"][0]["resources"]
+        template["metadata"]["creationTimestamp"] = None
+
+    (revision,) = await here.list("controllerrevisions")
+    await here.overwrite("controllerrevisions", revision["metadata"]["name"], without_defaults)
+    await here.patch("statefulsets", "db", {"metadata": {"annotations": {"seen": "again"}}})
+    await here.settle()
+    assert await history(here) == {1: "web:1"}
+    assert (await here.get("pods", "db-0"))["metadata"]["uid"] == before["metadata"]["uid"]
+    await use(here, "statefulsets", "web:2")
+    await come_to(here, "web:2")
+    assert await history(here) == {1: "web:1", 2: "web:2"}

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import click
 
-from dray.cli import durations, progress
+from dray.cli import progress
 from dray.cli.components import instance
 from dray.cli.components.apiserver import DEFAULT_DATA
 from dray.cli.components.instance import Instance
 from dray.cli.failures import Command, Failure, TimedOut
+from dray.cli.printing import durations
 from dray.node import containers
 from dray.node.containers import Attempt
 

@@ -13,13 +13,14 @@ import msgspec
 
 from dray.api import kinds
 from dray.apiserver.printing import cells
-from dray.cli import connection, failures, output
+from dray.cli import connection, failures
 from dray.cli.components import instance
 from dray.cli.components.apiserver import DEFAULT_DATA
 from dray.cli.components.instance import Instance
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, Failure, Unreachable
-from dray.cli.output import Format
+from dray.cli.printing import output
+from dray.cli.printing.output import Format
 from dray.cli.verbs import devices, listing
 from dray.client.verbs import Selection
 

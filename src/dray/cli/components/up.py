@@ -21,10 +21,10 @@ from dray.api import features, gotime
 from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
-from dray.cli import durations
 from dray.cli.components import apiserver, instance, running, stores
 from dray.cli.components.instance import Instance
 from dray.cli.failures import Command, Failure, WrongUsage
+from dray.cli.printing import durations
 from dray.client import kubeconfig
 from dray.cluster import Cluster, Plan
 from dray.drivers.nvidia import nvml

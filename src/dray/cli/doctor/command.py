@@ -7,12 +7,13 @@ import sys
 import click
 
 from dray.api import exchange, kinds
-from dray.cli import connection, output, world
+from dray.cli import connection, world
 from dray.cli.connection import Session, Target
 from dray.cli.doctor import ailments
 from dray.cli.doctor.ailments import Ailment, Deletion, Repair
 from dray.cli.failures import Command, WrongUsage
-from dray.cli.output import Format
+from dray.cli.printing import output
+from dray.cli.printing.output import Format
 from dray.client.verbs import Selection
 
 

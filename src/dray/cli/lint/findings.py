@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 import dray
-from dray.cli import jsontext
+from dray.cli.printing import jsontext
 
 
 class Severity(enum.StrEnum):

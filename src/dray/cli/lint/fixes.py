@@ -13,12 +13,12 @@ from typing import Any
 import yaml
 
 from dray.api import kinds, versions
-from dray.cli import yamltext
 from dray.cli.lint import edits, extended, objects
 from dray.cli.lint.edits import Edit
 from dray.cli.lint.extended import Claimed, Classes
 from dray.cli.lint.sources import Document
 from dray.cli.manifests import Loader
+from dray.cli.printing import yamltext
 
 Object = dict[str, Any]
 

@@ -33,6 +33,7 @@ def check(documents: Iterable[Document], world: World | None) -> Iterator[Findin
             yield from extended.check(document, served)
         if document.kind in SOURCES:
             yield from _counts(document)
+            yield from _tolerations(document)
             yield from _admin_access(document, known)
             yield from _requests(document, known, world)
 
@@ -92,10 +93,9 @@ def _reference(
 
 def _counts(document: Document) -> Iterator[Finding]:
     """The API accepts any count; the scheduler does not."""
-    root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
     counts = [
         (path, request.get("count", 1))
-        for path, request in _device_requests(podspecs.at(document.value, root), root)
+        for path, request in _device_requests(document)
         if "firstAvailable" not in path
     ]
     known = [(path, count) for path, count in counts if isinstance(count, int)]
@@ -108,6 +108,26 @@ def _counts(document: Document) -> Iterator[Finding]:
         yield Finding(document.file, line, Severity.WARNING, "too-many-devices", message, advice)
 
 
+def _tolerations(document: Document) -> Iterator[Finding]:
+    """One without an effect matches every taint for the scheduler and none for evictions.
+
+    devicetainteviction's claimEvictionTime looks only at tolerations with effect NoExecute.
+    """
+    for path, request in _device_requests(document):
+        tolerations = request.get("tolerations")
+        effects = [
+            each.get("effect") or ""
+            for each in (tolerations if isinstance(tolerations, list) else ())
+            if isinstance(each, dict)
+        ]
+        if "" in effects and "NoExecute" not in effects:
+            where = f"{path}.tolerations[{effects.index('')}]"
+            message = f"{where}: without an effect it does not keep pods from being evicted"
+            advice = "Add one with effect: NoExecute if they are to stay."
+            line, rule = document.line_of(where), "toleration-without-effect"
+            yield Finding(document.file, line, Severity.WARNING, rule, message, advice)
+
+
 def _admin_access(document: Document, documents: Iterable[Document]) -> Iterator[Finding]:
     """Admin access is granted in namespaces that say so."""
     labels: dict[str, Any] = {}
@@ -116,8 +136,7 @@ def _admin_access(document: Document, documents: Iterable[Document]) -> Iterator
             labels = each.metadata.get("labels") or {}
     if labels.get(ADMIN_ACCESS_LABEL) == "true":
         return
-    root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
-    for path, request in _device_requests(podspecs.at(document.value, root), root):
+    for path, request in _device_requests(document):
         if request.get("adminAccess"):
             message = f"{path}.adminAccess: is refused unless the namespace allows it"
             advice = f"Label it: {document.namespace} {ADMIN_ACCESS_LABEL}=true"
@@ -133,8 +152,7 @@ def _requests(
         return
     classes = {each.metadata.name for each in world.of(DeviceClass)}
     classes |= {each.name for each in documents if each.kind == "DeviceClass"}
-    root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
-    for path, request in _device_requests(podspecs.at(document.value, root), root):
+    for path, request in _device_requests(document):
         name = request.get("deviceClassName")
         if isinstance(name, str) and name not in classes:
             close = difflib.get_close_matches(name, classes, n=1)
@@ -145,9 +163,10 @@ def _requests(
         yield from _selectors(document, path, request, world)
 
 
-def _device_requests(devices: Any, root: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _device_requests(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every place where a class and selectors may be, in all versions' ways of writing it."""
-    requests = devices.get("requests") if isinstance(devices, dict) else None
+    root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
+    requests = podspecs.at(document.value, f"{root}.requests")
     for number, request in enumerate(requests if isinstance(requests, list) else ()):
         if not isinstance(request, dict):
             continue

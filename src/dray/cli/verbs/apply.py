@@ -9,11 +9,12 @@ import msgspec
 
 from dray.api import errors, exchange
 from dray.api.kinds import Kind
-from dray.cli import connection, failures, manifests, output
+from dray.cli import connection, failures, manifests
 from dray.cli.connection import FIELD_MANAGER, Session, Target
 from dray.cli.failures import Command, Failure
 from dray.cli.manifests import Manifest
-from dray.cli.output import Format, Object
+from dray.cli.printing import output
+from dray.cli.printing.output import Format, Object
 from dray.client import verbs
 
 Writing = Callable[[Session, Kind, Object], Awaitable[tuple[Object, str]]]

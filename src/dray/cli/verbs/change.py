@@ -8,10 +8,11 @@ import click
 import yaml
 
 from dray.api import exchange
-from dray.cli import connection, output, references
+from dray.cli import connection, references
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, WrongUsage
-from dray.cli.output import Format
+from dray.cli.printing import output
+from dray.cli.printing.output import Format
 from dray.cli.references import Reference
 from dray.cli.verbs import listing
 

@@ -9,10 +9,11 @@ import click
 
 from dray.api import errors
 from dray.api.kinds import Kind
-from dray.cli import completion, connection, manifests, output, progress, references
+from dray.cli import completion, connection, manifests, progress, references
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, TimedOut, WrongUsage
-from dray.cli.output import Format
+from dray.cli.printing import output
+from dray.cli.printing.output import Format
 from dray.cli.references import Reference
 from dray.cli.verbs import listing
 from dray.client.verbs import Object, Selection

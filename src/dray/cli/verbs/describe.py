@@ -12,10 +12,11 @@ from typing import Any
 
 import click
 
-from dray.cli import completion, connection, manifests, progress, references, tables
+from dray.cli import completion, connection, manifests, progress, references
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, WrongUsage
-from dray.cli.output import Object
+from dray.cli.printing import tables
+from dray.cli.printing.output import Object
 from dray.cli.references import Reference
 from dray.cli.verbs import events, listing, podtext
 from dray.client.verbs import Selection

@@ -16,9 +16,10 @@ from dray.api.names import DeviceId
 from dray.api.slices import Device, DeviceAttribute, ResourceSlice
 from dray.api.taints import DeviceTaint, DeviceTaintRule
 from dray.apiserver.printing import cells
-from dray.cli import output, progress, published, tables
+from dray.cli import progress, published
 from dray.cli.connection import Session
 from dray.cli.failures import NotFound, WrongUsage
+from dray.cli.printing import output, tables
 from dray.cli.verbs import listing
 from dray.cli.verbs.listing import Wanted
 from dray.client.verbs import Selection

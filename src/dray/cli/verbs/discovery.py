@@ -9,10 +9,11 @@ import click
 
 import dray
 from dray.api.kinds import Kind
-from dray.cli import connection, failures, output, resources, serverversion, tables
+from dray.cli import connection, failures, resources, serverversion
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, Failure
-from dray.cli.output import Format
+from dray.cli.printing import output, tables
+from dray.cli.printing.output import Format
 
 
 @click.command("api-resources", cls=Command)

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from dray.apiserver.printing import cells
-from dray.cli import connection, output, progress, references, tables
+from dray.cli import connection, progress, references
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command
-from dray.cli.output import Format, Object
+from dray.cli.printing import output, tables
+from dray.cli.printing.output import Format, Object
 from dray.cli.verbs import listing
 from dray.client.verbs import Selection
 

@@ -10,12 +10,13 @@ import click
 
 from dray.api.exchange import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli import completion, connection, manifests, output, progress, references, tables
+from dray.cli import completion, connection, manifests, progress, references
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, WrongUsage
+from dray.cli.printing import output, tables
+from dray.cli.printing.tables import TableOptions
 from dray.cli.references import Reference
 from dray.cli.resources import full_name
-from dray.cli.tables import TableOptions
 from dray.cli.verbs import devices, listing, watching
 from dray.cli.verbs.listing import Wanted
 from dray.client import verbs

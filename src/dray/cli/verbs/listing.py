@@ -11,10 +11,10 @@ import msgspec
 from dray.api import errors
 from dray.api.exchange import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli import jsonpath
 from dray.cli.connection import Session
 from dray.cli.failures import NotFound
-from dray.cli.output import Format, Object
+from dray.cli.printing import jsonpath
+from dray.cli.printing.output import Format, Object
 from dray.cli.references import Reference
 from dray.client import verbs
 from dray.client.verbs import Selection

@@ -8,9 +8,10 @@ import click
 
 from dray.api import kinds
 from dray.api.exchange import Request
-from dray.cli import connection, durations
+from dray.cli import connection
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, WrongUsage
+from dray.cli.printing import durations
 from dray.client import verbs
 
 POD = kinds.served("", "Pod")

@@ -11,10 +11,11 @@ import click
 import msgspec
 
 from dray.api import errors
-from dray.cli import connection, durations, jsonpath, output, progress, references
+from dray.cli import connection, progress, references
 from dray.cli.connection import Session, Target
 from dray.cli.failures import Command, TimedOut, WrongUsage
-from dray.cli.output import Object
+from dray.cli.printing import durations, jsonpath, output
+from dray.cli.printing.output import Object
 from dray.cli.references import Reference
 from dray.cli.verbs import listing
 from dray.client.verbs import Selection

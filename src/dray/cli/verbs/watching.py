@@ -9,12 +9,12 @@ import msgspec
 
 from dray.api import errors
 from dray.api.exchange import Request
-from dray.cli import output, tables
 from dray.cli.connection import Session
 from dray.cli.failures import WrongUsage
-from dray.cli.output import Object
+from dray.cli.printing import output, tables
+from dray.cli.printing.output import Object
+from dray.cli.printing.tables import TableOptions
 from dray.cli.references import Reference
-from dray.cli.tables import TableOptions
 from dray.cli.verbs.listing import TABLE, Wanted
 from dray.client import verbs
 from dray.client.verbs import Selection

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api import canonical, errors, ownership, selectors
+from dray.api import canonical, defaults, errors, ownership, selectors
 from dray.api.kinds import Kind
 from dray.api.workloads import ControllerRevision
 from dray.client.cache import Cache, ObjectKey
@@ -67,12 +67,22 @@ class History:
         data = patch_to(workload.spec.template)
         number = max((each.revision for each in revisions if not _has(each, data)), default=0) + 1
         equal = [each for each in revisions if _has(each, data)]
+        if not equal and revisions and self._restores(revisions[-1], data):
+            equal = [revisions[-1]]
         if not equal:
             return await self._create(workload, data, number)
         newest = equal[-1]
         if newest.revision < number:
             newest = await self._renumber(workload, newest, number)
         return Recorded(newest, workload.status.collision_count or 0)
+
+    def _restores(self, revision: ControllerRevision, data: Data) -> bool:
+        """Whether a revision of before gives this template with the defaults there are now."""
+        template = canonical.prune_nulls(template_of(revision))
+        restored: Object = {**resources.identity(self._kind), "spec": {"template": template}}
+        defaults.fill(restored, "")
+        written = canonical.without_nulls(self._kind.preferred.schema_type, restored)
+        return patch_to(written["spec"]["template"]) == data
 
     async def _create(self, workload: Workload, data: Data, number: int) -> Recorded:
         collisions = workload.status.collision_count or 0

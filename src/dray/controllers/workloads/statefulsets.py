@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from dray.api import errors, ownership, selectors
+from dray.api import errors, gotime, ownership, selectors
 from dray.api.pods import Pod
 from dray.api.workloads import ControllerRevision, StatefulSetStatus
 from dray.client.cache import Change, ObjectKey
@@ -28,7 +28,8 @@ from dray.controllers.workloads.podmaking import PodMaker
 COMPONENT = "statefulset-controller"
 HASH_LABEL = "controller.kubernetes.io/hash"
 
-PodsByOrdinal = Mapping[int, Pod]
+PodsByOrdinal = dict[int, Pod]
+"""The pods as they were found; those that were deleted since then say so."""
 
 
 class Rollout(NamedTuple):
@@ -121,8 +122,7 @@ class StatefulSets(Loop[ObjectKey]):
         waits = (podstate.seconds_until_available(pod, min_ready, now) for pod in pods.values())
         return min((wait for wait in waits if wait), default=None)
 
-    async def _claim(self, stateful_set: StatefulSet) -> dict[int, Pod]:
-        """The pods of the set by their ordinal."""
+    async def _claim(self, stateful_set: StatefulSet) -> PodsByOrdinal:
         metadata = stateful_set.metadata
         orphans = [
             pod
@@ -147,27 +147,29 @@ class StatefulSets(Loop[ObjectKey]):
             if pod is None:
                 await self._create(stateful_set, ordinal, rollout)
             elif podstate.has_ended(pod):
-                await self._delete(stateful_set, pod)
+                await self._delete(stateful_set, pods, ordinal)
             if is_ordered and (pod is None or not self._is_healthy(stateful_set, pod)):
                 return
-        condemned = [pods[each] for each in sorted(pods, reverse=True) if each not in wanted]
+        condemned = sorted((each for each in pods if each not in wanted), reverse=True)
         if is_ordered and condemned:
-            await self._shrink(stateful_set, condemned)
+            await self._shrink(stateful_set, pods, condemned)
             return
-        for pod in condemned:
-            await self._delete(stateful_set, pod)
+        for ordinal in condemned:
+            await self._delete(stateful_set, pods, ordinal)
         await self._update(stateful_set, pods, rollout)
 
     def _is_healthy(self, stateful_set: StatefulSet, pod: Pod) -> bool:
         min_ready = stateful_set.spec.min_ready_seconds
         return podstate.is_active(pod) and podstate.is_available(pod, min_ready, self.now())
 
-    async def _shrink(self, stateful_set: StatefulSet, condemned: Sequence[Pod]) -> None:
+    async def _shrink(
+        self, stateful_set: StatefulSet, pods: PodsByOrdinal, condemned: Sequence[int]
+    ) -> None:
         """Delete the last pod, unless another that is not healthy comes before it."""
         last = condemned[0]
-        unhealthy = [pod for pod in condemned if not self._is_healthy(stateful_set, pod)]
+        unhealthy = [each for each in condemned if not self._is_healthy(stateful_set, pods[each])]
         if last not in unhealthy or unhealthy == [last]:
-            await self._delete(stateful_set, last)
+            await self._delete(stateful_set, pods, last)
 
     async def _update(
         self, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout
@@ -189,7 +191,7 @@ class StatefulSets(Loop[ObjectKey]):
         missing = len(wanted) - len(healthy)
         room = max(_max_unavailable(stateful_set) - missing, 0)
         for ordinal in _replaced(old, healthy, room, is_ordered=_is_ordered(stateful_set)):
-            await self._delete(stateful_set, pods[ordinal])
+            await self._delete(stateful_set, pods, ordinal)
 
     async def _create(self, stateful_set: StatefulSet, ordinal: int, rollout: Rollout) -> None:
         for body in statefulpods.volume_claims(stateful_set, ordinal):
@@ -198,15 +200,20 @@ class StatefulSets(Loop[ObjectKey]):
                     statefulpods.VOLUME_CLAIM, body, stateful_set.metadata.namespace
                 )
         revision, template = rollout.update, stateful_set.spec.template
-        if ordinal in statefulpods.ordinals(stateful_set)[: _partition(stateful_set)]:
+        if ordinal in statefulpods.ordinals(stateful_set)[: _kept_back(stateful_set)]:
             revision, template = rollout.current, rollout.current_template
         body = statefulpods.pod_body(stateful_set, ordinal, revision, template)
         with contextlib.suppress(errors.AlreadyExists):
             await self._maker.create(stateful_set.metadata, body)
 
-    async def _delete(self, stateful_set: StatefulSet, pod: Pod) -> None:
-        if not podstate.is_deleted(pod):
-            await self._maker.delete(stateful_set.metadata, pod)
+    async def _delete(self, stateful_set: StatefulSet, pods: PodsByOrdinal, ordinal: int) -> None:
+        pod = pods[ordinal]
+        if podstate.is_deleted(pod):
+            return
+        await self._maker.delete(stateful_set.metadata, pod)
+        deleted_at = gotime.write(self.now())
+        metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=deleted_at)
+        pods[ordinal] = msgspec.structs.replace(pod, metadata=metadata)
 
 
 def _is_ordered(stateful_set: StatefulSet) -> bool:
@@ -217,6 +224,17 @@ def _partition(stateful_set: StatefulSet) -> int:
     """How many pods, from the first on, stay at the current revision."""
     rolling = stateful_set.spec.update_strategy.rolling_update
     return (rolling.partition if rolling else None) or 0
+
+
+def _kept_back(stateful_set: StatefulSet) -> int:
+    """How many pods, from the first on, are made from the current revision if they are missing.
+
+    As newVersionedStatefulSetPod: a strategy without numbers goes by how far the update is.
+    """
+    strategy = stateful_set.spec.update_strategy
+    if strategy.type == "OnDelete" or strategy.rolling_update is not None:
+        return _partition(stateful_set)
+    return stateful_set.status.current_replicas
 
 
 def _max_unavailable(stateful_set: StatefulSet) -> int:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from dray.cli import jsonpath_syntax as syntax
-from dray.cli.jsonpath import Finder
-from dray.cli.jsonpath_syntax import JsonPathError, Part, Path
+from dray.cli.printing import jsonpath_syntax as syntax
+from dray.cli.printing.jsonpath import Finder
+from dray.cli.printing.jsonpath_syntax import JsonPathError, Part, Path
 
 LOOKED_AT = 100
 """Enough objects to find a name in, if any has it."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from dray.cli.timing import printed
+from dray.cli.benchmarks.timing import printed
 
 POLICIES = ("best-fit", "pack", "spread", "least-stranding")
 

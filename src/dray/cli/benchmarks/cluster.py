@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from dray.cli.timing import printed
+from dray.cli.benchmarks.timing import printed
 
 
 @click.command("cluster")

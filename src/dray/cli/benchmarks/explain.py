@@ -6,8 +6,8 @@ import sys
 
 import click
 
+from dray.cli.benchmarks.timing import printed
 from dray.cli.failures import Command
-from dray.cli.timing import printed
 
 
 @click.command("explain", cls=Command)

@@ -9,9 +9,10 @@ import click
 import msgspec
 
 from dray.api.kinds import Kind
-from dray.cli import jsonpath, jsonpath_hints, jsontext, resources, yamltext
+from dray.cli import resources
 from dray.cli.failures import WrongUsage
-from dray.cli.jsonpath_syntax import JsonPathError
+from dray.cli.printing import jsonpath, jsonpath_hints, jsontext, yamltext
+from dray.cli.printing.jsonpath_syntax import JsonPathError
 
 Object = dict[str, Any]
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dray.cli import jsonpath_syntax as syntax
-from dray.cli import jsontext
-from dray.cli.jsonpath_syntax import JsonPathError, Part, Path
+from dray.cli.printing import jsonpath_syntax as syntax
+from dray.cli.printing import jsontext
+from dray.cli.printing.jsonpath_syntax import JsonPathError, Part, Path
 
 _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,

@@ -1,0 +1,1 @@
+"""`dray bench`: the benchmarks as commands."""

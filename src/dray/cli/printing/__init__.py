@@ -1,0 +1,1 @@
+"""Objects and values as text: tables, JSON, YAML, JSONPath, durations."""
