@@ -50,7 +50,8 @@ expr "$(made survivor-6)" \> "$(made survivor-7)" > "$data/out"
 echo "worked on while the clock jumped a day ahead and back"
 
 prlimit --pid "$process" --fsize=0:
-dray apply -f "$here/later.yaml" 2>&1 | grep -o 'no room to write'
+dray apply -f "$here/later.yaml" 2>&1 | grep -o 'the last write failed'
+dray status --data "$data" 2>&1 | grep -o 'the API server is not ready'
 dray get statefulset survivor -o jsonpath='{.status.readyReplicas} still run{"\n"}'
 prlimit --pid "$process" --fsize=unlimited:
 dray apply -f "$here/later.yaml"

@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from dray.api import features
-from dray.cli.printing import jsontext, yamltext
 from dray.cli import manifests
 from dray.cli.lint import objects, relations, sources
 from dray.cli.lint.findings import Severity
+from dray.cli.printing import jsontext, yamltext
 from dray.cli.verbs import describe
 from tests.conformance import cases
 

@@ -253,6 +253,24 @@ async def test_full_disk_stops_writes_until_there_is_room(path: Path) -> None:
         assert len(await keys(target)) == written + 1
 
 
+async def test_writes_that_fail_though_there_is_room_are_told_until_one_succeeds(
+    path: Path,
+) -> None:
+    pages = 1
+    interceptor = Interceptor()
+    interceptor.before_append = lambda c: c.cursor().execute(f"PRAGMA max_page_count = {pages}")
+    async with sqlite.open(path, connect=interceptor.connect) as target:
+        for _ in range(2):
+            with pytest.raises(store.ReadOnly, match="full"):
+                await put(target, "/pods/a/x", bytes(100_000))
+            assert not target.health().writable
+            assert "the last write failed: database or disk is full" in target.health().reason
+        assert interceptor.appends == 2
+        pages = 1000
+        await put(target, "/pods/a/x", bytes(100_000))
+        assert target.health() == store.Health(writable=True)
+
+
 async def test_without_room_writes_are_not_even_tried(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

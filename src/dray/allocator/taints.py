@@ -54,6 +54,21 @@ def first_untolerated(
     return None
 
 
+def endured_seconds(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> int | None:
+    """How long users of a device may stay after it got a taint; None for ever.
+
+    As pkg/controller/devicetainteviction, claimEvictionTime: the shortest toleration decides.
+    """
+    if taint.effect != NO_EXECUTE:
+        return None
+    matching = [
+        each for each in tolerations if each.effect == NO_EXECUTE and tolerates(each, taint)
+    ]
+    if any(each.toleration_seconds is None for each in matching):
+        return None
+    return min((max(each.toleration_seconds or 0, 0) for each in matching), default=0)
+
+
 def _concerns_pool(rule: DeviceTaintRule, driver: str, pool: str) -> bool:
     selector = rule.spec.device_selector
     return selector is None or (selector.driver in (None, driver) and selector.pool in (None, pool))

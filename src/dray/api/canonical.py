@@ -31,10 +31,6 @@ _SCALAR_ZEROS: dict[Form, object] = {
 }
 _OTHER_ZEROS: dict[Form, object] = {Form.QUANTITY: "0", Form.INT_OR_STRING: 0}
 
-_ESCAPED_BY_GO = tuple(
-    (character.encode(), f"\\u{ord(character):04x}".encode()) for character in "<>&\u2028\u2029"
-)
-
 Writer = Callable[[Any], Any]
 
 
@@ -232,14 +228,3 @@ def prune_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [prune_nulls(item) for item in value]
     return value
-
-
-def escaped(json_text: bytes) -> bytes:
-    """JSON with the characters escaped that Go escapes, though it need not.
-
-    Clients in Go compare parts of objects that have no type byte by byte with what they wrote.
-    """
-    for character, escape in _ESCAPED_BY_GO:
-        if character[0] in json_text:
-            json_text = json_text.replace(character, escape)
-    return json_text

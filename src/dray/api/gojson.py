@@ -1,4 +1,7 @@
-"""JSON as Go's decoder takes it: repeated keys are remembered, syntax errors have Go's words."""
+"""JSON as Go reads and writes it.
+
+Repeated keys are remembered, syntax errors have Go's words, and what could be markup is escaped.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,10 @@ _HEXADECIMAL = re.compile(rb"[0-9a-fA-F]{0,4}")
 _DIGITS = re.compile(rb"[0-9]*")
 _WHOLE_NUMBER = re.compile(rb"0|[1-9][0-9]*")
 _EXPONENT_SIGN = re.compile(rb"[+-]?")
+
+_ESCAPED_BY_GO = tuple(
+    (character.encode(), f"\\u{ord(character):04x}".encode()) for character in "<>&\u2028\u2029"
+)
 
 _LITERALS = {b"t": b"true", b"f": b"false", b"n": b"null"}
 _CLOSING = {b"{": b"}", b"[": b"]"}
@@ -75,6 +82,17 @@ def _refuse_constant(constant: str) -> NoReturn:
 
 _encode = msgspec.json.Encoder().encode
 _decoder = json.JSONDecoder(object_pairs_hook=_object_of, parse_constant=_refuse_constant)
+
+
+def escaped(json_text: bytes) -> bytes:
+    """JSON with the characters escaped that Go escapes, though it need not.
+
+    Clients in Go compare parts of objects that have no type byte by byte with what they wrote.
+    """
+    for character, escape in _ESCAPED_BY_GO:
+        if character[0] in json_text:
+            json_text = json_text.replace(character, escape)
+    return json_text
 
 
 def complaint(data: bytes) -> str:

@@ -93,8 +93,6 @@ class App:
     subresources: Mapping[tuple[str, str, str], Subresource] = field(default_factory=dict)
     """By method, plural and subresource; ("POST", "selfsubjectreviews", "") for questions."""
     encodings: watches.Encodings = field(default_factory=watches.Encodings)
-    is_ready: Callable[[], str] = lambda: ""
-    """What the server still waits for; empty when it is ready."""
     audit_log: AuditLog | None = None
 
     async def handle(self, request: Request, user: User) -> Response:
@@ -190,9 +188,9 @@ class App:
         return self._discover(request, path)
 
     def _health(self, request: Request, path: str) -> Response:
-        waiting = self.is_ready() if path != "/livez" else ""
-        if waiting:
-            return _text(f"[-]{waiting}\n{path.strip('/')} check failed\n", status=500)
+        trouble = self.store.health().reason if path != "/livez" else ""
+        if trouble:
+            return _text(f"[-]store: {trouble}\n{path.strip('/')} check failed\n", status=500)
         verbose = any(key == "verbose" for key, _ in request.query)
         return _text(f"[+]ping ok\n{path.strip('/')} check passed\n" if verbose else "ok")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api import canonical
+from dray.api import gojson
 from dray.api.kinds import GroupVersionKind
 from dray.store.store import Entry
 
@@ -67,4 +67,4 @@ def copied(document: Object) -> Object:
 
 
 def encode(document: Any) -> bytes:
-    return canonical.escaped(_encode(document))
+    return gojson.escaped(_encode(document))

@@ -17,6 +17,7 @@ from dray.api.names import ClaimKey
 from dray.api.nodes import Node
 from dray.api.pods import Pod
 from dray.api.slices import ResourceSlice
+from dray.api.taints import DeviceTaintRule
 from dray.cli import connection, manifests, podclaims, progress, world
 from dray.cli.connection import Target
 from dray.cli.failures import Command, Failure, NotFound, WrongUsage
@@ -216,6 +217,8 @@ def _surroundings(pod: Pod, around: World) -> Surroundings:
         classes=around.of(DeviceClass),
         nodes={each.metadata.name: each for each in around.of(Node)},
         quotas=around.of(ResourceQuota),
+        slices=around.of(ResourceSlice),
+        taint_rules=around.of(DeviceTaintRule),
         events=sorted(told, key=_time),
         unread=frozenset(around.unread),
         partly_read=frozenset(around.partly_read),

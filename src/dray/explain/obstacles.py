@@ -6,7 +6,7 @@ import msgspec
 
 
 class Obstacle(msgspec.Struct, frozen=True, kw_only=True, tag_field="obstacle", tag=True):
-    """Something that keeps a pod from going on."""
+    """Something that keeps a pod from going on, or that is wrong with what it has."""
 
 
 class QuotaExceeded(Obstacle, frozen=True, kw_only=True):
@@ -38,6 +38,25 @@ class ClaimNotMade(Obstacle, frozen=True, kw_only=True):
 
     pod_claim: str
     message: str = ""
+
+
+class DeviceUnhealthy(Obstacle, frozen=True, kw_only=True):
+    """The driver says so of a device that the pod has."""
+
+    device: str
+    message: str = ""
+
+
+class DeviceTainted(Obstacle, frozen=True, kw_only=True):
+    """A device that the pod has got a taint, from its driver or from a DeviceTaintRule."""
+
+    device: str
+    taint: str
+    rule: str = ""
+    since: str = ""
+    evicts: bool = False
+    """The pod's claim does not tolerate it for ever."""
+    evicted_at: str = ""
 
 
 class NoDevices(Obstacle, frozen=True, kw_only=True):
@@ -76,6 +95,13 @@ class ConditionFailed(Obstacle, frozen=True, kw_only=True):
     condition: str
     message: str
     driver: str
+
+
+class BindingFailed(Obstacle, frozen=True, kw_only=True):
+    """Devices could not be attached and were given back; without a message, it took too long."""
+
+    claim: str
+    message: str
 
 
 class NodeGone(Obstacle, frozen=True, kw_only=True):

@@ -25,15 +25,15 @@ from dray.api.meta import Condition, ObjectMeta
 from dray.api.names import ClaimKey, DeviceId
 from dray.api.nodes import Node
 from dray.api.pods import ContainerStatus, Pod, PodResourceClaim
+from dray.api.slices import ResourceSlice
+from dray.api.taints import DeviceTaintRule
 from dray.api.usage import Amounts
-from dray.explain import obstacles
+from dray.explain import hearsay, obstacles, wellbeing
 from dray.explain.explain import Explanation, Outcome
 from dray.explain.obstacles import Obstacle
 
 PREPARE_FAILED = "FailedPrepareDynamicResources"
 CLAIM_FAILED = "FailedResourceClaimCreation"
-NOT_REGISTERED = "is not registered"
-"""In the words of the kubelet and of dray's node agent, behind the name of the driver."""
 CDI = "CDI"
 ELSEWHERE = " of other namespaces"
 """Behind a kind of which only the pod's own namespace could be read."""
@@ -54,6 +54,8 @@ class Stage(enum.StrEnum):
 
 class State(enum.StrEnum):
     PASSED = "passed"
+    DOUBTFUL = "doubtful"
+    """Passed, and yet there is something wrong with what the pod got."""
     HERE = "here"
     """This is what the pod waits for."""
     UNKNOWN = "unknown"
@@ -81,6 +83,21 @@ class Way(msgspec.Struct, frozen=True):
         return next((step for step in self.steps if step.state is State.HERE), None)
 
     @property
+    def doubts(self) -> tuple[Obstacle, ...]:
+        """What is wrong with what the pod has, though it goes on."""
+        doubtful = (step for step in self.steps if step.state is State.DOUBTFUL)
+        return tuple(each for step in doubtful for each in step.obstacles)
+
+    @property
+    def findings(self) -> tuple[Obstacle, ...]:
+        """What the pod waits for, and then the doubts."""
+        return (*(self.here.obstacles if self.here else ()), *self.doubts)
+
+    @property
+    def is_at_its_end(self) -> bool:
+        return all(step.state in (State.PASSED, State.DOUBTFUL) for step in self.steps)
+
+    @property
     def unread(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(kind for step in self.steps for kind in step.unread))
 
@@ -93,6 +110,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     classes: Sequence[DeviceClass] = ()
     nodes: Mapping[str, Node] = {}
     quotas: Sequence[ResourceQuota] = ()
+    slices: Sequence[ResourceSlice] = ()
+    taint_rules: Sequence[DeviceTaintRule] = ()
     events: Sequence[CoreEvent] = ()
     """Those about the pod, the oldest first."""
     unread: frozenset[str] = frozenset()
@@ -129,8 +148,10 @@ class _Walk:
         unknown_devices |= {"ResourceClaim"} & around.unread
         unknown_devices |= {f"{kind}{ELSEWHERE}" for kind in {"ResourceClaim"} & around.partly_read}
         if self._is_bound:
-            for stage in (Stage.QUOTA, Stage.GATES, Stage.OBJECTS, Stage.DEVICES):
+            for stage in (Stage.QUOTA, Stage.GATES, Stage.OBJECTS):
                 yield Step(stage, State.PASSED)
+            doubts = tuple(self._doubts())
+            yield Step(Stage.DEVICES, State.DOUBTFUL if doubts else State.PASSED, doubts)
         else:
             yield self._step(Stage.QUOTA, self._quota(), around.unread & {"ResourceQuota"})
             yield self._step(Stage.GATES, self._gates())
@@ -225,17 +246,24 @@ class _Walk:
         if self._explanation is not None and self._explanation.outcome in refused:
             yield obstacles.NoDevices()
 
+    def _doubts(self) -> Iterator[Obstacle]:
+        around = self._around
+        return wellbeing.concerns(self._pod, around.claims, around.slices, around.taint_rules)
+
     def _binding(self) -> Iterator[Obstacle]:
         if self._is_bound:
             return
-        for claim in self._claims():
-            reported = {
-                DeviceId(each.driver, each.pool, each.device): each.conditions
-                for each in claim.status.devices
-            }
-            for result in _results(claim):
-                device = DeviceId(result.driver, result.pool, result.device)
-                yield from _unattached(claim, result, device, reported.get(device, ()))
+        found = [each for claim in self._claims() for each in _unready(claim)]
+        yield from found
+        if not any(isinstance(each, obstacles.ConditionFailed) for each in found):
+            yield from self._failed_binding()
+
+    def _failed_binding(self) -> Iterator[Obstacle]:
+        """The last attempt; after it the claim has neither its devices nor their conditions."""
+        scheduled = self._scheduled()
+        failed = hearsay.failed_binding(scheduled.message) if scheduled else None
+        if failed is not None:
+            yield obstacles.BindingFailed(claim=failed.claim, message=failed.why)
 
     def _node(self) -> Iterator[Obstacle]:
         if self._is_bound:
@@ -244,7 +272,7 @@ class _Walk:
         if not self._is_written:
             return
         yield from self._out_of_reach()
-        scheduled = _condition(self._pod.status.conditions, "PodScheduled")
+        scheduled = self._scheduled()
         if scheduled is None:
             scheduler = self._pod.spec.scheduler_name or "default-scheduler"
             yield obstacles.NotLookedAt(scheduler=scheduler)
@@ -285,11 +313,7 @@ class _Walk:
             return
         node = self._pod.spec.node_name
         drivers = {result.driver for claim in self._claims() for result in _results(claim)}
-        absent = [
-            driver
-            for driver in sorted(drivers)
-            if NOT_REGISTERED in message and f"driver {driver} " in message
-        ]
+        absent = [driver for driver in sorted(drivers) if hearsay.is_unregistered(driver, message)]
         for driver in absent:
             yield obstacles.DriverNotRegistered(driver=driver, node=node, message=message)
         if not absent:
@@ -350,6 +374,9 @@ class _Walk:
         found = (self._around.claims.get(key) for key in keys)
         return [claim for claim in found if claim is not None]
 
+    def _scheduled(self) -> _Condition | None:
+        return _condition(self._pod.status.conditions, "PodScheduled")
+
     def _last_said(self, reason: str) -> str:
         said = [each.message for each in self._around.events if each.reason == reason]
         return said[-1] if said else ""
@@ -383,6 +410,17 @@ def _exceeded(limit: ResourceQuota, charge: Amounts) -> Iterator[Obstacle]:
 
 def _results(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
     return claim.status.allocation.devices.results if claim.status.allocation else ()
+
+
+def _unready(claim: ResourceClaim) -> Iterator[Obstacle]:
+    """The devices of a claim that their drivers have not attached."""
+    reported = {
+        DeviceId(each.driver, each.pool, each.device): each.conditions
+        for each in claim.status.devices
+    }
+    for result in _results(claim):
+        device = DeviceId(result.driver, result.pool, result.device)
+        yield from _unattached(claim, result, device, reported.get(device, ()))
 
 
 def _unattached(

@@ -12,7 +12,13 @@ from dray.explain import obstacles, phrases
 from dray.explain.obstacles import Obstacle
 from dray.explain.path import ELSEWHERE, State, Step, Way
 
-_MARKS = {State.PASSED: "✓", State.HERE: "✗", State.UNKNOWN: "?", State.AHEAD: "·"}
+_MARKS = {
+    State.PASSED: "✓",
+    State.DOUBTFUL: "!",
+    State.HERE: "✗",
+    State.UNKNOWN: "?",
+    State.AHEAD: "·",
+}
 _PREDICATES = {"Failed": "has failed", "Running": "is not well"}
 _EXITS = {
     126: "the command cannot be executed",
@@ -45,8 +51,9 @@ def headline(way: Way) -> str:
         return f"pod {way.pod} {_PREDICATES.get(way.phase, 'waits')}: {sentence(here.obstacles[0])}"
     if way.phase == "Succeeded":
         return f"pod {way.pod} has done its work"
-    if all(step.state is State.PASSED for step in way.steps):
-        return f"pod {way.pod} runs"
+    if way.is_at_its_end:
+        but = f", but {sentence(way.doubts[0])}" if way.doubts else ""
+        return f"pod {way.pod} runs{but}"
     if way.unread:
         return f"pod {way.pod}: no obstacle is known, but not everything could be read"
     return f"pod {way.pod}: nothing is in its way"
@@ -55,17 +62,17 @@ def headline(way: Way) -> str:
 def _lines(way: Way) -> Iterator[str]:
     yield headline(way)
     yield "  " + "  ".join(f"{_MARKS[step.state]} {step.stage}" for step in way.steps)
-    here = way.here
-    told = list(_told(here.obstacles)) if here else []
+    is_told = way.here is not None or way.is_at_its_end
+    told = list(_told(way.findings, first_is_told=is_told))
     told += [limit(kind) for kind in way.unread]
     for words in dict.fromkeys(told):
         yield f"  {words}"
 
 
-def _told(found: Sequence[Obstacle]) -> Iterator[str]:
+def _told(found: Sequence[Obstacle], *, first_is_told: bool) -> Iterator[str]:
     """What the headline does not say: advice, and the other obstacles."""
     for number, each in enumerate(found):
-        if number:
+        if number or not first_is_told:
             yield sentence(each)
         if words := advice(each):
             yield words
@@ -119,6 +126,11 @@ def _words(found: Obstacle) -> str:
             return f"the claim for {found.pod_claim} was not made{said}"
         case obstacles.NoDevices():
             return "there are no devices for its claims"
+        case obstacles.DeviceUnhealthy():
+            said = f": {found.message}" if found.message else ""
+            return f"device {found.device} is unhealthy{said}"
+        case obstacles.DeviceTainted():
+            return f"device {found.device} is tainted {found.taint}{_taint_details(found)}"
     return _about_node(found)
 
 
@@ -126,6 +138,15 @@ def _elsewhere(found: obstacles.ObjectMissing) -> str:
     if not found.elsewhere:
         return ""
     return f"; one of that name exists in namespace {phrases.listed(found.elsewhere)}"
+
+
+def _taint_details(found: obstacles.DeviceTainted) -> str:
+    rule = f" by DeviceTaintRule {found.rule}" if found.rule else ""
+    since = f" since {found.since}" if found.since else ""
+    if not found.evicts:
+        return f"{rule}{since}; the pod keeps it"
+    when = f" at {found.evicted_at}" if found.evicted_at else ""
+    return f"{rule}{since}; the pod is evicted{when}"
 
 
 def _counted_by_quota(resource: str) -> str:
@@ -150,6 +171,9 @@ def _about_node(found: Obstacle) -> str:
                 f"device {found.device} of claim {found.claim} cannot be attached: "
                 f"{found.condition}: {found.message}"
             )
+        case obstacles.BindingFailed():
+            said = f"failed: {found.message}" if found.message else "took too long"
+            return f"the last attempt to attach the devices of claim {found.claim} {said}"
         case obstacles.NodeGone(node=node):
             return f"its node {node} does not exist"
         case obstacles.NodeNotReady():
@@ -206,6 +230,8 @@ def advice(found: Obstacle) -> str:
             return "It goes when nobody uses it any more; then create it anew."
         case obstacles.ClaimNotMade(message=message):
             return "" if message else "Do the controllers run?"
+        case obstacles.DeviceUnhealthy():
+            return "For another device, delete the pod, and its claim if no template made it."
         case obstacles.NotLookedAt(scheduler=scheduler):
             return f"Does a scheduler of the name {scheduler} run?"
         case obstacles.NodeOutOfReach():
@@ -216,6 +242,8 @@ def advice(found: Obstacle) -> str:
             return f"The driver {driver} sets it on the claim's status; look at its log."
         case obstacles.ConditionFailed():
             return "The scheduler tries again with other devices."
+        case obstacles.BindingFailed():
+            return "The scheduler tries again by itself; the driver's log says more."
         case obstacles.NodeGone() | obstacles.NodeNotReady():
             return "Delete the pod to have it placed on another node."
         case obstacles.DriverNotRegistered(driver=driver, node=node):

@@ -4,13 +4,16 @@ Transactions that arrive while a group is being synced form the next group. Each
 against those before it, and a refused one does not disturb the others. State, watchers and callers
 learn of a group only after it is durable, so nothing that was read or watched can be lost.
 
-When the disk is full, writes are refused with the reason until there is room. After any other
-failure nothing is written until the file is reopened: a failed sync leaves unknown what is on disk.
+When the disk is full, writes are refused with the reason until there is room. When the disk refuses
+a write though there is room, the next ones are tried all the same, and the store calls itself
+unwritable until one succeeds. After any other failure nothing is written until the file is
+reopened: a failed sync leaves unknown what is on disk.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import functools
 import sqlite3
 from collections import deque
@@ -22,7 +25,7 @@ from dray.store import database, state, store, watch
 
 CHANGES_IN_GROUP = 128
 
-_LACK_OF_ROOM = {
+_REFUSED_WRITES = {
     sqlite3.SQLITE_FULL,
     sqlite3.SQLITE_IOERR_WRITE,
     sqlite3.SQLITE_IOERR_SHMSIZE,
@@ -43,17 +46,29 @@ class _Group(NamedTuple):
     answers: list[tuple[asyncio.Future[int], int | store.Refused]]
 
 
+class _End(enum.Enum):
+    """What ends a stop."""
+
+    ROOM = enum.auto()
+    SUCCESS = enum.auto()
+    """A write that is tried and succeeds."""
+    REOPENING = enum.auto()
+
+
 class _Stop(NamedTuple):
-    """Why writing has stopped, and whether it may go on once there is room."""
+    """Why the last write failed, and when writing may go on."""
 
     reason: str
-    ends_with_room: bool
+    end: _End
 
     @classmethod
-    def because(cls, error: BaseException) -> _Stop:
-        if getattr(error, "sqlite_errorcode", None) in _LACK_OF_ROOM:
-            return cls(f"no room to write: {error}", ends_with_room=True)
-        return cls(f"writing failed: {error}; the store must be reopened", ends_with_room=False)
+    def because(cls, error: BaseException, *, has_room: bool) -> _Stop:
+        if getattr(error, "sqlite_errorcode", None) not in _REFUSED_WRITES:
+            return cls(f"writing failed: {error}; the store must be reopened", _End.REOPENING)
+        if not has_room:
+            return cls(f"no room to write: {error}", _End.ROOM)
+        advice = "there is free space, so look at the disk, at quotas and at file size limits"
+        return cls(f"the last write failed: {error}; {advice}", _End.SUCCESS)
 
 
 class GroupCommit:
@@ -77,7 +92,7 @@ class GroupCommit:
     def health(self) -> store.Health:
         if self._closed:
             return store.Health(writable=False, reason="the store is closed")
-        if not self._stop or (self._stop.ends_with_room and self._file.has_room()):
+        if self._stop is None or (self._stop.end is _End.ROOM and self._file.has_room()):
             return store.Health(writable=True)
         return store.Health(writable=False, reason=self._stop.reason)
 
@@ -97,7 +112,7 @@ class GroupCommit:
         try:
             return await self._loop.run_in_executor(self._thread, function, *arguments)
         except sqlite3.Error as error:
-            self._stop = _Stop.because(error)
+            self._stop = self._stop_because(error)
             raise store.ReadOnly(self._stop.reason) from error
 
     async def close(self) -> None:
@@ -108,13 +123,21 @@ class GroupCommit:
     def _check_writable(self) -> None:
         if self._closed:
             raise store.Closed
-        health = self.health()
-        if not health.writable:
-            raise store.ReadOnly(health.reason)
+        if reason := self._refusal():
+            raise store.ReadOnly(reason)
+
+    def _refusal(self) -> str:
+        """Why a write need not even be tried; empty where it may succeed."""
+        if self._stop is None or self._stop.end is _End.SUCCESS:
+            return ""
+        return self.health().reason
+
+    def _stop_because(self, error: BaseException) -> _Stop:
+        return _Stop.because(error, has_room=self._file.has_room())
 
     def _write_group(self) -> None:
-        if self._stop and not self.health().writable:
-            self._refuse_waiting(self._stop.reason)
+        if reason := self._refusal():
+            self._refuse_waiting(reason)
         group = self._take_group()
         if not group.draft.changes:
             self._finish(group)
@@ -142,7 +165,7 @@ class GroupCommit:
     def _group_written(self, group: _Group, writing: asyncio.Future[None]) -> None:
         error = writing.exception()
         if error:
-            self._stop = _Stop.because(error)
+            self._stop = self._stop_because(error)
             self._abandon(group, self._stop)
             return
         self._stop = None
@@ -156,7 +179,7 @@ class GroupCommit:
         self._go_on()
 
     def _abandon(self, group: _Group, stop: _Stop) -> None:
-        kind = store.ReadOnly if stop.ends_with_room else store.Unavailable
+        kind = store.Unavailable if stop.end is _End.REOPENING else store.ReadOnly
         for outcome, _ in group.answers:
             _settle(outcome, kind(stop.reason))
         self._go_on()

@@ -17,7 +17,7 @@ Errors are the store's own and carry data, because a message about an object nee
     ├── Expired             the revision is older than the history kept
     ├── FutureRevision      the revision has not been reached
     ├── SlowWatcher         a watcher fell too far behind and was ended
-    ├── ReadOnly            writes are refused for now (disk full); reads go on
+    ├── ReadOnly            writes are refused for now (as on a full disk); reads go on
     ├── Unavailable         no answer; a commit may or may not have happened
     ├── Closed              the store has been closed
     └── Unusable            the stored state cannot be opened
@@ -160,7 +160,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Health(msgspec.Struct, frozen=True, gc=False):
-    """Whether writes are taken, and if not, why."""
+    """Whether writes succeed, as far as is known, and if not, why."""
 
     writable: bool
     reason: str = ""

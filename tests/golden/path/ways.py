@@ -34,6 +34,14 @@ from dray.api.meta import (
 from dray.api.names import ClaimKey
 from dray.api.nodes import Node, NodeCondition, NodeStatus
 from dray.api.pods import Pod
+from dray.api.slices import ResourceSlice
+from dray.api.taints import (
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+    DeviceToleration,
+)
 from dray.explain import explain
 from dray.explain.explain import Explanation
 from dray.explain.path import Surroundings
@@ -142,6 +150,73 @@ def running() -> Situation:
     return on_node(status={"phase": "Running", **status})
 
 
+def tainted_slice(*taints: DeviceTaint, generation: int = 2) -> ResourceSlice:
+    made = gpu_slice("n1", 1)
+    device = msgspec.structs.replace(made.spec.devices[0], taints=taints)
+    pool = msgspec.structs.replace(made.spec.pool, generation=generation)
+    spec = msgspec.structs.replace(made.spec, devices=(device,), pool=pool)
+    return msgspec.structs.replace(made, spec=spec)
+
+
+def health(word: str, message: str = "") -> dict[str, Any]:
+    """The status of a container whose device is like that."""
+    found = {"resourceID": "gpu.example.com/claim=uid-gpu-0", "health": word, "message": message}
+    return {"allocatedResourcesStatus": [{"name": "claim:gpu", "resources": [found]}]}
+
+
+def with_device(status: dict[str, Any], **settings: Any) -> Situation:
+    """A pod on its node, whose claim tolerates a taint for an hour."""
+    brief = DeviceToleration(
+        key="maintenance", operator="Exists", effect="NoExecute", toleration_seconds=3600
+    )
+    broken = DeviceToleration(key="broken", operator="Exists", effect="NoExecute")
+    held = allocated({"tolerations": (brief, broken)})
+    placed = pod(nodeName="n1", status={"phase": "Running", **status})
+    return Situation(placed, around(held, **settings))
+
+
+RUNS = {"state": {"running": {}}, "ready": True}
+BROKEN = DeviceTaint(key="broken", effect="NoExecute", time_added="2026-11-15T10:00:00Z")
+
+
+@way
+def running_on_an_unhealthy_device() -> Situation:
+    status = container(**RUNS, **health("Unhealthy", "Xid 79: fallen off the bus"))
+    outdated = tainted_slice(DeviceTaint(key="old", effect="NoSchedule"), generation=1)
+    return with_device(status, slices=[outdated, tainted_slice(BROKEN)])
+
+
+@way
+def running_until_a_taint_rule_evicts() -> Situation:
+    taint = DeviceTaint("maintenance", "tonight", "NoExecute", "2026-11-15T10:00:00Z")
+    concerned = DeviceTaintRuleSpec(DeviceTaintSelector(pool="n1"), taint)
+    others = DeviceTaintRuleSpec(DeviceTaintSelector(pool="n2"), taint)
+    rules = [
+        DeviceTaintRule(ObjectMeta(name="night"), concerned),
+        DeviceTaintRule(ObjectMeta(name="elsewhere"), others),
+    ]
+    return with_device(container(**RUNS, **health("Healthy")), taint_rules=rules)
+
+
+@way
+def running_where_new_pods_do_not_come() -> Situation:
+    taint = DeviceTaint(key="drained", effect="NoSchedule", time_added="2026-11-15T10:00:00Z")
+    noted = DeviceTaint(key="noted", effect="None")
+    return with_device(container(**RUNS), slices=[tainted_slice(taint, noted)])
+
+
+@way
+def container_ends_on_an_unhealthy_device() -> Situation:
+    ended = {"terminated": {"exitCode": 1, "reason": "Error"}}
+    status = container(state=ended, **health("Unhealthy", "Xid 79"))
+    return with_device(status, slices=[tainted_slice(BROKEN)])
+
+
+@way
+def starting_on_a_tainted_device() -> Situation:
+    return with_device({"phase": "Pending"}, slices=[tainted_slice(BROKEN)])
+
+
 @way
 def done() -> Situation:
     return on_node(status={"phase": "Succeeded"})
@@ -236,6 +311,31 @@ def binding_condition_failed() -> Situation:
     failure = Condition("broken", "True", message="the cable is loose")
     reported = AllocatedDeviceStatus(DRIVER, "n1", "gpu-0", conditions=(failure,))
     return Situation(pod(), around(allocated(conditions, devices=(reported,))))
+
+
+def not_attached(message: str) -> dict[str, Any]:
+    """What the scheduler says after it has taken the devices back."""
+    return refused(f'running PreBind plugin "DynamicResources": {message}')
+
+
+BROKEN_CABLE = 'device binding failed: claim=one, reason=NoLink, message="the cable is out"'
+
+
+@way
+def binding_failed_a_moment_ago() -> Situation:
+    return Situation(pod(status=not_attached(BROKEN_CABLE)), around(asked()))
+
+
+@way
+def binding_took_too_long() -> Situation:
+    status = not_attached("device binding timeout: claim=one")
+    return Situation(pod(status=status), around(asked()))
+
+
+@way
+def binding_tried_again_after_a_failure() -> Situation:
+    waiting = allocated({"binding_conditions": ("attached",)})
+    return Situation(pod(status=not_attached(BROKEN_CABLE)), around(waiting))
 
 
 @way

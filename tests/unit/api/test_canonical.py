@@ -122,8 +122,3 @@ def test_structs_can_be_made_from_an_object_without_nulls() -> None:
     opaque = struct.spec.devices.config[0].opaque
     assert opaque is not None
     assert opaque.parameters == {"keep": None}
-
-
-def test_go_escapes_what_could_be_markup() -> None:
-    text = '{"a":"<b> & \u2028é€"}'.encode()
-    assert canonical.escaped(text) == b'{"a":"\\u003cb\\u003e \\u0026 \\u2028' + 'é€"}'.encode()

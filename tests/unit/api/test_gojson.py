@@ -105,3 +105,8 @@ def seen(value: Any) -> Any:
 @given(values, st.booleans())
 def test_repeated_keys_are_found_at_any_depth(value: Any, ascii_only: bool) -> None:
     assert seen(gojson.decode(written(value, ascii_only=ascii_only).encode())) == plain(value)
+
+
+def test_go_escapes_what_could_be_markup() -> None:
+    text = '{"a":"<b> & \u2028é€"}'.encode()
+    assert gojson.escaped(text) == b'{"a":"\\u003cb\\u003e \\u0026 \\u2028' + 'é€"}'.encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -85,6 +86,22 @@ def test_one_that_was_killed_is_not_in_the_way(tmp_path: Path) -> None:
         shown = run("status", *data)
         assert shown.exit_code == 0, shown.output
         assert "fleet:       quickstart" in shown.stdout
+
+
+def test_status_says_when_the_disk_refuses_writes_until_one_succeeds(tmp_path: Path) -> None:
+    cluster, data = Cluster(tmp_path / "kubeconfig"), ("--data", str(tmp_path))
+    with up(tmp_path) as process:
+        unlimited = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, unlimited[1]))
+        create = ("create", "-f", "-")
+        assert "the last write failed" in cluster.dray(*create, input=as_list([TEMPLATE])).stderr
+        shown = run("status", *data)
+        assert shown.exit_code == 1
+        assert "dray is up" in shown.stdout
+        assert "the API server is not ready: store: the last write failed: disk" in shown.stderr
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
+        assert cluster.dray(*create, input=as_list([TEMPLATE])).exit_code == 0
+        assert run("status", *data).exit_code == 0
 
 
 def test_nothing_is_merged_into_the_users_kubeconfig_unless_asked(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import http
 import sys
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 import msgspec
 
 from dray.api import kinds
+from dray.api.exchange import Request
 from dray.apiserver.printing import cells
 from dray.cli import connection, failures
 from dray.cli.components import instance
@@ -33,7 +35,8 @@ Counts = dict[str, dict[str, int]]
 def status(data: str, format: Format) -> None:
     """Say whether `dray up` runs on a data directory, and how its cluster is.
 
-    The exit code is 0 while it is up and answers, 3 otherwise.
+    The exit code is 0 while it is up and well, 1 while its API server is not ready (as when writes
+    fail), 3 when it is down or does not answer.
     """
     directory = Path(data).expanduser()
     running = instance.find(directory)
@@ -60,12 +63,25 @@ def _counted(directory: Path, running: Instance | None) -> tuple[Counts, Failure
     try:
         with failures.reported():
             target = Target(kubeconfig=str(directory / "kubeconfig"), all_namespaces=True)
-            return connection.run(target, _ask), None
+            return connection.run(target, _ask)
     except Failure as failure:
         return {}, failure
 
 
-async def _ask(session: Session) -> Counts:
+async def _ask(session: Session) -> tuple[Counts, Failure | None]:
+    return await _counts(session), await _trouble(session)
+
+
+async def _trouble(session: Session) -> Failure | None:
+    """What the API server says is wrong with itself."""
+    answer = await session.client.raw(Request("GET", "/readyz"))
+    if answer.status == http.HTTPStatus.OK:
+        return None
+    failed = [line[3:] for line in answer.body.decode().splitlines() if line.startswith("[-]")]
+    return Failure(f"the API server is not ready: {'; '.join(failed) or answer.status}")
+
+
+async def _counts(session: Session) -> Counts:
     nodes = await listing.listed(session, kinds.served("", "Node"), Selection())
     pods = await listing.listed(session, kinds.served("", "Pod"), Selection())
     claim_kind = kinds.served("resource.k8s.io", "ResourceClaim")

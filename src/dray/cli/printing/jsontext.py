@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-_ESCAPED = str.maketrans({each: f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"})
+from dray.api import gojson
 
 
 def write(document: Any, *, indent: int | None = None) -> str:
@@ -13,5 +13,4 @@ def write(document: Any, *, indent: int | None = None) -> str:
     text = json.dumps(
         document, indent=indent, separators=separators, sort_keys=True, ensure_ascii=False
     )
-    # Outside of strings JSON has none of these characters.
-    return text.translate(_ESCAPED)
+    return gojson.escaped(text.encode()).decode()

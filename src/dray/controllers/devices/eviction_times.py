@@ -111,14 +111,9 @@ def _of_taint(
     taint: DeviceTaint, rule: str, tolerations: Iterable[DeviceToleration]
 ) -> Eviction | None:
     """None if the taint is tolerated for ever."""
-    since = gotime.parse(taint.time_added) if taint.time_added else LONG_AGO
-    matching = [
-        each
-        for each in tolerations
-        if each.effect == taints.NO_EXECUTE and taints.tolerates(each, taint)
-    ]
-    if any(each.toleration_seconds is None for each in matching):
+    seconds = taints.endured_seconds(taint, tolerations)
+    if seconds is None:
         return None
-    seconds = min((max(each.toleration_seconds or 0, 0) for each in matching), default=0)
+    since = gotime.parse(taint.time_added) if taint.time_added else LONG_AGO
     reasons = frozenset({rule}) if rule else frozenset()
     return Eviction(since + datetime.timedelta(seconds=seconds), reasons)

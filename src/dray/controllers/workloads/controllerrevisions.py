@@ -65,10 +65,11 @@ class History:
     async def record(self, workload: Workload, revisions: Sequence[ControllerRevision]) -> Recorded:
         """See that the template of the workload has a revision, and that it is the newest."""
         data = patch_to(workload.spec.template)
-        number = max((each.revision for each in revisions if not _has(each, data)), default=0) + 1
         equal = [each for each in revisions if _has(each, data)]
         if not equal and revisions and self._restores(revisions[-1], data):
             equal = [revisions[-1]]
+        others = (each.revision for each in revisions if each not in equal)
+        number = max(others, default=0) + 1
         if not equal:
             return await self._create(workload, data, number)
         newest = equal[-1]
@@ -145,10 +146,11 @@ def patch_to(template: Template) -> Data:
 
 
 def template_of(revision: ControllerRevision) -> Template:
-    """The template that a revision restores."""
-    template = dict(revision.data["spec"]["template"])
-    template.pop("$patch", None)
-    return template
+    """The template that a revision restores; an empty one where it was not made for that."""
+    match revision.data:
+        case {"spec": {"template": dict(template)}}:
+            return {name: value for name, value in template.items() if name != "$patch"}
+    return {}
 
 
 def _has(revision: ControllerRevision, data: Data) -> bool:

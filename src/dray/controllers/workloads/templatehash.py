@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api import canonical
+from dray.api import gojson
 
 _OFFSET, _PRIME, _MASK = 2166136261, 16777619, 2**32 - 1
 _SAFE_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -22,6 +22,6 @@ def short_hash(data: Any, collisions: int | None) -> str:
     structure: there the values differ, the form does not.
     """
     number = _OFFSET
-    for byte in canonical.escaped(_encode(data)) + b"%d" % (collisions or 0):
+    for byte in gojson.escaped(_encode(data)) + b"%d" % (collisions or 0):
         number = ((number * _PRIME) & _MASK) ^ byte
     return "".join(_SAFE_CHARACTERS[ord(digit) % len(_SAFE_CHARACTERS)] for digit in str(number))
