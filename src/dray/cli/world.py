@@ -40,6 +40,8 @@ T = TypeVar("T")
 VERSION_ANNOTATION = "dray.dev/server-version"
 """Of a snapshot: the version of Kubernetes it was taken from."""
 NO_TIME = "1970-01-01T00:00:00Z"
+PAGE_ITEMS = 500
+"""As many as kubectl asks for at a time."""
 
 READ: Mapping[tuple[str, str], type[Any]] = {
     ("", "Node"): Node,
@@ -281,7 +283,7 @@ def _decoded(document: Object, type_: type[Any]) -> Any:
     group, _ = kinds.parse_api_version(stored["apiVersion"])
     kind = kinds.served(group, stored["kind"])
     defaults.fill(stored, NO_TIME)
-    schema_type = kind.in_version(kind.versions[0]).schema_type
+    schema_type = kind.preferred.schema_type
     return msgspec.convert(canonical.prune_nulls(canonical.write(schema_type, stored)), type_)
 
 
@@ -302,22 +304,37 @@ async def from_cluster(session: Session, events: Selection | None = None) -> Wor
 
 async def _read_kind(session: Session, kind: Kind, selection: Selection, world: World) -> None:
     try:
-        page = await session.client.list(kind, selection)
+        found = await _read(session, kind, selection)
     except errors.Forbidden as error:
         own = await _own_namespace(session, kind, selection)
         (world.unread if own is None else world.partly_read)[kind.kind] = str(error)
-        page = own or ListPage()
-    api_version = kind.in_version(kind.versions[0]).api_version
-    for each in _decoded_alike(page.items, api_version, kind.kind, session.server):
+        found = own or []
+    for each in found:
         world.add(each)
 
 
-async def _own_namespace(session: Session, kind: Kind, selection: Selection) -> ListPage | None:
+async def _own_namespace(session: Session, kind: Kind, selection: Selection) -> list[Any] | None:
     """What there is in the user's own namespace, for those who may not look everywhere."""
     if not kind.namespaced or not session.namespace:
         return None
     inside = dataclasses.replace(selection, namespace=session.namespace)
     try:
-        return await session.client.list(kind, inside)
+        return await _read(session, kind, inside)
     except errors.Forbidden:
         return None
+
+
+async def _read(session: Session, kind: Kind, selection: Selection) -> list[Any]:
+    """In parts, so that what has come is decoded while the server writes the rest."""
+
+    def decoded(page: ListPage) -> list[Any]:
+        api_version = kind.preferred.api_version
+        return _decoded_alike(page.items, api_version, kind.kind, session.server)
+
+    found: list[Any] = []
+    try:
+        async for page in session.client.pages(kind, selection, limit=PAGE_ITEMS):
+            found += decoded(page)
+    except errors.Expired:
+        return decoded(await session.client.list(kind, selection))
+    return found

@@ -14,6 +14,9 @@ log = logging.getLogger(__name__)
 
 Key = TypeVar("Key", bound=Hashable)
 
+LASTING_FAILURES = 10
+"""After so many the back-off is some seconds long."""
+
 
 class Controller(Generic[Key]):
     """Works its queue with a few workers; a key that fails is tried again after its back-off.
@@ -57,9 +60,16 @@ class Controller(Generic[Key]):
             # Somebody else wrote first; the cache will show it in a moment.
             self.queue.retry(key)
         except errors.StatusError as error:
-            log.warning("%s: %s: %s", self.name, key, error)
+            self._tell(key, error)
             self.queue.retry(key)
         else:
             self.queue.forget(key)
             if again_seconds is not None:
                 self.queue.add_after(key, again_seconds)
+
+    def _tell(self, key: Key, error: errors.StatusError) -> None:
+        """The first failure is news, and so is one that lasts; quick retries between are not."""
+        failures = self.queue.failures(key)
+        is_news = failures == 0 or failures >= LASTING_FAILURES
+        level = logging.WARNING if is_news else logging.DEBUG
+        log.log(level, "%s: %s: %s", self.name, key, error)

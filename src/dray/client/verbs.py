@@ -5,6 +5,7 @@ Objects are plain dicts here and lose nothing. `client.cache` makes typed copies
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -41,6 +42,11 @@ class ListPage(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def resource_version(self) -> str:
         return str(self.metadata.get("resourceVersion", ""))
+
+    @property
+    def rest(self) -> str:
+        """What asks for the part after this one; empty for the last."""
+        return str(self.metadata.get("continue", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,33 @@ class Client:
         query = selection.query()
         if resource_version:
             query.append(("resourceVersion", resource_version))
+        path = collection_path(kind, selection.namespace)
+        response = await self._send("GET", path, query=query)
+        return _pages.decode(response.body)
+
+    async def pages(
+        self, kind: Kind, selection: Selection = EVERYTHING, *, limit: int
+    ) -> AsyncIterator[ListPage]:
+        """A list in parts: while the caller looks at one, the next is on its way.
+
+        Raises Expired when so much changes meanwhile that the server cannot go on.
+        """
+        page = await self._page(kind, selection, limit)
+        while page.rest:
+            ahead = asyncio.ensure_future(self._page(kind, selection, limit, page.rest))
+            try:
+                # The request goes out before the caller keeps the loop busy.
+                await asyncio.sleep(0)
+                yield page
+                page = await ahead
+            finally:
+                ahead.cancel()
+        yield page
+
+    async def _page(self, kind: Kind, selection: Selection, limit: int, rest: str = "") -> ListPage:
+        query = [*selection.query(), ("limit", str(limit))]
+        if rest:
+            query.append(("continue", rest))
         path = collection_path(kind, selection.namespace)
         response = await self._send("GET", path, query=query)
         return _pages.decode(response.body)

@@ -27,6 +27,8 @@ class ObjectMissing(Obstacle, frozen=True, kw_only=True):
     namespace: str
     elsewhere: tuple[str, ...] = ()
     """Namespaces that have one of that name."""
+    similar: str = ""
+    """The name there that comes closest."""
 
 
 class ClaimBeingDeleted(Obstacle, frozen=True, kw_only=True):
@@ -117,6 +119,8 @@ class DriverNotRegistered(Obstacle, frozen=True, kw_only=True):
     driver: str
     node: str
     message: str
+    was_there: bool = False
+    """Its devices are still published on the node, so it was there and has gone."""
 
 
 class PrepareFailed(Obstacle, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from dray.api.pods import ContainerStatus, Pod, PodResourceClaim
 from dray.api.slices import ResourceSlice
 from dray.api.taints import DeviceTaintRule
 from dray.api.usage import Amounts
-from dray.explain import hearsay, obstacles, wellbeing
+from dray.explain import hearsay, obstacles, spelling, wellbeing
 from dray.explain.explain import Explanation, Outcome
 from dray.explain.obstacles import Obstacle
 
@@ -237,8 +237,13 @@ class _Walk:
         self, kind: str, name: str, among: Mapping[ClaimKey, object]
     ) -> obstacles.ObjectMissing:
         elsewhere = tuple(sorted(key.namespace for key in among if key.name == name))
+        here = [key.name for key in among if key.namespace == self._namespace]
         return obstacles.ObjectMissing(
-            kind=kind, name=name, namespace=self._namespace, elsewhere=elsewhere
+            kind=kind,
+            name=name,
+            namespace=self._namespace,
+            elsewhere=elsewhere,
+            similar=next(iter(spelling.similar(name, here)), ""),
         )
 
     def _devices(self) -> Iterator[Obstacle]:
@@ -315,9 +320,16 @@ class _Walk:
         drivers = {result.driver for claim in self._claims() for result in _results(claim)}
         absent = [driver for driver in sorted(drivers) if hearsay.is_unregistered(driver, message)]
         for driver in absent:
-            yield obstacles.DriverNotRegistered(driver=driver, node=node, message=message)
+            was_there = self._has_published(driver, node)
+            yield obstacles.DriverNotRegistered(
+                driver=driver, node=node, message=message, was_there=was_there
+            )
         if not absent:
             yield obstacles.PrepareFailed(node=node, message=message)
+
+    def _has_published(self, driver: str, node: str) -> bool:
+        published = (each.spec for each in self._around.slices)
+        return any((each.driver, each.node_name) == (driver, node) for each in published)
 
     def _containers(self) -> Iterator[Obstacle]:
         status = self._pod.status

@@ -109,10 +109,11 @@ def sentence(found: Obstacle) -> str:
 def _words(found: Obstacle) -> str:
     match found:
         case obstacles.QuotaExceeded():
-            what = _counted_by_quota(found.resource)
+            what = _counted_by_quota(found.resource, found.hard)
             return (
-                f"quota {found.quota} allows {found.hard} {what}, {found.used} are used, "
-                f"{found.needed} more are needed"
+                f"quota {found.quota} allows {found.hard} {what}, "
+                f"{found.used} {phrases.to_be(found.used)} used, "
+                f"{found.needed} more {phrases.to_be(found.needed)} needed"
             )
         case obstacles.GateSet(gate=gate):
             return f"the scheduling gate {gate} is set"
@@ -149,9 +150,10 @@ def _taint_details(found: obstacles.DeviceTainted) -> str:
     return f"{rule}{since}; the pod is evicted{when}"
 
 
-def _counted_by_quota(resource: str) -> str:
+def _counted_by_quota(resource: str, amount: str) -> str:
     device_class = resource.removesuffix(quota.DEVICES_SUFFIX)
-    return resource if device_class == resource else f"devices of class {device_class}"
+    noun = "device" if amount == "1" else "devices"
+    return resource if device_class == resource else f"{noun} of class {device_class}"
 
 
 def _about_node(found: Obstacle) -> str:
@@ -183,6 +185,9 @@ def _about_node(found: Obstacle) -> str:
 
 def _about_start(found: Obstacle) -> str:
     match found:
+        case obstacles.DriverNotRegistered(was_there=True):
+            gone = "has published devices there, but is not registered any more"
+            return f"driver {found.driver} is gone from node {found.node}: it {gone}"
         case obstacles.DriverNotRegistered():
             return f"driver {found.driver} is not registered on node {found.node}"
         case obstacles.PrepareFailed():
@@ -213,6 +218,14 @@ def _exit(found: obstacles.ContainerExited) -> str:
     return f" ({details})" if details else ""
 
 
+def _about_missing(found: obstacles.ObjectMissing) -> str:
+    if found.elsewhere:
+        return "A pod and its claims are in one namespace."
+    if found.similar:
+        return f"Did you mean {found.similar}? If not, the pod goes on as soon as it is created."
+    return "The pod goes on as soon as it is created."
+
+
 def advice(found: Obstacle) -> str:
     """What to do; empty where the sentence says it all."""
     match found:
@@ -222,10 +235,8 @@ def advice(found: Obstacle) -> str:
             )
         case obstacles.GateSet():
             return "Whoever set the gate removes it when the pod may be scheduled."
-        case obstacles.ObjectMissing(elsewhere=elsewhere):
-            if elsewhere:
-                return "A pod and its claims are in one namespace."
-            return "The pod goes on as soon as it is created."
+        case obstacles.ObjectMissing():
+            return _about_missing(found)
         case obstacles.ClaimBeingDeleted():
             return "It goes when nobody uses it any more; then create it anew."
         case obstacles.ClaimNotMade(message=message):
@@ -246,6 +257,11 @@ def advice(found: Obstacle) -> str:
             return "The scheduler tries again by itself; the driver's log says more."
         case obstacles.NodeGone() | obstacles.NodeNotReady():
             return "Delete the pod to have it placed on another node."
+        case obstacles.DriverNotRegistered(was_there=True, node=node):
+            return (
+                f"It crashed or was stopped: its log on {node} says why; "
+                "the pod goes on by itself when the driver is back and stays."
+            )
         case obstacles.DriverNotRegistered(driver=driver, node=node):
             return f"Start {driver} on {node}, or look at its log; the pod goes on by itself."
         case obstacles.PrepareFailed():

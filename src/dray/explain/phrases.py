@@ -29,6 +29,11 @@ def counted(value: int, noun: str) -> str:
     return f"{number(value)} {plural(noun) if value != 1 else noun}"
 
 
+def to_be(amount: int | str) -> str:
+    """The verb behind a number; amounts of a quota are text."""
+    return "is" if str(amount) == "1" else "are"
+
+
 def plural(noun: str) -> str:
     return f"{noun}es" if noun.endswith("s") else f"{noun}s"
 
@@ -207,7 +212,7 @@ def verdict(found: verdicts.Verdict) -> str:
     """Why requests that could each be served cannot be served together."""
     match found:
         case verdicts.TooFewDevices():
-            return f"{number(found.needed)} devices needed, {number(found.free)} free"
+            return f"{counted(found.needed, 'device')} needed, {number(found.free)} free"
         case verdicts.TooFewForAll():
             needed = counted(found.needed, "device")
             return f"all requests together need {needed}, {number(found.free)} can be had"
@@ -215,7 +220,7 @@ def verdict(found: verdicts.Verdict) -> str:
             return _no_common_value(found)
         case verdicts.TooFewValues():
             return (
-                f"{number(found.needed)} devices that differ in {code(found.attribute)} needed, "
+                f"{counted(found.needed, 'device')} that differ in {code(found.attribute)} needed, "
                 f"free ones have {counted(found.values, 'value')}"
             )
         case verdicts.NothingForAll():
@@ -233,7 +238,7 @@ def verdict(found: verdicts.Verdict) -> str:
 
 
 def _no_common_value(found: verdicts.NoCommonValue) -> str:
-    wanted = f"{number(found.needed)} devices with the same {code(found.attribute)} needed"
+    wanted = f"{counted(found.needed, 'device')} with the same {code(found.attribute)} needed"
     if not found.best:
         return f"{wanted}, no free device has it"
     if not found.best_value:
@@ -378,7 +383,7 @@ def _unknown_class(found: faults.ClassUnknown) -> str:
         return f"{unknown}, nor does any other"
     if found.similar:
         return f"{unknown}; did you mean {found.similar[0]}?"
-    verb = "is" if len(found.known) == 1 else "are"
+    verb = to_be(len(found.known))
     return f"{unknown}; there {verb} {limited(found.known, len(found.known), 'class')}"
 
 

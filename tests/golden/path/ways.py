@@ -229,6 +229,12 @@ def quota_used_up() -> Situation:
 
 
 @way
+def quota_for_one_device() -> Situation:
+    surroundings = around(templates=template(), quotas=[quota(used="1", hard="1")])
+    return Situation(pod(claim_name=None), surroundings)
+
+
+@way
 def quota_with_room() -> Situation:
     surroundings = around(templates=template(), quotas=[quota(used="3", hard="4")])
     return Situation(pod(claim_name=None), surroundings)
@@ -253,6 +259,17 @@ def claim_in_another_namespace() -> Situation:
 @way
 def template_missing() -> Situation:
     return Situation(pod(claim_name=None), around(templates=template("default")))
+
+
+@way
+def claim_misspelt() -> Situation:
+    return Situation(pod(claim_name="one-gpus"), around(asked("one-gpu"), asked("none", "prod")))
+
+
+@way
+def template_misspelt() -> Situation:
+    misspelt = {"name": "gpu", "resourceClaimTemplateName": "tempalte"}
+    return Situation(pod(resourceClaims=[misspelt]), around(templates=template()))
 
 
 @way
@@ -349,10 +366,25 @@ def node_not_ready() -> Situation:
     return Situation(pod(nodeName="n1"), around(allocated(), nodes=lost))
 
 
+def unregistered(*slices: ResourceSlice) -> Situation:
+    message = f"prepare dynamic resources: DRA driver {DRIVER} is not registered"
+    event = said("FailedPrepareDynamicResources", message)
+    return Situation(pod(nodeName="n1"), around(allocated(), events=[event], slices=slices))
+
+
 @way
 def driver_not_registered() -> Situation:
-    message = f"prepare dynamic resources: DRA driver {DRIVER} is not registered"
-    return on_node(said("FailedPrepareDynamicResources", message))
+    return unregistered()
+
+
+@way
+def driver_crashed() -> Situation:
+    return unregistered(gpu_slice("n2", 1), gpu_slice("n1", 1))
+
+
+@way
+def driver_runs_elsewhere_only() -> Situation:
+    return unregistered(gpu_slice("n2", 1))
 
 
 @way

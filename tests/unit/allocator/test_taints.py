@@ -74,3 +74,27 @@ def test_all_devices_include_the_tainted_one_and_fail() -> None:
     reason = asking.refusal(builders.fleet(piece), claim)
     assert isinstance(reason, verdicts.TooFewDevices)
     assert (reason.needed, reason.free) == (2, 1)
+
+
+def brief(seconds: int | None, effect: str = "NoExecute") -> DeviceToleration:
+    return DeviceToleration("hot", "Exists", "", effect, seconds)
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "seconds"),
+    [
+        pytest.param((), 0, id="not-tolerated"),
+        pytest.param((brief(60), brief(30)), 30, id="the-shortest-decides"),
+        pytest.param((brief(60), brief(None)), None, id="for-ever"),
+        pytest.param((brief(-5),), 0, id="negative-is-none"),
+        pytest.param((brief(None, ""),), 0, id="without-an-effect"),
+    ],
+)
+def test_an_evicting_taint_is_endured_as_long_as_tolerations_say(
+    tolerations: tuple[DeviceToleration, ...], seconds: int | None
+) -> None:
+    assert taints.endured_seconds(DeviceTaint("hot", "", "NoExecute"), tolerations) == seconds
+
+
+def test_other_taints_are_endured_for_ever() -> None:
+    assert taints.endured_seconds(WORN, ()) is None

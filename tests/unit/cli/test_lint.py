@@ -304,6 +304,25 @@ def test_containers_ask_for_requests_that_exist_and_every_claim_is_used(tmp_path
     ]
 
 
+def test_a_misspelt_template_is_looked_for_in_the_namespace_of_the_pod(tmp_path: Path) -> None:
+    text = """
+    apiVersion: resource.k8s.io/v1
+    kind: ResourceClaimTemplate
+    metadata: {name: gpu-devices, namespace: SPACE}
+    spec: {spec: {devices: {requests: [{name: g, exactly: {deviceClassName: gpu}}]}}}
+    ---
+    apiVersion: v1
+    kind: Pod
+    metadata: {name: p}
+    spec:
+      containers: [{name: c, image: x, resources: {claims: [{name: g}]}}]
+      resourceClaims: [{name: g, resourceClaimTemplateName: gpu-device}]
+    """
+    for space, advice in (("default", "Did you mean gpu-devices?"), ("other", "")):
+        found = lint(tmp_path / "pod.yaml", text.replace("SPACE", space))
+        assert [each[2] for each in found if each[0] == "missing-claim"] == [advice]
+
+
 def test_a_toleration_without_an_effect_does_not_stop_evictions(tmp_path: Path) -> None:
     text = """
     apiVersion: resource.k8s.io/v1

@@ -7,7 +7,7 @@ from typing import Any
 from dray.api import features as gates
 from dray.client.verbs import Object
 from dray.controllers.devices import claim_generation
-from dray.controllers.devices.claims import Claims
+from dray.controllers.devices.claims import Claims, Work
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops
 
@@ -91,6 +91,29 @@ async def test_a_missing_template_is_reported_once_and_waited_for(here: World) -
     await here.create(objects.claim_template("nope"))
     await noted_claim(here, "p")
     assert len(await reported()) == 1
+
+
+class CountedClaims(Claims):
+    attempts = 0
+
+    async def reconcile(self, key: Work) -> float | None:
+        CountedClaims.attempts += 1
+        return await super().reconcile(key)
+
+
+@with_loops(CountedClaims)
+async def test_a_claim_that_quota_refuses_again_and_again_is_one_event(here: World) -> None:
+    hard = {"count/resourceclaims.resource.k8s.io": "0"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}}
+    await here.create({**quota, "spec": {"hard": hard}})
+    await here.set_status("resourcequotas", "none", {"hard": hard, "used": hard})
+    await here.create(objects.claim_template())
+    before = CountedClaims.attempts
+    await here.create(objects.pod("p", template="one-gpu"))
+    await here.until_true(lambda: CountedClaims.attempts >= before + 5)
+    await here.settle()
+    (event,) = [each for each in await here.list("events") if each["involvedObject"]["name"] == "p"]
+    assert "exceeded quota: none" in event["message"]
 
 
 @with_loops(Claims)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ from dray.cli.lint.containerclaims import CLAIM, SOURCES, TEMPLATE
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.sources import Document
 from dray.cli.world import World
+from dray.explain import spelling
 
 MAX_DEVICES = 32
 ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
@@ -85,7 +85,9 @@ def _reference(
         yield Finding(document.file, line, Severity.ERROR, "other-namespace", message, advice)
         return
     where = world.source if world else "these files"
-    close = difflib.get_close_matches(name, [each for _, each in names[kind]], n=1)
+    close = spelling.similar(
+        name, (each for space, each in names[kind] if space == document.namespace)
+    )
     advice = f"Did you mean {close[0]}?" if close else ""
     message = f"{path}: there is no {kind} {name} in {where}; the pod would wait for it"
     yield Finding(document.file, line, Severity.WARNING, "missing-claim", message, advice)
@@ -155,7 +157,7 @@ def _requests(
     for path, request in _device_requests(document):
         name = request.get("deviceClassName")
         if isinstance(name, str) and name not in classes:
-            close = difflib.get_close_matches(name, classes, n=1)
+            close = spelling.similar(name, classes)
             advice = f"Did you mean {close[0]}?" if close else f"There are: {_some(classes)}"
             message = f"{path}.deviceClassName: there is no DeviceClass {name} in {world.source}"
             line = document.line_of(f"{path}.deviceClassName")

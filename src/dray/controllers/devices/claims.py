@@ -262,6 +262,8 @@ class Claims(Loop[Work]):
             events.WARNING,
             "FailedResourceClaimCreation",
             f"{field} {source.name}: {reason}",
+            # A refusal names the claim, which has another random name at every try.
+            replace=True,
         )
 
     async def _note_in_pod(self, work: Work, pod: Pod, made: dict[str, str]) -> None:
