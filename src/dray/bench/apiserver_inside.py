@@ -26,7 +26,7 @@ from dray.client.verbs import Client
 from dray.store import sqlite
 
 PODS, CLAIMS = kinds.served("", "Pod"), kinds.served("resource.k8s.io", "ResourceClaim")
-WORKERS = 32
+WORKERS = 64
 MEASURED_PAIRS = 5_000
 """The rate is that of the first ones; the others are there to occupy memory."""
 

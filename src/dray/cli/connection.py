@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
+import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, TypeVar
 
 import click
@@ -15,6 +18,8 @@ from dray.client import kubeconfig as kubeconfigs
 from dray.client.verbs import Client
 
 FIELD_MANAGER = "dray"
+_AUTHORITIES = "SSL_CERT_FILE"
+"""Where OpenSSL looks for them first."""
 STEPS_TO_CLOSE = 8
 
 Answer = TypeVar("Answer")
@@ -76,17 +81,32 @@ def run(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
 
 
 async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
-    # The HTTP client takes long to import, and commands on files do without.
-    from dray.client.rest import RestTransport
-
+    rest = _imported_rest()
     connection = target.connect()
-    async with RestTransport(connection, on_warning=_warning_once()) as transport:
+    async with rest.RestTransport(connection, on_warning=_warning_once()) as transport:
         client = Client(transport, field_manager=FIELD_MANAGER)
         namespace = "" if target.all_namespaces else target.namespace or connection.namespace
         try:
             return await body(Session(client, namespace, connection.server, Resources(client)))
         finally:
             await _end_streams()
+
+
+def _imported_rest() -> ModuleType:
+    """The HTTP client, which takes long to import, and commands on files do without.
+
+    Most of that aiohttp reads whom the computer trusts, for connections that name no authorities;
+    those of commands do: see `rest.tls_context`.
+    """
+    trusted = os.environ.get(_AUTHORITIES)
+    os.environ[_AUTHORITIES] = os.devnull
+    try:
+        return importlib.import_module("dray.client.rest")
+    finally:
+        if trusted is None:
+            del os.environ[_AUTHORITIES]
+        else:
+            os.environ[_AUTHORITIES] = trusted
 
 
 async def _end_streams() -> None:

@@ -95,6 +95,37 @@ def test_compare_finds_what_comparing_path_by_path_finds(
     assert is_sorted(found.removed)
 
 
+NULLS_AND_EMPTIES: dict[str, Any] = {
+    "metadata": {"creationTimestamp": None, "labels": {}},
+    "spec": {"containers": [], "volumes": None, "securityContext": {}, "nodeSelector": {}},
+    "status": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("type_name", "new"),
+    [
+        pytest.param("core.v1.Pod", POD, id="pod"),
+        pytest.param("core.v1.Pod", OTHER_POD, id="other pod"),
+        pytest.param("core.v1.Pod", ZERO_POD, id="nothing"),
+        pytest.param("core.v1.Pod", NULLS_AND_EMPTIES, id="nulls and empty values"),
+        pytest.param("core.v1.Pod", canonical.write("core.v1.Pod", POD), id="canonical pod"),
+        pytest.param("resource.v1.ResourceClaim", CLAIM, id="claim"),
+        pytest.param(
+            "apps.v1.Deployment",
+            canonical.write("apps.v1.Deployment", {"metadata": {}, "spec": {"template": POD}}),
+            id="deployment",
+        ),
+        pytest.param("core.v1.ConfigMap", {"metadata": {}, "data": {"a": "b"}}, id="config map"),
+    ],
+)
+def test_a_new_object_is_compared_with_nothing(type_name: str, new: dict[str, Any]) -> None:
+    nothing, place = canonical.write(type_name, {"metadata": {}}), places.root(type_name)
+    found = fieldsets.added(nothing, new, place)
+    assert found == fieldsets.compare(nothing, new, place).changed
+    assert is_sorted(found)
+
+
 def values_by_path(value: Any, place: Place, path: Path = ()) -> dict[Path, Any]:
     found = {path: value} if path else {}
     for name, each in (place.parts(value) or {}).items():

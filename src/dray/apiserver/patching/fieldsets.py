@@ -72,10 +72,32 @@ def _compare(old: Mapping[str, Any], new: Mapping[str, Any], place: Place) -> Di
     return found
 
 
+def added(nothing: Mapping[str, Any], value: Mapping[str, Any], place: Place) -> FieldSet:
+    """What a new structure has over one in which nothing is set; the same as `compare` finds."""
+    result: FieldSet = {}
+    for name in sorted(value):
+        element, inner = place.part(name)
+        each = value[name]
+        if name not in nothing:
+            result[element] = _owned(each, inner)
+        elif not inner.has_parts:
+            if each != nothing[name]:
+                result[element] = LEAF
+        elif members := _added_members(nothing[name], each, inner):
+            # The thing itself is not new: nothing has it, too.
+            result[element] = members
+    return result
+
+
+def _added_members(nothing: Any, value: Any, place: Place) -> FieldSet:
+    if not value:
+        return LEAF
+    if place.has_keyed_items:
+        return _owned_items(value, place)
+    return added(nothing or {}, value, place) if place.has_fields else _owned_parts(value, place)
+
+
 def _compare_inside(found: Difference, element: str, old: Any, new: Any, place: Place) -> None:
-    if not old and new and place.has_keyed_items:
-        found.changed[element] = _owned_items(new, place)
-        return
     old_parts, new_parts = place.parts(old), place.parts(new)
     below = _compare(old_parts or {}, new_parts or {}, place)
     if _is_replaced(old, new, old_parts, new_parts):

@@ -96,8 +96,8 @@ def _track_creation(call: Call, new: Object, manager: Manager) -> None:
 def everything(document: Object, gvk: GroupVersionKind, subresource: str) -> FieldSet:
     """All that a manager owns who made the object: it is given without what nobody manages."""
     type_name = gvk.schema_type
-    found = fieldsets.compare(_nothing(type_name), document, places.root(type_name))
-    return without_reset(found.changed, subresource)
+    found = fieldsets.added(_nothing(type_name), document, places.root(type_name))
+    return without_reset(found, subresource)
 
 
 @functools.cache
