@@ -187,3 +187,15 @@ async def test_compacted_store_lasts(open_lasting: Opener) -> None:
         with pytest.raises(store.Expired):
             await target.list("/", revision=last - 1)
         assert await put(target, "/pods/a/y") > last
+
+
+async def test_an_area_changes_with_what_is_in_it_and_with_nothing_else(open_store: Opener) -> None:
+    async with open_store() as target:
+        await put(target, "/core/pods/a/x")
+        if (pods := target.changed_at("/core/pods/")) is None:
+            return  # etcd would have to be asked.
+        await put(target, "/core/podsets/a/x")
+        await put(target, "/other/pods/a/x")
+        assert target.changed_at("/core/pods/") == pods
+        await delete(target, "/core/pods/a/x")
+        assert target.changed_at("/core/pods/") == await target.revision() > pods

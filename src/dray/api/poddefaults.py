@@ -146,15 +146,20 @@ def _fill_container(container: Object) -> None:
     for port in items(container, "ports"):
         zero(port, protocol="TCP")
     for variable in items(container, "env"):
-        _fill_field_reference(inside(variable, "valueFrom", "fieldRef"))
-        file_key = inside(variable, "valueFrom", "fileKeyRef")
-        if file_key:
-            absent(file_key, optional=False)
+        if source := variable.get("valueFrom"):
+            _fill_variable_source(source)
     round_resources(container.get("resources"), "limits", "requests")
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         _fill_probe(container.get(name))
-    for name in ("postStart", "preStop"):
-        _fill_http(inside(container, "lifecycle", name, "httpGet"))
+    if lifecycle := container.get("lifecycle"):
+        for name in ("postStart", "preStop"):
+            _fill_http(inside(lifecycle, name, "httpGet"))
+
+
+def _fill_variable_source(source: Object) -> None:
+    _fill_field_reference(source.get("fieldRef"))
+    if file_key := source.get("fileKeyRef"):
+        absent(file_key, optional=False)
 
 
 def _fill_probe(probe: Object | None) -> None:

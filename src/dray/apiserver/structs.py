@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -44,6 +45,11 @@ class Found(NamedTuple, Generic[T]):
     value: T
 
 
+class _List(NamedTuple, Generic[T]):
+    changed_at: int | None
+    found: Sequence[Found[T]]
+
+
 class Lookup(Generic[T]):
     """The newest objects of one kind, straight from the store, decoded once per revision."""
 
@@ -52,16 +58,26 @@ class Lookup(Generic[T]):
         self._prefix = storage.prefix(kind)
         self._reader = Reader(type_)
         self._remembered: dict[str, Found[T]] = {}
+        self._lists: dict[str, _List[T]] = {}
+        """By namespace."""
 
     async def get(self, name: str, namespace: str = "") -> T | None:
         with storage.translated():
             entry = await self._store.get(f"{self._within(namespace)}{name}")
         return None if entry is None else self._found(entry).value
 
-    async def all(self, namespace: str = "") -> list[Found[T]]:
+    async def all(self, namespace: str = "") -> Sequence[Found[T]]:
+        changed = self._store.changed_at(self._prefix)
+        known = self._lists.get(namespace)
+        if known is not None and changed is not None and known.changed_at == changed:
+            return known.found
         with storage.translated():
             page = await self._store.list(self._within(namespace))
-        return [self._found(entry) for entry in page.entries]
+        found = tuple(map(self._found, page.entries))
+        if len(self._lists) >= MAX_REMEMBERED:
+            self._lists.clear()
+        self._lists[namespace] = _List(changed, found)
+        return found
 
     def _within(self, namespace: str) -> str:
         return f"{self._prefix}{namespace}/" if namespace else self._prefix

@@ -25,6 +25,9 @@ class MemoryStore(store.Store):
     async def get(self, key: str) -> store.Entry | None:
         return self._state.get(key)
 
+    def changed_at(self, area: str) -> int:
+        return self._state.changed_at(area)
+
     async def list(
         self, prefix: str, *, limit: int = 0, after_key: str = "", revision: int | None = None
     ) -> store.Page:

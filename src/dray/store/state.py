@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import operator
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -40,6 +41,7 @@ class State:
 
     def __init__(self, image: Image) -> None:
         self.revision = image.revision
+        self._changed_at: defaultdict[str, int] = defaultdict(lambda: image.revision)
         self._entries = {entry.key: entry for entry in image.entries}
         self._keys = [entry.key for entry in image.entries]
         self._holds = dict(image.holds)
@@ -50,6 +52,9 @@ class State:
 
     def holds(self, key: str) -> tuple[str, ...]:
         return self._holds.get(key, ())
+
+    def changed_at(self, area: str) -> int:
+        return self._changed_at[area]
 
     def owner(self, token: str) -> str | None:
         return self._owners.get(token)
@@ -77,6 +82,7 @@ class State:
         self.revision = draft.revision
         for change in draft.changes:
             self._set_entry(change.event.key, change.event.current)
+            self._changed_at[_area(change.event.key)] = draft.revision
         for key, holds in draft.new_holds.items():
             if holds:
                 self._holds[key] = holds
@@ -97,6 +103,11 @@ class State:
         elif known:
             del self._entries[key]
             del self._keys[bisect.bisect_left(self._keys, key)]
+
+
+def _area(key: str) -> str:
+    """Two parts, as all that belong together have in common."""
+    return key[: key.find("/", key.find("/", 1) + 1) + 1]
 
 
 class Draft:

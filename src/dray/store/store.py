@@ -318,6 +318,13 @@ class Store(abc.ABC):
     ) -> Page:
         """The entries under a prefix, in key order, now or exactly as of an earlier revision."""
 
+    def changed_at(self, area: str) -> int | None:
+        """The revision of the newest change in an area, the first two parts of keys: `/core/pods/`.
+
+        None where it would have to be asked for.
+        """
+        return None
+
     @abc.abstractmethod
     async def commit(self, transaction: Transaction) -> int:
         """Do all of it or raise; returns once it is durable, with the revision it got."""

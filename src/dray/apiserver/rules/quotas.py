@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from dray.api import kinds, quantity, usage
@@ -78,7 +78,9 @@ class Quotas(Rule):
             operations = await self._charge(action, quotas)
         return NOTHING_ELSE if action.dry_run else Also(operations)
 
-    async def _charge(self, action: Action, quotas: list[Found[ResourceQuota]]) -> tuple[Put, ...]:
+    async def _charge(
+        self, action: Action, quotas: Sequence[Found[ResourceQuota]]
+    ) -> tuple[Put, ...]:
         assert action.new is not None
         charged = await self._charged(action, action.new)
         before = await self._charged(action, action.old) if action.old else None
@@ -99,7 +101,9 @@ class Quotas(Rule):
                 puts.append(_put(found, _add(action, found.value, requested)))
         return tuple(puts)
 
-    async def _release(self, action: Action, quotas: list[Found[ResourceQuota]]) -> tuple[Put, ...]:
+    async def _release(
+        self, action: Action, quotas: Sequence[Found[ResourceQuota]]
+    ) -> tuple[Put, ...]:
         charged = await self._charged(action, action.old or {})
         puts = []
         for found in quotas:

@@ -63,14 +63,7 @@ def prepare_status(new: Object, old: Object, _now: datetime.datetime) -> None:
 def quality_of_service(spec: Object) -> str:
     """As pkg/apis/core/helper/qos, ComputePodQOS."""
     blocks = list(_resource_blocks(spec))
-    amounts = [
-        (name, amount)
-        for block in blocks
-        for kind in ("requests", "limits")
-        for name, amount in (block.get(kind) or {}).items()
-        if name in _COMPUTE and quantity.parse(str(amount)).sign() > 0
-    ]
-    if not amounts:
+    if not any(map(_asks_for_something, blocks)):
         return BEST_EFFORT
     return GUARANTEED if all(map(_is_guaranteed, blocks)) else BURSTABLE
 
@@ -81,6 +74,14 @@ def _resource_blocks(spec: Object) -> Iterator[Object]:
         return
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         yield container.get("resources") or {}
+
+
+def _asks_for_something(block: Object) -> bool:
+    return any(
+        amounts is not None and name in amounts and quantity.parse(str(amounts[name])).sign() > 0
+        for amounts in (block.get("requests"), block.get("limits"))
+        for name in _COMPUTE
+    )
 
 
 def _is_guaranteed(block: Object) -> bool:
