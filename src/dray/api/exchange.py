@@ -20,7 +20,7 @@ STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 
-class User(msgspec.Struct, frozen=True):
+class User(msgspec.Struct, frozen=True, cache_hash=True):
     """Who asks: a name, groups, and what authentication said besides."""
 
     name: str

@@ -176,7 +176,7 @@ class Scheduler:
 
     async def _place_pod(self, entry: Entry, demand: Demand) -> None:
         started = time.perf_counter()
-        kept = frozenset[str]()
+        kept: frozenset[str] = frozenset()
         if self._preemption is not None:
             kept = self._preemption.nominations.kept_from(entry.key, demand.pod)
         answer = await self._chooser.choose(demand, kept)
@@ -329,7 +329,7 @@ def _broken(message: str) -> Refusal:
 
 
 def _not_ready(problem: readiness.NotReady) -> Refusal:
-    causes = frozenset[queue.Cause]()
+    causes: frozenset[queue.Cause] = frozenset()
     if problem.claim is not None:
         causes = frozenset({queue.claim_changes(ObjectKey(*problem.claim))})
     return Refusal(

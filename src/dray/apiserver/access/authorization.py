@@ -87,7 +87,8 @@ def attributes_of(request: Request, info: RequestInfo) -> Attributes:
     """What a request wants to do; a list of one name is about the object of that name."""
     if not info.is_resource:
         return Attributes(info.verb, path=info.path)
-    name, fields = info.name, frozenset[tuple[str, str]]()
+    name = info.name
+    fields: frozenset[tuple[str, str]] = frozenset()
     if info.verb in _COLLECTION_VERBS:
         fields = _required_fields(request)
         name = name or dict(fields).get("metadata.name", "")

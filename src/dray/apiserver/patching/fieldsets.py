@@ -75,8 +75,9 @@ def _compare(old: Mapping[str, Any], new: Mapping[str, Any], place: Place) -> Di
 def added(nothing: Mapping[str, Any], value: Mapping[str, Any], place: Place) -> FieldSet:
     """What a new structure has over one in which nothing is set; the same as `compare` finds."""
     result: FieldSet = {}
+    known = place.known
     for name in sorted(value):
-        element, inner = place.part(name)
+        element, inner = known.get(name) or place.part(name)
         each = value[name]
         if name not in nothing:
             result[element] = _owned(each, inner)

@@ -192,7 +192,7 @@ class Devices:
         missing = self._missing_class(opened)
         if missing is not None:
             return missing
-        behind = frozenset[str]()
+        behind: frozenset[str] = frozenset()
         if self._features.extended_resource:
             behind = self._classes.behind(wanted.charge.amounts)
         return Demand(pod, wanted, tuple(opened), tuple(fixed), behind)
