@@ -15,11 +15,10 @@ from dray.api.pods import Pod
 from dray.api.slices import ResourceSlice
 from dray.cli import published
 from dray.cli.world import World
+from dray.explain import hearsay
 
 POD_RESOURCE = "pods"
 PREPARE_FAILED = "FailedPrepareDynamicResources"
-NOT_REGISTERED = "is not registered"
-"""In the words of the kubelet and of dray's node agent, behind the name of the driver."""
 UUID_ATTRIBUTE = "uuid"
 
 
@@ -185,10 +184,10 @@ def drivers_not_registered(world: World) -> Iterator[Ailment]:
     drivers = _drivers_by_consumer(world)
     for pod in world.of(Pod):
         said = told.get(pod.metadata.uid, "")
-        if pod.status.phase not in ("", "Pending") or NOT_REGISTERED not in said:
+        if pod.status.phase not in ("", "Pending"):
             continue
         for driver in drivers.get(pod.metadata.uid, ()):
-            if f"driver {driver} " in said:
+            if hearsay.is_unregistered(driver, said):
                 name = f"{pod.metadata.namespace}/{pod.metadata.name}"
                 waiting[driver, pod.spec.node_name or ""].append(name)
     for (driver, node), pods in waiting.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any
 
@@ -12,6 +11,7 @@ from dray.api.features import Features
 from dray.api.schema import Form
 from dray.cli import celreport
 from dray.cli.lint.sources import Document
+from dray.explain import spelling
 from dray.validation.fields import FieldError
 
 _QUANTITY = re.compile(r"([0-9.]+)\s*([KMGTPE])i?[bB]", re.IGNORECASE)
@@ -74,5 +74,5 @@ def _place(path: str, steps: list[str], owners: list[str]) -> str:
     for child, field in beside.items():
         if field.type.form is Form.STRUCT and name in schema.fields(field.type.name):
             return f"It belongs one level down: {parent}{child}.{name}"
-    close = difflib.get_close_matches(name, beside, n=1)
+    close = spelling.similar(name, beside)
     return f"Did you mean {close[0]}?" if close else f"There are: {', '.join(sorted(beside))}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ from dray.cli.lint import podspecs
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.sources import Document
 from dray.cli.world import World
+from dray.explain import spelling
 
 CLAIM, TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
 SOURCES = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
@@ -79,7 +79,7 @@ def _request(
     wanted, names = entry.get("request"), offered.get(str(entry.get("name")))
     if not isinstance(wanted, str) or names is None or wanted in names:
         return
-    close = difflib.get_close_matches(wanted, names, n=1)
+    close = spelling.similar(wanted, names)
     advice = f"Did you mean {close[0]}?" if close else f"It has: {', '.join(sorted(names))}"
     message = f"{place}: the claim {entry.get('name')} has no request {wanted}"
     line = document.line_of(place)

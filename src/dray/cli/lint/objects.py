@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.sources import Document
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.blueprint import FleetBlueprint, FleetError
+from dray.explain import spelling
 from dray.validation import rules
 
 NO_TIME = "1970-01-01T00:00:00Z"
@@ -98,7 +98,7 @@ def _unknown_kind(document: Document) -> Iterator[Finding]:
     group, _ = kinds.parse_api_version(document.api_version)
     if group == "resource.k8s.io":
         known = [kind.kind for kind in kinds.KINDS if kind.group == group]
-        close = difflib.get_close_matches(document.kind, known, n=1)
+        close = spelling.similar(document.kind, known)
         advice = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}"
         message = f"{group} has no kind {document.kind}"
         yield _finding(document, "kind", "unknown-kind", message, advice)
