@@ -62,6 +62,9 @@ _MILLI_IN_NANO = 10**6
 
 
 def _rounded_up(amount: Any) -> Any:
+    if amount is None:
+        # To Go that is zero; `canonical` writes it so.
+        return None
     exact = quantity.parse(str(amount))
     if exact.nano % _MILLI_IN_NANO == 0:
         return amount

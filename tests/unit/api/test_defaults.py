@@ -141,7 +141,15 @@ def test_a_template_does_not_request_what_it_limits() -> None:
 
 @pytest.mark.parametrize(
     ("amount", "rounded"),
-    [("100m", "100m"), ("1.0001", "1001m"), ("0.1m", "1m"), (1, 1), ("1n", "1m"), ("1Gi", "1Gi")],
+    [
+        ("100m", "100m"),
+        ("1.0001", "1001m"),
+        ("0.1m", "1m"),
+        (1, 1),
+        ("1n", "1m"),
+        ("1Gi", "1Gi"),
+        (None, None),
+    ],
 )
 def test_resources_are_rounded_up_to_a_thousandth(amount: Any, rounded: Any) -> None:
     container = first_container(resources={"requests": {"cpu": amount}})
