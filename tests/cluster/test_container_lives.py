@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from tests.cluster.site import Site, container, needs_sandbox, pod, with_node
@@ -16,6 +17,18 @@ def test_a_failing_container_ends_its_pod_with_its_code() -> None:
         found = await here.world.pod_phase("p", "Failed")
         state = found["status"]["containerStatuses"][0]["state"]
         assert (state["terminated"]["exitCode"], state["terminated"]["reason"]) == (3, "Error")
+
+    with_node(story)
+
+
+def test_pods_that_are_deleted_while_they_start_leave_nothing() -> None:
+    async def story(here: Site) -> None:
+        for number in range(12):
+            name = f"p{number}"
+            await here.world.create(pod(name, container("exec sleep 100")))
+            # Each a little later: before it has a node, while its container starts, when it runs.
+            await asyncio.sleep(number * 0.008)
+            await here.delete(name)
 
     with_node(story)
 

@@ -207,7 +207,10 @@ class Starter:
             self._requests = None
 
     async def start(self, folder: Path, number: int, command: Command) -> Attempt:
-        """Start a container; returns when it runs, or has failed to."""
+        """Start a container; returns when it runs, or has failed to.
+
+        Not sooner where it is cancelled, so that whoever stops the container then finds it.
+        """
         attempt = Attempt(folder / str(number))
         attempt.folder.mkdir(parents=True, mode=0o700, exist_ok=True)
         (attempt.folder / shim.COMMAND).write_text(json.dumps(command.written()), "utf-8")
@@ -219,10 +222,20 @@ class Starter:
             assert self._requests is not None
             socket.send_fds(self._requests, [str(attempt.folder).encode()], [write_end])
             os.close(write_end)
-            async with asyncio.timeout(START_SECONDS):
-                await processes.readable(read_end)
-        except TimeoutError:
-            attempt.kill()
+            started = asyncio.ensure_future(_started(attempt, read_end))
+            try:
+                await asyncio.shield(started)
+            except asyncio.CancelledError:
+                await started
+                raise
         finally:
             os.close(read_end)
         return attempt
+
+
+async def _started(attempt: Attempt, told_by: int) -> None:
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await processes.readable(told_by)
+    except TimeoutError:
+        attempt.kill()

@@ -331,22 +331,26 @@ class PodWorker:
         self._story.notice()
 
     async def _stop_containers(self, group: Iterable[Container], grace_seconds: float) -> None:
-        running = [each for each in group if self._story.containers[each.name].is_running]
-        for container in running:
-            self._tell(events.NORMAL, "Killing", f"Stopping container {container.name}")
-        await asyncio.gather(*(self._stop(each, grace_seconds) for each in running))
+        running = []
+        for container in group:
+            # As the disk tells: one that was just starting is not in the story yet.
+            last = containers.last_attempt(self._container_folder(container.name))
+            if last is not None and last.has_begun and last.exit() is None:
+                self._tell(events.NORMAL, "Killing", f"Stopping container {container.name}")
+                running.append((container, last))
+        await asyncio.gather(*(self._stop(*each, grace_seconds) for each in running))
 
-    async def _stop(self, container: Container, grace_seconds: float) -> None:
+    async def _stop(self, container: Container, attempt: Attempt, grace_seconds: float) -> None:
         seen = self._story.containers[container.name]
-        assert seen.attempt is not None
+        seen.attempt = attempt
         try:
             async with asyncio.timeout(grace_seconds):
-                await self._pre_stop(container, seen.attempt, grace_seconds)
-                seen.attempt.terminate()
-                seen.exit = await seen.attempt.wait()
+                await self._pre_stop(container, attempt, grace_seconds)
+                attempt.terminate()
+                seen.exit = await attempt.wait()
         except TimeoutError:
-            seen.attempt.kill()
-            seen.exit = await seen.attempt.wait()
+            attempt.kill()
+            seen.exit = await attempt.wait()
         self._story.notice()
 
     async def _pre_stop(self, container: Container, attempt: Attempt, grace_seconds: float) -> None:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from dray.node import logs, shim
+from dray.node import containers, logs, shim
 from dray.node.containers import Attempt, Command, Starter
 from dray.node.runtimes.interface import with_terminal
 
@@ -30,6 +30,24 @@ def shell(script: str, **fields: bool) -> Command:
 async def written(attempt: Attempt, text: bytes) -> None:
     while text not in logs.read(attempt.log):
         await asyncio.sleep(0.01)
+
+
+def test_a_start_that_is_cancelled_leaves_a_container_that_can_be_found(tmp_path: Path) -> None:
+    async def inside() -> None:
+        async with asyncio.timeout(30), Starter() as starter:
+            starting = asyncio.create_task(starter.start(tmp_path, 0, shell("exec sleep 60")))
+            await asyncio.sleep(0)
+            starting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await starting
+            assert starting.cancelled()
+            found = containers.last_attempt(tmp_path)
+            assert found is not None
+            assert (found.has_begun, found.exit()) == (True, None)
+            found.kill()
+            await found.wait()
+
+    asyncio.run(inside())
 
 
 def test_what_is_typed_reaches_the_container_until_the_first_leaves(tmp_path: Path) -> None:
