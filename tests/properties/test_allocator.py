@@ -24,6 +24,7 @@ some = hypothesis.settings(max_examples=500, deadline=None)
 
 @many
 @hypothesis.given(seeds)
+@hypothesis.example(5889)
 def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
     problem = problems.draw(random.Random(seed))
     answer: placement.Answer | None = None
@@ -37,7 +38,16 @@ def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
         given = worlds.allocated(problem.claims, answer)
         keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in given]
         violations = legality.judge(problem.slices, given, problem.features, just_allocated=keys)
-        assert violations == []
+        assert [each for each in violations if not was_mixed_before(each, problem)] == []
+
+
+def was_mixed_before(violation: legality.Violation, problem: problems.Problem) -> bool:
+    """Whether it is about devices that were shared from the start, whatever their groups: of what
+    is in use, upstream and dray give further shares without asking for groups again."""
+    if not isinstance(violation, legality.GroupsMixed):
+        return False
+    driver, pool = violation.pool
+    return any((driver, pool, device) in problem.shared for device in violation.devices)
 
 
 @some
