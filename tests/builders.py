@@ -8,39 +8,41 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from dray.allocator.fleet import Fleet
-from dray.api.claims import (
-    AllocationResult,
-    CapacityRequirements,
-    DeviceAllocationResult,
-    DeviceClaim,
-    DeviceConstraint,
-    DeviceDerivedAttribute,
-    DeviceRequest,
-    DeviceRequestAllocationResult,
-    DeviceSubRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-)
-from dray.api.classes import CELDeviceSelector, DeviceClass, DeviceClassSpec, DeviceSelector
+from dray.allocator.inventory.cluster_inventory import Fleet
 from dray.api.features import DEFAULT, Features
-from dray.api.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
-from dray.api.names import ClaimKey
-from dray.api.nodes import Node, NodeStatus
-from dray.api.slices import (
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import (
+    AllocationResult,
     CapacityRequestPolicy,
+    CapacityRequirements,
+    CELDeviceSelector,
     Counter,
     CounterSet,
     Device,
+    DeviceAllocationResult,
     DeviceAttribute,
     DeviceCapacity,
+    DeviceClaim,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceConstraint,
     DeviceCounterConsumption,
+    DeviceDerivedAttribute,
+    DeviceRequest,
+    DeviceRequestAllocationResult,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceTaint,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
     ResourcePool,
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.api.taints import DeviceTaint, DeviceToleration
+from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
+from dray.api.types.nodes import Node, NodeStatus
 
 DRIVER = "gpu.example.com"
 NAMESPACE = "default"

@@ -25,7 +25,7 @@ from typing import Final
 
 import pytest
 
-from dray.node.runtimes import choice
+from dray.node.runtimes import selection
 
 ROOT: Final = Path(__file__).parents[1]
 DEADLINE_SECONDS: Final = 60.0
@@ -61,7 +61,7 @@ def skip_without_containers(text: str) -> None:
 
 @functools.cache
 def _runs_containers() -> bool:
-    return choice.choose(choice.AUTO).runtime is not None
+    return selection.choose(selection.AUTO).runtime is not None
 
 
 def steps(text: str) -> Iterator[Step]:

@@ -14,8 +14,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from dray.api import slices
-from dray.cel import device, values
+from dray.api.types import dra
+from dray.cel import device
+from dray.cel.runtime import values
 
 PER_EXPRESSION_SECONDS = 5.0
 MAX_GROWTH_MIB = 300
@@ -150,14 +151,14 @@ def expressions(rng: random.Random) -> Iterator[str]:
 
 def sample() -> device.DeviceView:
     attributes = {
-        "model": slices.DeviceAttribute(string_value="NVIDIA A100"),
-        "version": slices.DeviceAttribute(version_value="2.0.0"),
-        "index": slices.DeviceAttribute(int_value=3),
-        "other.com/links": slices.DeviceAttribute(string_values=("a", "b")),
+        "model": dra.DeviceAttribute(string_value="NVIDIA A100"),
+        "version": dra.DeviceAttribute(version_value="2.0.0"),
+        "index": dra.DeviceAttribute(int_value=3),
+        "other.com/links": dra.DeviceAttribute(string_values=("a", "b")),
     }
-    capacity = {"memory": slices.DeviceCapacity(value="80Gi")}
+    capacity = {"memory": dra.DeviceCapacity(value="80Gi")}
     return device.view(
-        "gpu.example.com", slices.Device(name="gpu-0", attributes=attributes, capacity=capacity)
+        "gpu.example.com", dra.Device(name="gpu-0", attributes=attributes, capacity=capacity)
     )
 
 

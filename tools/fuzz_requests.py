@@ -15,9 +15,10 @@ from urllib.parse import quote
 
 import yaml
 
-from dray.api import exchange, kinds, schema
+from dray.api import http_messages, kinds
 from dray.api.kinds import Kind
-from dray.api.schema import Form, Type
+from dray.api.schema import field_types
+from dray.api.schema.field_types import Form, Type
 
 Object = dict[str, Any]
 
@@ -57,13 +58,14 @@ NUMBERS = (
     1e300,
 )
 ACCEPTS = (
-    "", "application/json", "application/yaml", "*/*", "text/csv", exchange.PROTOBUF,
+    "", "application/json", "application/yaml", "*/*", "text/csv", http_messages.PROTOBUF,
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
     "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
     "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", ";;;,,,=", "a" * 3000,
 )  # fmt: skip
 PATCHES = (
-    exchange.JSON_PATCH, exchange.MERGE_PATCH, exchange.STRATEGIC_MERGE_PATCH, exchange.APPLY_PATCH,
+    http_messages.JSON_PATCH, http_messages.MERGE_PATCH,
+    http_messages.STRATEGIC_MERGE_PATCH, http_messages.APPLY_PATCH,
 )  # fmt: skip
 QUERIES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("limit", ("1", "0", "-1", "x", "99999999999999999999")),
@@ -243,7 +245,9 @@ class Requests:
             return "", b""
         if method == "DELETE":
             options = {"propagationPolicy": "Background", "preconditions": {"uid": "x"}}
-            return exchange.JSON, self._json(self._bent(options)) if self._happens(0.5) else b""
+            return http_messages.JSON, self._json(self._bent(options)) if self._happens(
+                0.5
+            ) else b""
         if method == "PATCH":
             return self._patch(self._object(kind, version, name))
         document = self._object(kind, version, name)
@@ -253,8 +257,10 @@ class Requests:
         if self._happens(0.05):
             return self._hostile()
         if self._happens(0.1):
-            return exchange.YAML, yaml.safe_dump(_without_surrogates(document)).encode()
-        return self._random.choice((exchange.JSON, exchange.JSON, "")), self._json(document)
+            return http_messages.YAML, yaml.safe_dump(_without_surrogates(document)).encode()
+        return self._random.choice((http_messages.JSON, http_messages.JSON, "")), self._json(
+            document
+        )
 
     def _object(self, kind: Kind, version: str, name: str) -> Object:
         gvk = kind.in_version(version)
@@ -264,7 +270,7 @@ class Requests:
             document["metadata"] |= {"labels": {"a": "b"}, "finalizers": ["example.com/x"]}
         if kind.kind in SEEDS and self._happens(0.8):
             return {**copy.deepcopy(SEEDS[kind.kind]), **document}
-        made = self._value(schema.type_named(gvk.schema_type), 0)
+        made = self._value(field_types.type_named(gvk.schema_type), 0)
         return {**(made if isinstance(made, dict) else {}), **document}
 
     def _value(self, type_: Type, depth: int) -> Any:
@@ -275,7 +281,7 @@ class Requests:
             likely = 0.5 / (depth + 1)
             return {
                 field.name: self._value(field.type, depth + 1)
-                for field in schema.fields(type_.name).values()
+                for field in field_types.fields(type_.name).values()
                 if self._happens(0.9 if field.is_required else likely)
             }
         if type_.form in (Form.LIST, Form.MAP):
@@ -303,11 +309,11 @@ class Requests:
         return document
 
     def _patch(self, document: Object) -> tuple[str, bytes]:
-        media = self._random.choice((*PATCHES * 5, exchange.JSON, "text/x"))
-        if media == exchange.JSON_PATCH:
+        media = self._random.choice((*PATCHES * 5, http_messages.JSON, "text/x"))
+        if media == http_messages.JSON_PATCH:
             return media, self._json([self._operation(document) for _ in range(2)])
         patch = self._bent(document)
-        if media == exchange.STRATEGIC_MERGE_PATCH and self._happens(0.5):
+        if media == http_messages.STRATEGIC_MERGE_PATCH and self._happens(0.5):
             places = [owner for owner, _ in _places(patch) if isinstance(owner, dict)]
             if places:
                 self._random.choice(places).update(self._directive())
@@ -345,24 +351,27 @@ class Requests:
         )
         return self._random.choice(
             (
-                (exchange.JSON, b"[" * depth),
-                (exchange.JSON, b'{"a":' * depth + b"1" + b"}" * depth),
-                (exchange.JSON, b"\xff\xfe\x00"),
-                (exchange.JSON, b'{"kind":"Pod","kind":"Pod","metadata":{"name":"a","name":"b"}}'),
-                (exchange.JSON, b'{"metadata":{"name":"a"},"x":NaN}'),
-                (exchange.JSON, b'"text"'),
-                (exchange.JSON, b"1" * 100_000),
-                (exchange.YAML, bomb.encode()),
-                (exchange.YAML, b"!!python/object/apply:os.system [ls]"),
-                (exchange.YAML, b"a: [" * 200),
-                (exchange.YAML, b"{a: 2026-01-01, b: 0x7f, ? [1] : 2}"),
-                (exchange.PROTOBUF, b"k8s\x00" + self._random.randbytes(64)),
+                (http_messages.JSON, b"[" * depth),
+                (http_messages.JSON, b'{"a":' * depth + b"1" + b"}" * depth),
+                (http_messages.JSON, b"\xff\xfe\x00"),
                 (
-                    exchange.PROTOBUF,
+                    http_messages.JSON,
+                    b'{"kind":"Pod","kind":"Pod","metadata":{"name":"a","name":"b"}}',
+                ),
+                (http_messages.JSON, b'{"metadata":{"name":"a"},"x":NaN}'),
+                (http_messages.JSON, b'"text"'),
+                (http_messages.JSON, b"1" * 100_000),
+                (http_messages.YAML, bomb.encode()),
+                (http_messages.YAML, b"!!python/object/apply:os.system [ls]"),
+                (http_messages.YAML, b"a: [" * 200),
+                (http_messages.YAML, b"{a: 2026-01-01, b: 0x7f, ? [1] : 2}"),
+                (http_messages.PROTOBUF, b"k8s\x00" + self._random.randbytes(64)),
+                (
+                    http_messages.PROTOBUF,
                     b"k8s\x00\x0a\x0a\x0a\x02v1\x12\x03Pod\x12\xff\xff\xff\xff\x0f",
                 ),
-                (exchange.PROTOBUF, self._random.randbytes(8)),
-                (exchange.JSON, b'{"a":"' + b"x" * 4_000_000 + b'"}'),
+                (http_messages.PROTOBUF, self._random.randbytes(8)),
+                (http_messages.JSON, b'{"a":"' + b"x" * 4_000_000 + b'"}'),
             )
         )
 

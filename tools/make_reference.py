@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from dray.cli import failures
+from dray.cli import command_errors
 from dray.cli.main import main as dray
 
 ROOT = Path(__file__).parents[1]
@@ -35,7 +35,7 @@ def page() -> str:
 
 def _exit_codes() -> str:
     """From the docstring of the module that has them."""
-    lines = inspect.getdoc(failures) or ""
+    lines = inspect.getdoc(command_errors) or ""
     codes = [line.split(maxsplit=1) for line in lines.splitlines() if line[:1].isdecimal()]
     rows = [f"| {code} | {meaning} |" for code, meaning in codes]
     return "\n".join(["| code | means |", "|---|---|", *rows]) + "\n"

@@ -1,4 +1,4 @@
-"""Make the tables that `dray.api.schema` loads: `python -m tools.make_schema`.
+"""Make the tables that `dray.api.schema.field_types` loads: `python -m tools.make_schema`.
 
 lightkube-models carries every Kubernetes type with its field texts, generated from Kubernetes'
 OpenAPI. This tool reads the package's source, without importing it, and keeps what the kinds of
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from dray.api import kinds
 from tools import go_types
 
-DESTINATION = Path(kinds.__file__).parent
+DESTINATION = Path(kinds.__file__).parent / "schema"
 
 # Types that no kind reaches, but bodies of requests and answers consist of.
 _BODIES = ("meta.v1.DeleteOptions", "meta.v1.Patch", "meta.v1.Status", "meta.v1.WatchEvent")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dray import driverkit
-from dray.api.slices import Device
+from dray.api.types.dra import Device
 
 
 class Hello(driverkit.Driver):

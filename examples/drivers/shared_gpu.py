@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dray import driverkit
-from dray.api.slices import CapacityRequestPolicy, CapacityRequestPolicyRange, Device
-from dray.api.slices import DeviceCapacity as Capacity
+from dray.api.types.dra import CapacityRequestPolicy, CapacityRequestPolicyRange, Device
+from dray.api.types.dra import DeviceCapacity as Capacity
 
 FAULT = Path(os.environ.get("IMAGINARY_GPU_FAULT", "/tmp/imaginary-gpu-fault"))
 SHARES = CapacityRequestPolicy(

@@ -9,14 +9,13 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dray.api.exchange import User
+from dray.api.http_messages import User
 from dray.apiserver import server
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Opened, Settings
 from dray.client import kubeconfig
-from dray.client.inprocess import InProcessTransport
+from dray.client.api_client import Client, InProcessTransport
 from dray.client.kubeconfig import Connection
-from dray.client.verbs import Client
 from dray.store import memory
 
 Answer = TypeVar("Answer")

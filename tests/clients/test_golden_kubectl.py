@@ -18,7 +18,7 @@ import pytest
 from dray.api import kinds
 from dray.apiserver.server import Settings
 from dray.client import kubeconfig
-from dray.client.verbs import Client
+from dray.client.api_client import Client
 from tests.clients.serving import Served
 from tests.clients.test_kubectl import SECONDS, is_recent
 from tests.cluster import transcripts

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from dray import cluster
-from dray.api import channels
-from dray.api.channels import Outcome
-from dray.api.exchange import Request, Response
-from dray.client import verbs
-from dray.cluster import Plan
+from dray.api import remote_command
+from dray.api.http_messages import Request, Response
+from dray.api.remote_command import Outcome
+from dray.client import api_client
+from dray.cluster import assembly
+from dray.cluster.assembly import Plan
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.faults import FAILED_ANNOTATION
 from dray.node.runtimes import sandbox
@@ -50,14 +50,14 @@ class Site:
         return self.node_folder / "pods" / uid / "containers" / container
 
     async def ask(self, pod: str, what: str, *query: tuple[str, str], **headers: str) -> Response:
-        path = verbs.object_path(POD, pod, "default", what)
+        path = api_client.object_path(POD, pod, "default", what)
         return await self.world.client.raw(Request("GET", path, query, headers))
 
     async def log(self, pod: str, container: str = "main", **options: str) -> str:
         """What a container has printed, through the API."""
         response = await self.ask(pod, "log", ("container", container), *options.items())
         if response.status != 200:
-            raise verbs.error_of(response)
+            raise api_client.error_of(response)
         return response.body.decode()
 
     async def output(self, pod: str, container: str = "main", *, lines: int = 1) -> str:
@@ -77,7 +77,11 @@ class Site:
         query = [("command", part) for part in command]
         query += [(name, "true") for name in ("stdin", "stdout", "stderr")]
         seat = await self.converse(pod, "exec", query, Seat([typed] if typed else []), container)
-        return seat.outcome, seat.printed[channels.STDOUT], seat.printed[channels.STDERR]
+        return (
+            seat.outcome,
+            seat.printed[remote_command.STDOUT],
+            seat.printed[remote_command.STDERR],
+        )
 
     async def converse(
         self,
@@ -87,10 +91,10 @@ class Site:
         seat: Seat,
         container: str = "main",
     ) -> Seat:
-        headers = {"upgrade": "websocket", "sec-websocket-protocol": channels.V5}
+        headers = {"upgrade": "websocket", "sec-websocket-protocol": remote_command.V5}
         response = await self.ask(pod, what, ("container", container), *query, **headers)
         if response.upgrade is None:
-            raise verbs.error_of(response)
+            raise api_client.error_of(response)
         await response.upgrade.converse(seat)
         return seat
 
@@ -168,9 +172,9 @@ class Seat:
     """Somebody at a container who types what he has to type, and keeps what he sees."""
 
     def __init__(self, typed: list[bytes]) -> None:
-        self.messages = [channels.message(channels.STDIN, each) for each in typed]
-        self.messages.append(channels.closing(channels.STDIN))
-        self.printed = {channels.STDOUT: b"", channels.STDERR: b""}
+        self.messages = [remote_command.message(remote_command.STDIN, each) for each in typed]
+        self.messages.append(remote_command.closing(remote_command.STDIN))
+        self.printed = {remote_command.STDOUT: b"", remote_command.STDERR: b""}
         self.outcome = Outcome(None, "nothing was said about the end")
 
     async def receive(self) -> bytes | None:
@@ -181,8 +185,8 @@ class Seat:
 
     async def send(self, message: bytes) -> None:
         channel, data = message[0], message[1:]
-        if channel == channels.ERROR:
-            self.outcome = channels.outcome(data)
+        if channel == remote_command.ERROR:
+            self.outcome = remote_command.outcome(data)
         else:
             self.printed[channel] += data
 
@@ -205,7 +209,7 @@ async def running(
     store: Store, folder: Path, fleet: str = "h100", nodes: int = 1, **choices: Any
 ) -> AsyncIterator[Site]:
     plan = Plan(fleet=fleets.load(fleet, nodes=nodes), **{"runtime": sandbox.NAME, **choices})
-    async with cluster.running(store, folder, plan) as made:
+    async with assembly.running(store, folder, plan) as made:
         world = World(made, made.client())
         node = next(iter(plan.fleet.machines)) if plan.fleet else ""
         here = Site(world, folder, node)

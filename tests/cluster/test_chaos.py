@@ -18,17 +18,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dray import cluster
-from dray.api import canonical, errors, gotime, kinds
-from dray.api.claims import ResourceClaim
-from dray.api.exchange import Request, Response, User
+from dray.api import errors, kinds
+from dray.api.conversion import canonical
+from dray.api.formats import gotime
+from dray.api.formats.names import GroupResource
+from dray.api.http_messages import Request, Response, User
 from dray.api.kinds import Kind
-from dray.api.names import GroupResource
+from dray.api.types.dra import ResourceClaim
 from dray.apiserver.app import status_response
-from dray.client.inprocess import InProcessTransport
+from dray.client.api_client import Client, InProcessTransport
 from dray.client.lease import Timing
-from dray.client.verbs import Client
-from dray.cluster import Cluster, Plan
+from dray.cluster import assembly
+from dray.cluster.assembly import Cluster, Plan
 from dray.controllers import manager
 from dray.drivers.simulated import fleet as fleets
 from dray.scheduler import scheduler
@@ -280,7 +281,7 @@ class Components:
         self._group = group
         self.clock, self.line = Clock(), BadLine(running, dice)
         self._runs: dict[str, Callable[[], Coroutine[None, None, None]]] = {
-            "scheduler": lambda: scheduler.run(self.line.client(cluster.SCHEDULER)),
+            "scheduler": lambda: scheduler.run(self.line.client(assembly.SCHEDULER)),
             "controllers-a": lambda: self._controllers("a"),
             "controllers-b": lambda: self._controllers("b"),
         }
@@ -291,7 +292,7 @@ class Components:
         return list(self._runs)
 
     async def _controllers(self, identity: str) -> None:
-        client = self.line.client(cluster.CONTROLLERS)
+        client = self.line.client(assembly.CONTROLLERS)
         election = manager.candidate(client, identity, now=self.clock, timing=TIMING)
         await manager.run_elected(election, lambda: manager.run(client, now=self.clock))
 

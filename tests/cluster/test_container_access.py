@@ -11,9 +11,9 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from dray.api import agents, channels, errors
+from dray.api import errors, remote_command
 from dray.apiserver.access.certificates import Authority
-from dray.cluster import Plan
+from dray.cluster.assembly import Plan
 from dray.drivers.simulated import fleet as fleets
 from tests.cluster import world
 from tests.cluster.site import Seat, Site, container, needs_sandbox, pod, with_node
@@ -123,11 +123,11 @@ def test_a_terminal_has_a_size_and_its_own_session() -> None:
         query = [("command", each) for each in ("/bin/sh", "-c", "read x; stty size; ps -o sid=")]
         query += [("stdin", "true"), ("stdout", "true"), ("tty", "true")]
         seat = Seat([b"\n"])
-        seat.messages.insert(0, channels.resizing(channels.Size(33, 77)))
+        seat.messages.insert(0, remote_command.resizing(remote_command.Size(33, 77)))
         await here.converse("p", "exec", query, seat)
         assert seat.outcome.code == 0
-        assert b"33 77" in seat.printed[channels.STDOUT]
-        assert b"0" not in seat.printed[channels.STDOUT].split()
+        assert b"33 77" in seat.printed[remote_command.STDOUT]
+        assert b"0" not in seat.printed[remote_command.STDOUT].split()
 
     with_node(story)
 
@@ -140,7 +140,7 @@ def test_attached_to_a_container_one_sees_and_types() -> None:
         await here.world.pod_phase("p", "Running")
         query = [("stdin", "true"), ("stdout", "true"), ("stderr", "true")]
         seat = await here.converse("p", "attach", query, Seat([b"a\n", b"b\n"]))
-        assert seat.printed[channels.STDOUT].split(b"\n") == [b"got a", b"got b", b"end", b""]
+        assert seat.printed[remote_command.STDOUT].split(b"\n") == [b"got a", b"got b", b"end", b""]
         assert seat.outcome.code == 0
         await here.world.pod_phase("p", "Succeeded")
 
@@ -169,12 +169,12 @@ def test_only_the_api_server_may_ask_a_node() -> None:
         url = f"https://127.0.0.1:{port}/containerLogs/default/p/main"
         ours = Authority.load_or_create(here.folder)
         theirs = Authority.load_or_create(here.folder / "other")
-        known = node["metadata"]["annotations"][agents.CERTIFICATE_ANNOTATION]
-        assert await asked(url, known, ours, agents.API_SERVER_NAME) == 200
+        known = node["metadata"]["annotations"][remote_command.CERTIFICATE_ANNOTATION]
+        assert await asked(url, known, ours, remote_command.API_SERVER_NAME) == 200
         assert await asked(url, known, ours, "kubernetes-admin") == 403
         for nobody in (None, theirs):
             with pytest.raises((aiohttp.ClientError, ConnectionError)):
-                await asked(url, known, nobody, agents.API_SERVER_NAME)
+                await asked(url, known, nobody, remote_command.API_SERVER_NAME)
 
     with_node(story)
 

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dray import cluster
-from dray.cluster import Plan
+from dray.cluster import assembly
+from dray.cluster.assembly import Plan
 from dray.drivers.simulated import faults
 from dray.drivers.simulated import fleet as fleets
-from dray.node import containers, worker
+from dray.node.containers import container_attempts
+from dray.node.pods import worker
 from dray.store import memory
 from tests.cluster.site import (
     LIST,
@@ -115,7 +116,7 @@ def test_what_a_pod_left_that_vanished_meanwhile_is_cleaned_up() -> None:
                 main = container("echo up; exec sleep 100", claims=["gpu"])
                 made = await here.world.create(pod("p", main, claims=[from_template("gpu")]))
                 await here.output("p")
-            attempt = containers.last_attempt(here.container_folder(made))
+            attempt = container_attempts.last_attempt(here.container_folder(made))
             assert attempt is not None
             assert attempt.exit() is None
             await here.delete("p", 0)
@@ -287,7 +288,7 @@ def test_a_fleet_may_be_real_now_and_in_name_only_next_time() -> None:
             async with running(store, folder) as here:
                 slices = {each["metadata"]["name"] for each in await here.world.all(SLICE)}
             plan = Plan(fleet=fleets.load("h100", nodes=1))
-            async with cluster.running(store, folder, plan) as made:
+            async with assembly.running(store, folder, plan) as made:
                 world = World(made, made.client())
 
                 async def is_in_name() -> bool:

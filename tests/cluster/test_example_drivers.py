@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from dray.node.runtimes import choice
+from dray.node.runtimes import selection
 
 DRAY = Path(sys.executable).parent / "dray"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "drivers"
@@ -26,7 +26,7 @@ DEADLINE_SECONDS = 60.0
 NODE = "l4-0"
 
 pytestmark = pytest.mark.skipif(
-    choice.choose(choice.AUTO).runtime is None, reason="containers cannot be run here"
+    selection.choose(selection.AUTO).runtime is None, reason="containers cannot be run here"
 )
 
 

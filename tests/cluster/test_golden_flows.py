@@ -15,8 +15,8 @@ import pytest
 
 from dray.api import errors, features, kinds
 from dray.apiserver.server import Settings
-from dray.cluster import Plan
-from dray.drivers.simulated import blueprint, fleet
+from dray.cluster.assembly import Plan
+from dray.drivers.simulated import fleet, fleet_file
 from dray.drivers.simulated.fleet import Fleet
 from tests.cluster import transcripts
 from tests.cluster.transcripts import Object, Step, Transcript
@@ -232,21 +232,21 @@ def _fleet() -> Fleet:
         "model": "LATEST-GPU-MODEL",
         "uuid": "gpu-000{number}-0{index}",
     }
-    model = blueprint.Model(name="gpu-{index}", attributes=common)
+    model = fleet_file.Model(name="gpu-{index}", attributes=common)
     numa = "resource.kubernetes.io/numaNode"
-    large = blueprint.DeviceGroup(
+    large = fleet_file.DeviceGroup(
         model="gpu",
         count=8,
         attributes={numa: [0, 0, 0, 0, 1, 1, 1, 1]},
         capacity={"memory": "80Gi"},
     )
-    small = blueprint.DeviceGroup(
+    small = fleet_file.DeviceGroup(
         model="gpu", count=2, attributes={numa: 0}, capacity={"memory": "16Gi"}
     )
     driver = "gpu.example.com"
     groups = (
-        blueprint.NodeGroup(name="node-{number}", count=4, devices={driver: (large,)}),
-        blueprint.NodeGroup(name="small-{number}", count=1, devices={driver: (small,)}),
+        fleet_file.NodeGroup(name="node-{number}", count=4, devices={driver: (large,)}),
+        fleet_file.NodeGroup(name="small-{number}", count=1, devices={driver: (small,)}),
     )
-    described = blueprint.FleetBlueprint(nodes=groups, models={"gpu": model})
+    described = fleet_file.FleetBlueprint(nodes=groups, models={"gpu": model})
     return fleet.build(described, name="recorded")

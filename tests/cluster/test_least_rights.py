@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dray import cluster
 from dray.api import errors, kinds
-from dray.apiserver.access import policy
+from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.server import Settings
-from dray.client.verbs import Client, Selection
-from dray.cluster import FLEET, Plan
+from dray.client.api_client import Client, Selection
+from dray.cluster import assembly
+from dray.cluster.assembly import FLEET, Plan
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated import scaling
 from dray.drivers.simulated.faults import FAILED_ANNOTATION
@@ -42,7 +42,7 @@ SECRET = kinds.served("", "Secret")
 CONFIG_MAP = kinds.served("", "ConfigMap")
 ROLE_BINDING = kinds.served("rbac.authorization.k8s.io", "ClusterRoleBinding")
 LEASE = kinds.served("coordination.k8s.io", "Lease")
-COMPONENTS = {cluster.SCHEDULER.name, cluster.CONTROLLERS.name}
+COMPONENTS = {assembly.SCHEDULER.name, assembly.CONTROLLERS.name}
 NOTHING = Plan(schedules=False, controls=False)
 SELDOM = {("patch", "", "events")}
 """Rights that a short life does not use: what repeats is counted in its event, seconds later."""
@@ -145,7 +145,7 @@ async def run_twice(folder: Path, log: Path) -> None:
     async with memory.open() as store:
         for nodes, story in ((1, get_up), (2, live_a_life)):
             plan = Plan(Settings(audit_log=log), fleet=fleets.load("h100", nodes=nodes))
-            async with cluster.running(store, folder, plan) as running:
+            async with assembly.running(store, folder, plan) as running:
                 await story(World(running, running.client()))
 
 
@@ -157,8 +157,8 @@ def test_no_component_is_refused_and_the_fleet_needs_all_its_rights(tmp_path: Pa
     assert {each.user for each in asked} >= {FLEET.name, *COMPONENTS}
     fleet = [each for each in asked if each.user == FLEET.name]
     used = {each.right for each in fleet}
-    assert granted(policy.CLUSTER_ROLES[FLEET.name]) - used <= SELDOM
-    for (namespace, _), rules in policy.ROLES.items():
+    assert granted(bootstrap_policy.CLUSTER_ROLES[FLEET.name]) - used <= SELDOM
+    for (namespace, _), rules in bootstrap_policy.ROLES.items():
         there = {each.right for each in fleet if each.namespace == namespace}
         assert granted(rules) - there == set()
 
@@ -221,7 +221,7 @@ async def take_a_leaders_lease(fleet: Client) -> None:
 )
 def test_the_fleet_may_not(deed: Callable[[Client], Awaitable[None]], tmp_path: Path) -> None:
     async def try_it() -> None:
-        async with memory.open() as store, cluster.running(store, tmp_path, NOTHING) as running:
+        async with memory.open() as store, assembly.running(store, tmp_path, NOTHING) as running:
             with pytest.raises(errors.Forbidden, match=FLEET.name):
                 await deed(running.fleet_client)
 

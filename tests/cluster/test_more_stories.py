@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import errors, exchange
-from dray.client import verbs
+from dray.api import errors, http_messages
+from dray.client import api_client
 from tests.cluster.world import (
     CLAIM,
     CLASS,
@@ -35,11 +35,11 @@ ATTACHED, FAILED = f"{FABRIC}/attached", f"{FABRIC}/attach-failed"
 
 async def _sent(world: World, method: str, path: str, body: Object | None = None) -> Object:
     """A request in a version of the caller's choice."""
-    headers = {"accept": exchange.JSON, "content-type": exchange.JSON}
+    headers = {"accept": http_messages.JSON, "content-type": http_messages.JSON}
     encoded = msgspec.json.encode(body) if body is not None else b""
-    response = await world.client.raw(exchange.Request(method, path, (), headers, encoded))
+    response = await world.client.raw(http_messages.Request(method, path, (), headers, encoded))
     if response.status >= 400:
-        raise verbs.error_of(response)
+        raise api_client.error_of(response)
     found: Object = msgspec.json.decode(response.body)
     return found
 

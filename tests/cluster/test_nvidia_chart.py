@@ -10,13 +10,13 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from dray import cluster
-from dray.api import exchange, kinds
-from dray.api.exchange import Request, User
+from dray.api import http_messages, kinds
+from dray.api.http_messages import Request, User
 from dray.cli.components import driver as command
-from dray.client.verbs import collection_path
-from dray.cluster import Cluster, Plan
-from dray.drivers.nvidia import classes
+from dray.client.api_client import collection_path
+from dray.cluster import assembly
+from dray.cluster.assembly import Cluster, Plan
+from dray.drivers.nvidia import device_classes
 from dray.drivers.nvidia.driver import Options
 from dray.drivers.nvidia.inventory import Settings
 from dray.node.runtimes import sandbox
@@ -56,7 +56,7 @@ async def install(made: Cluster, documents: list[Object]) -> None:
             "POST",
             path,
             (("fieldValidation", "Strict"),),
-            {"content-type": exchange.JSON, "accept": exchange.JSON},
+            {"content-type": http_messages.JSON, "accept": http_messages.JSON},
             msgspec.json.encode(body),
         )
         answer = await client.raw(request)
@@ -88,7 +88,7 @@ def test_the_api_server_takes_everything_the_chart_makes(
     tmp_path: Path, values: dict[str, Any]
 ) -> None:
     async def run() -> None:
-        async with memory.open() as store, cluster.running(store, tmp_path, Plan()) as made:
+        async with memory.open() as store, assembly.running(store, tmp_path, Plan()) as made:
             await install(made, helm.documents(**values))
 
     asyncio.run(run())
@@ -97,7 +97,7 @@ def test_the_api_server_takes_everything_the_chart_makes(
 def test_the_classes_are_those_of_the_driver() -> None:
     rendered = of_kind(helm.documents(), "DeviceClass")
     assert [each["metadata"]["name"] for each in rendered] == ["gpu.nvidia.com", "mig.nvidia.com"]
-    for document, expected in zip(rendered, classes.device_classes(), strict=True):
+    for document, expected in zip(rendered, device_classes.device_classes(), strict=True):
         assert document["spec"] == msgspec.json.decode(msgspec.json.encode(expected.spec))
         assert expected.metadata.labels.items() <= document["metadata"]["labels"].items()
 

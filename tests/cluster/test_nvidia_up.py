@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from dray import cluster
 from dray.apiserver.server import Settings
 from dray.cli.components import up as command
-from dray.cluster import Plan
+from dray.cluster import assembly
+from dray.cluster.assembly import Plan
 from dray.drivers.nvidia import driver as drivers
 from dray.drivers.nvidia import nvml
 from dray.drivers.nvidia.driver import NvidiaDriver, Options
-from dray.node.runtimes import none, sandbox
+from dray.node.runtimes import sandbox, simulated
 from dray.node.runtimes.interface import Unusable
 from dray.store import memory
 from tests import audit
@@ -49,7 +49,7 @@ def test_the_computer_is_the_node_and_its_gpu_can_be_claimed(tmp_path: Path, gpu
 
     async def run() -> None:
         plan = Plan(Settings(audit_log=log), has_computer=True, runtime=sandbox.NAME)
-        async with memory.open() as store, cluster.running(store, tmp_path, plan) as made:
+        async with memory.open() as store, assembly.running(store, tmp_path, plan) as made:
             world = World(made, made.client())
             await world.until(lambda: world.all(SLICE), "the GPU being published")
             (node,) = await world.all(NODE)
@@ -73,8 +73,8 @@ async def log_of(folder: Path, text: str) -> bool:
 
 def test_without_a_runtime_the_computer_is_no_node(tmp_path: Path, gpu: str) -> None:
     async def run() -> None:
-        plan = Plan(has_computer=True, runtime=none.NAME)
-        async with memory.open() as store, cluster.running(store, tmp_path, plan):
+        plan = Plan(has_computer=True, runtime=simulated.NAME)
+        async with memory.open() as store, assembly.running(store, tmp_path, plan):
             raise AssertionError(gpu)
 
     with pytest.raises(Unusable):

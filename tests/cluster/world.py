@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from dray import cluster
 from dray.api import kinds
 from dray.apiserver.server import Settings
-from dray.client.verbs import Client, Selection
-from dray.cluster import Cluster, Plan
+from dray.client.api_client import Client, Selection
+from dray.cluster import assembly
+from dray.cluster.assembly import Cluster, Plan
 from dray.drivers.simulated import fleet as fleets
 from dray.store import memory
 from dray.testing import invariants
@@ -158,7 +158,7 @@ def with_plan(test: Callable[[World], Awaitable[None]], directory: Path, plan: P
     """As `with_cluster`, for any plan."""
 
     async def run() -> AssertionError | None:
-        async with memory.open() as store, cluster.running(store, directory, plan) as running:
+        async with memory.open() as store, assembly.running(store, directory, plan) as running:
             world = World(running, running.client())
             try:
                 await world.until(lambda: _is_published(world, plan), "the fleet being published")

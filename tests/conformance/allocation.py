@@ -8,14 +8,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dray.allocator import placement
-from dray.allocator.fleet import AllocatedState, Fleet
-from dray.allocator.verdicts import Failure
-from dray.api import features, quantity
-from dray.api.claims import AllocationResult, ResourceClaim
-from dray.api.classes import DeviceClass
-from dray.api.names import DeviceId, SharedDeviceId
-from dray.api.nodes import Node
-from dray.api.slices import ResourceSlice
+from dray.allocator.inventory.cluster_inventory import AllocatedState, Fleet
+from dray.allocator.model.rejections import Failure
+from dray.api import features
+from dray.api.formats import quantity
+from dray.api.formats.names import DeviceId, SharedDeviceId
+from dray.api.types.dra import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
+from dray.api.types.nodes import Node
 
 SHARE_ID = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 

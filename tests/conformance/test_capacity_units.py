@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.allocator import capacity
-from dray.allocator.groups import Intersection
-from dray.api import quantity
-from dray.api.slices import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
+from dray.allocator.checks import capacity
+from dray.allocator.checks.compatibility_groups import Intersection
+from dray.api.formats import quantity
+from dray.api.types.dra import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 from tests.conformance import cases
 
 

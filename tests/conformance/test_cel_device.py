@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dray.cel import device
-from dray.cel.values import CostExceeded, EvaluationError
+from dray.cel.runtime.values import CostExceeded, EvaluationError
 from tests.conformance import cases
 from tests.conformance.test_cel_probes import device_view, features, observe, without_sentences
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from dray.cel import environment
+from dray.cel.checking import environment
 from dray.cel.functions.overloads import Function, Overload
 from tests.conformance import cases
 

@@ -8,17 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import slices
+from dray.api.types import dra
 from dray.cel import device
 from dray.cel.device import DeviceView, Selector
-from dray.cel.values import CostExceeded, EvaluationError
+from dray.cel.runtime.values import CostExceeded, EvaluationError
 from tests.conformance import cases
 
 
 def device_view(recorded: dict[str, Any]) -> DeviceView:
     fields = {key: value for key, value in recorded.items() if value is not None}
     driver = fields.pop("driver", "")
-    return device.view(driver, msgspec.convert(fields, slices.Device))
+    return device.view(driver, msgspec.convert(fields, dra.Device))
 
 
 def features(run: dict[str, Any]) -> dict[str, bool]:

@@ -16,18 +16,22 @@ from typing import Any
 
 import pytest
 
-from dray.cel import checker, compiler, environment, parser, types, values
-from dray.cel.checker import Checked, Reference
+from dray.cel import types
+from dray.cel.checking import checker, environment
+from dray.cel.checking.checker import Checked, Reference
+from dray.cel.checking.constant_folding import InstantiationFailed
+from dray.cel.checking.environment import Environment
+from dray.cel.code import compilation_plan
 from dray.cel.code.metering import Meter
-from dray.cel.environment import Environment
-from dray.cel.folding import InstantiationFailed
 from dray.cel.functions.overloads import Function
 from dray.cel.issues import CompilationFailed
 from dray.cel.program import Program
-from dray.cel.runtime import put
-from dray.cel.syntax import Call, Comprehension, Identifier, Node, Select
-from dray.cel.trees import children
-from dray.cel.values import CostExceeded, EvaluationError, UInt
+from dray.cel.runtime import values
+from dray.cel.runtime.operations import put
+from dray.cel.runtime.values import CostExceeded, EvaluationError, UInt
+from dray.cel.syntax import parser
+from dray.cel.syntax.factory import children
+from dray.cel.syntax.nodes import Call, Comprehension, Identifier, Node, Select
 from tests.conformance import cases
 
 SIMPLE_TYPES = {
@@ -168,14 +172,14 @@ def fail(*arguments: Any) -> Any:
 
 def evaluate_unchecked(text: str, root: Node, declared: Environment, bindings: Any) -> Any:
     checked, extended = unchecked(text, root, declared)
-    plan = compiler.plan(checked, extended)
+    plan = compilation_plan.plan(checked, extended)
     arguments = [bindings.get(name, UNBOUND) for name in extended.variables]
-    found = compiler.compile_counted(plan)(Meter(values.COST_LIMIT), *arguments)
+    found = compilation_plan.compile_counted(plan)(Meter(values.COST_LIMIT), *arguments)
     if isinstance(found, EvaluationError):
         with pytest.raises(EvaluationError, match=f"^{re.escape(str(found))}$"):
-            compiler.compile_plain(plan)(*arguments)
+            compilation_plan.compile_plain(plan)(*arguments)
         raise found
-    plain = compiler.compile_plain(plan)(*arguments)
+    plain = compilation_plan.compile_plain(plan)(*arguments)
     assert values.is_equal(plain, found)
     if plain is UNBOUND:
         raise EvaluationError("no such attribute")

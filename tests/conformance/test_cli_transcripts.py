@@ -13,10 +13,10 @@ import pytest
 import yaml
 
 from dray.api import features
-from dray.cli import manifests
-from dray.cli.lint import objects, relations, sources
+from dray.cli.inputs import manifests
+from dray.cli.lint import object_checks, reference_checks, source_documents
 from dray.cli.lint.findings import Severity
-from dray.cli.printing import jsontext, yamltext
+from dray.cli.output import serialization
 from dray.cli.verbs import describe
 from tests.conformance import cases
 
@@ -48,9 +48,9 @@ def test_documents_are_written_as_kubectl_writes_them(directory: Path) -> None:
     for step in _steps(directory):
         if "-o yaml" in step.command and step.output.startswith("apiVersion:"):
             document = yaml.load(step.output, manifests.Loader)
-            assert yamltext.write(document).rstrip("\n") == step.output
+            assert serialization.write_yaml(document).rstrip("\n") == step.output
         elif "-o json" in step.command and step.output.startswith("{\n"):
-            assert jsontext.write(json.loads(step.output), indent=4) == step.output
+            assert serialization.write_json(json.loads(step.output), indent=4) == step.output
 
 
 @pytest.mark.parametrize("directory", _directories())
@@ -110,9 +110,11 @@ def test_lint_finds_what_the_server_refused_and_nothing_else(directory: Path) ->
     recorded = json.loads((directory / "status.json").read_text("utf-8"))
     answers = recorded if isinstance(recorded, list) else [recorded]
     file = directory / "manifest.yaml"
-    documents = list(sources.documents(str(file), file.read_text("utf-8")))
-    found = [each for document in documents for each in objects.check(document, features.DEFAULT)]
-    found += relations.check(documents, None)
+    documents = list(source_documents.documents(str(file), file.read_text("utf-8")))
+    found = [
+        each for document in documents for each in object_checks.check(document, features.DEFAULT)
+    ]
+    found += reference_checks.check(documents, None)
     if any(answer["code"] >= 400 for answer in answers):
         assert found
     else:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from dray.api import canonical, defaults, kinds, versions
+from dray.api import kinds
+from dray.api.conversion import canonical, defaults, versions
 
 GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 NOW = "2026-11-15T01:00:00Z"

@@ -12,8 +12,10 @@ import msgspec
 import pytest
 import yaml
 
-from dray.api import canonical, defaults, errors, features, kinds, names, versions
+from dray.api import errors, features, kinds
+from dray.api.conversion import canonical, defaults, versions
 from dray.api.features import Features
+from dray.api.formats import names
 from dray.validation import fields, rules
 
 GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))

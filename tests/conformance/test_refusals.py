@@ -8,20 +8,22 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from dray.allocator.fleet import Fleet
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model.rejections import Failure
 from dray.allocator.placement import Fit, Placement
-from dray.allocator.verdicts import Failure
 from dray.api import features
-from dray.api.claims import (
+from dray.api.formats.names import ClaimKey, DeviceId
+from dray.api.types.dra import (
     AllocationResult,
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from dray.api.names import ClaimKey, DeviceId
-from dray.explain import changes, explain, sentences
-from dray.explain.changes import Change
-from dray.explain.explain import Explanation, Outcome
+from dray.explain import claim_explanation
+from dray.explain.claim_explanation import Explanation, Outcome
+from dray.explain.suggestions import changes
+from dray.explain.suggestions.changes import Change
+from dray.explain.text import explanation_text
 from tests.conformance import allocation, cases
 
 NOTHING_ALLOCATED: dict[str, list[Any]] = {
@@ -95,7 +97,7 @@ EXPLANATIONS: dict[int, Explanation] = {}
 def explained(case: dict[str, Any]) -> Explanation:
     known = EXPLANATIONS.get(id(case))
     if known is None:
-        known = explain.explain(*problem(case), new_share_id=lambda: allocation.SHARE_ID)
+        known = claim_explanation.explain(*problem(case), new_share_id=lambda: allocation.SHARE_ID)
         EXPLANATIONS[id(case)] = known
     return known
 
@@ -124,7 +126,7 @@ def test_refusal_names_a_cause_and_named_changes_help(case: dict[str, Any]) -> N
     else:
         assert explanation.outcome is Outcome.REFUSED
         assert explanation.reasons
-    assert sentences.text(explanation)
+    assert explanation_text.text(explanation)
     for change in explanation.changes:
         assert fits(change, problem(case), change.node), change
 

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 import yaml
 
-from dray.api import canonical, decoding, fieldhelp, kinds, schema
+from dray.api import kinds
+from dray.api.conversion import canonical, decoding
+from dray.api.schema import field_docs, field_types
 from tests.conformance import cases
 
 GOLDEN = Path(os.environ.get("DRAY_GOLDEN", cases.CASES.parent / "golden"))
@@ -69,7 +71,7 @@ def _directories_with(file_name: str) -> list[Any]:
 def test_objects_from_the_server_are_well_formed_and_canonical(directory: Path) -> None:
     for value in _printed_objects(directory):
         type_name = _type_of(value)
-        if schema.has(type_name):
+        if field_types.has(type_name):
             assert decoding.check(type_name, value) == []
             assert canonical.write(type_name, value) == value
 
@@ -108,7 +110,7 @@ def test_explanations_are_those_of_kubectl(
         pytest.skip(f"{GOLDEN} is absent")
     row = kinds.by_name(kind)
     assert row is not None
-    text = fieldhelp.explain(
+    text = field_docs.explain(
         row.in_version(row.versions[0]), path, recursive="--recursive" in command
     )
     printed = _outputs(GOLDEN / directory)[f"kubectl explain {command}"]

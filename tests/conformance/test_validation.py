@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import claims, classes, features, poolstatus, slices, taints
+from dray.api import features
 from dray.api.features import Features
+from dray.api.types import dra
 from dray.validation import fields
-from dray.validation.dra import capacities, claimstatus
+from dray.validation.dra import capacities, claim_status
 from dray.validation.dra import claims as claim_rules
 from dray.validation.dra import classes as class_rules
-from dray.validation.dra import poolstatus as poolstatus_rules
+from dray.validation.dra import pool_status as poolstatus_rules
 from dray.validation.dra import slices as slice_rules
 from dray.validation.dra import taints as taint_rules
 from tests.conformance import cases
@@ -23,57 +24,57 @@ Validate = Callable[[Any, Any, Features], Iterator[fields.FieldError]]
 
 FUNCTIONS: dict[str, tuple[type, Validate]] = {
     "ValidateResourceClaim": (
-        claims.ResourceClaim,
+        dra.ResourceClaim,
         lambda new, _, gates: claim_rules.resource_claim(new, gates),
     ),
     "ValidateResourceClaimUpdate": (
-        claims.ResourceClaim,
+        dra.ResourceClaim,
         lambda new, old, _: claim_rules.resource_claim_update(new, old),
     ),
     "ValidateResourceClaimStatusUpdate": (
-        claims.ResourceClaim,
-        lambda new, old, _: claimstatus.status_update(new, old),
+        dra.ResourceClaim,
+        lambda new, old, _: claim_status.status_update(new, old),
     ),
     "ValidateResourceClaimTemplate": (
-        claims.ResourceClaimTemplate,
+        dra.ResourceClaimTemplate,
         lambda new, _, gates: claim_rules.claim_template(new, gates),
     ),
     "ValidateResourceClaimTemplateUpdate": (
-        claims.ResourceClaimTemplate,
+        dra.ResourceClaimTemplate,
         lambda new, old, _: claim_rules.claim_template_update(new, old),
     ),
     "ValidateDeviceClass": (
-        classes.DeviceClass,
+        dra.DeviceClass,
         lambda new, _, gates: class_rules.device_class(new, gates),
     ),
-    "ValidateDeviceClassUpdate": (classes.DeviceClass, class_rules.device_class_update),
+    "ValidateDeviceClassUpdate": (dra.DeviceClass, class_rules.device_class_update),
     "ValidateResourceSlice": (
-        slices.ResourceSlice,
+        dra.ResourceSlice,
         lambda new, _, gates: slice_rules.resource_slice(new, gates),
     ),
-    "ValidateResourceSliceUpdate": (slices.ResourceSlice, slice_rules.resource_slice_update),
+    "ValidateResourceSliceUpdate": (dra.ResourceSlice, slice_rules.resource_slice_update),
     "ValidateDeviceTaintRule": (
-        taints.DeviceTaintRule,
+        dra.DeviceTaintRule,
         lambda new, _, __: taint_rules.taint_rule(new),
     ),
     "ValidateDeviceTaintRuleUpdate": (
-        taints.DeviceTaintRule,
+        dra.DeviceTaintRule,
         lambda new, old, _: taint_rules.taint_rule_update(new, old),
     ),
     "ValidateResourcePoolStatusRequest": (
-        poolstatus.ResourcePoolStatusRequest,
+        dra.ResourcePoolStatusRequest,
         lambda new, _, __: poolstatus_rules.pool_status_request(new),
     ),
     "ValidateResourcePoolStatusRequestUpdate": (
-        poolstatus.ResourcePoolStatusRequest,
+        dra.ResourcePoolStatusRequest,
         lambda new, old, _: poolstatus_rules.pool_status_request_update(new, old),
     ),
     "ValidateResourcePoolStatusRequestStatusUpdate": (
-        poolstatus.ResourcePoolStatusRequest,
+        dra.ResourcePoolStatusRequest,
         lambda new, old, _: poolstatus_rules.pool_status_request_status_update(new, old),
     ),
     "validateMultiAllocatableDeviceCapacity": (
-        slices.DeviceCapacity,
+        dra.DeviceCapacity,
         lambda new, _, gates: capacities.shared_capacity(
             new, fields.SPEC.child("devices").child("capacity"), gates
         ),

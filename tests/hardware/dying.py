@@ -10,7 +10,7 @@ from pathlib import Path
 from dray.drivers.nvidia import nvml, partitions
 from dray.drivers.nvidia.hardware import ComputeInstance
 from dray.drivers.nvidia.nvml import Nvml
-from dray.drivers.nvidia.state import GpuState
+from dray.drivers.nvidia.partition_state import GpuState
 
 
 class Deadly(Nvml):

@@ -22,8 +22,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from dray.api.claims import ResourceClaim
-from dray.driverkit.prepared import PreparedClaims
+from dray.api.types.dra import ResourceClaim
+from dray.driverkit.prepared_claims import PreparedClaims
 from dray.drivers.nvidia import driver as drivers
 from dray.drivers.nvidia import partitions
 from dray.drivers.nvidia.config import Mps
@@ -32,8 +32,8 @@ from dray.drivers.nvidia.hardware import Gpu, InUse
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import Settings
 from dray.drivers.nvidia.nvml import Nvml
+from dray.drivers.nvidia.partition_state import GpuState
 from dray.drivers.nvidia.sharing import SharingState, Wish
-from dray.drivers.nvidia.state import GpuState
 from dray.node.runtimes import sandbox
 from tests.cluster.world import CLAIM, Object
 from tests.hardware import programs

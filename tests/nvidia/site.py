@@ -14,18 +14,18 @@ from typing import Any
 
 import msgspec
 
-from dray import cluster
-from dray.api.exchange import User
-from dray.api.meta import ObjectMeta
-from dray.api.nodes import Node, NodeStatus
-from dray.client.verbs import Client
-from dray.cluster import ADMIN, Cluster, Plan
+from dray.api.http_messages import User
+from dray.api.types.meta import ObjectMeta
+from dray.api.types.nodes import Node, NodeStatus
+from dray.client.api_client import Client
+from dray.cluster import assembly
+from dray.cluster.assembly import ADMIN, Cluster, Plan
 from dray.driverkit.plugin import Directories
-from dray.drivers.nvidia import classes
+from dray.drivers.nvidia import device_classes
 from dray.drivers.nvidia.driver import NvidiaDriver
-from dray.drivers.nvidia.running import Running
+from dray.drivers.nvidia.runner import Running
 from dray.node.agent import Agent, Folders, Means
-from dray.node.containers import Starter
+from dray.node.containers.container_attempts import Starter
 from dray.node.registration import Registration
 from dray.node.runtimes.sandbox import Sandbox
 from dray.store import memory
@@ -140,12 +140,12 @@ async def site(
     """A node whose driver acts in the name of `account`, in a cluster that was prepared for it."""
     async with (
         memory.open() as store,
-        cluster.running(store, folder, Plan()) as running,
+        assembly.running(store, folder, Plan()) as running,
         Starter() as starter,
     ):
         world = World(running, running.client())
         await prepare(running)
-        for device_class in classes.device_classes():
+        for device_class in device_classes.device_classes():
             body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
             await world.client.create(DEVICE_CLASS, body | msgspec.to_builtins(device_class))
         node = Node(ObjectMeta(name=NODE), status=NodeStatus(capacity=SIZES, allocatable=SIZES))

@@ -8,34 +8,36 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dray.api import features
-from dray.api.claims import (
-    CapacityRequirements,
-    DeviceClaim,
-    DeviceConstraint,
-    DeviceDerivedAttribute,
-    DeviceRequest,
-    DeviceSubRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-)
-from dray.api.classes import CELDeviceSelector, DeviceClass, DeviceClassSpec, DeviceSelector
 from dray.api.features import Features
-from dray.api.meta import ObjectMeta
-from dray.api.slices import (
+from dray.api.types.dra import (
     CapacityRequestPolicy,
     CapacityRequestPolicyRange,
+    CapacityRequirements,
+    CELDeviceSelector,
     Counter,
     CounterSet,
     Device,
     DeviceAttribute,
     DeviceCapacity,
+    DeviceClaim,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceConstraint,
     DeviceCounterConsumption,
+    DeviceDerivedAttribute,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceTaint,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
     ResourcePool,
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.api.taints import DeviceTaint, DeviceToleration
+from dray.api.types.meta import ObjectMeta
 
 NODE = "node-1"
 DRIVERS = ("a.test", "a.test", "b.test")

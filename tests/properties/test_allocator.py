@@ -9,10 +9,12 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from dray.allocator import candidates, checks, legality, placement, search
-from dray.allocator.trail import Trail
-from dray.allocator.verdicts import Failure
-from dray.api.names import ClaimKey
+from dray.allocator import placement, verifier
+from dray.allocator.model import candidates
+from dray.allocator.model.rejections import Failure
+from dray.allocator.model.trail import Trail
+from dray.allocator.search import backtracking, check_sequence
+from dray.api.formats.names import ClaimKey
 from tests.properties import problems, worlds
 
 # One seed is one problem: drawing each of its hundred decisions from hypothesis would take longer
@@ -37,14 +39,14 @@ def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
     if isinstance(answer, placement.Fit):
         given = worlds.allocated(problem.claims, answer)
         keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in given]
-        violations = legality.judge(problem.slices, given, problem.features, just_allocated=keys)
+        violations = verifier.judge(problem.slices, given, problem.features, just_allocated=keys)
         assert [each for each in violations if not was_mixed_before(each, problem)] == []
 
 
-def was_mixed_before(violation: legality.Violation, problem: problems.Problem) -> bool:
+def was_mixed_before(violation: verifier.Violation, problem: problems.Problem) -> bool:
     """Whether it is about devices that were shared from the start, whatever their groups: of what
     is in use, upstream and dray give further shares without asking for groups again."""
-    if not isinstance(violation, legality.GroupsMixed):
+    if not isinstance(violation, verifier.GroupsMixed):
         return False
     driver, pool = violation.pool
     return any((driver, pool, device) in problem.shared for device in violation.devices)
@@ -55,7 +57,7 @@ def was_mixed_before(violation: legality.Violation, problem: problems.Problem) -
 def test_counting_early_changes_no_answer(seed: int, patience: int) -> None:
     problem = problems.draw(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "_PATIENCE", patience)
+        patch.setattr(backtracking, "_PATIENCE", patience)
         answer = worlds.answer_of(worlds.fleet_of(problem), problem.claims, problems.NODE)
     assert answer == worlds.upstream_answer(problem)
 
@@ -80,7 +82,7 @@ def test_every_allocation_is_legal(seed: int) -> None:
             fleet.put_claim(done)
             placed.append(done)
             key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
-            violations = legality.judge(
+            violations = verifier.judge(
                 problem.slices, placed, problem.features, just_allocated=[key]
             )
             assert violations == []
@@ -96,14 +98,14 @@ def test_a_search_leaves_no_trace(seed: int) -> None:
     except Failure:
         return
     state = _snapshot(before.constraints)
-    attempt = search.Search(before)
+    attempt = backtracking.Search(before)
     try:
         first = attempt.run()
     except Failure:
         first = None
     assert _snapshot(before.constraints) == state
     try:
-        again = search.Search(before).run()
+        again = backtracking.Search(before).run()
     except Failure:
         again = None
     assert again == first
@@ -119,7 +121,7 @@ def test_a_refused_device_leaves_no_trace(seed: int) -> None:
         on_node = worlds.placement_on(fleet).problem(problem.claims, problems.NODE)
     except Failure:
         return
-    together = checks.Checks(on_node)
+    together = check_sequence.Checks(on_node)
     trail = Trail()
     for plan in on_node.plans():
         for slot in plan.slots:
@@ -132,7 +134,7 @@ def test_a_refused_device_leaves_no_trace(seed: int) -> None:
                 elif dice.random() < 0.5:
                     break
     trail.unwind(0)
-    fresh = checks.Checks(on_node)
+    fresh = check_sequence.Checks(on_node)
     for plan in on_node.plans():
         assert _snapshot(together.of(plan)) == _snapshot(fresh.of(plan))
 

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
-from dray.api import slices
-from dray.cel import device, environment, program, values
-from dray.cel.folding import InstantiationFailed
+from dray.api.types import dra
+from dray.cel import device, program
+from dray.cel.checking import environment
+from dray.cel.checking.constant_folding import InstantiationFailed
 from dray.cel.issues import CompilationFailed
+from dray.cel.runtime import values
 
 cel = pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python is not installed")
 ext_strings = pytest.importorskip("cel_expr_python.ext.ext_strings")
@@ -219,11 +221,11 @@ def their_answer(text: str, attributes: dict[str, Any]) -> Answer | None:
 )
 def test_same_value_as_the_oracle(text: str, number: int, words: str, flag: bool) -> None:
     attributes = {
-        "i": slices.DeviceAttribute(int_value=number),
-        "s": slices.DeviceAttribute(string_value=words),
-        "b": slices.DeviceAttribute(bool_value=flag),
+        "i": dra.DeviceAttribute(int_value=number),
+        "s": dra.DeviceAttribute(string_value=words),
+        "b": dra.DeviceAttribute(bool_value=flag),
     }
-    view = device.view(DRIVER, slices.Device(name="d", attributes=attributes))
+    view = device.view(DRIVER, dra.Device(name="d", attributes=attributes))
     theirs = their_answer(text, {"i": number, "s": words, "b": flag})
     assume(theirs is not None)
     assert our_answer(text, view) == theirs

@@ -9,14 +9,16 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from dray.allocator.fleet import Fleet
+from dray.allocator.inventory.cluster_inventory import Fleet
 from dray.allocator.placement import Fit
-from dray.api.meta import ObjectMeta
-from dray.api.nodes import Node
-from dray.api.slices import ResourceSlice
-from dray.explain import alike, explain, sentences
-from dray.explain.alike import Member
-from dray.explain.explain import Explanation, Outcome
+from dray.api.types.dra import ResourceSlice
+from dray.api.types.meta import ObjectMeta
+from dray.api.types.nodes import Node
+from dray.explain import claim_explanation
+from dray.explain.claim_explanation import Explanation, Outcome
+from dray.explain.survey import equivalence
+from dray.explain.survey.equivalence import Member
+from dray.explain.text import explanation_text
 from tests import builders
 from tests.properties import problems, worlds
 
@@ -26,9 +28,9 @@ NODES = 6
 
 def explained(problem: problems.Problem) -> Explanation:
     fleet = worlds.fleet_of(problem)
-    found = explain.explain(fleet, problem.claims, new_share_id=lambda: worlds.SHARE_ID)
-    again = explain.explain(fleet, problem.claims, new_share_id=lambda: worlds.SHARE_ID)
-    assert sentences.as_json(found) == sentences.as_json(again)
+    found = claim_explanation.explain(fleet, problem.claims, new_share_id=lambda: worlds.SHARE_ID)
+    again = claim_explanation.explain(fleet, problem.claims, new_share_id=lambda: worlds.SHARE_ID)
+    assert explanation_text.as_json(found) == explanation_text.as_json(again)
     return found
 
 
@@ -55,11 +57,13 @@ def test_every_no_has_a_cause_and_every_change_helps(seed: int) -> None:
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_nodes_that_are_alike_are_looked_at_together_to_the_same_effect(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(explain, "ASKED_AT_ONCE", 1)
+        patch.setattr(claim_explanation, "ASKED_AT_ONCE", 1)
         together = explained_on_several_nodes(random.Random(seed))
-        patch.setattr(alike, "group", lambda _, nodes, paths: [[Member(node)] for node in nodes])
+        patch.setattr(
+            equivalence, "group", lambda _, nodes, paths: [[Member(node)] for node in nodes]
+        )
         apart = explained_on_several_nodes(random.Random(seed))
-    assert sentences.as_json(together) == sentences.as_json(apart)
+    assert explanation_text.as_json(together) == explanation_text.as_json(apart)
 
 
 def explained_on_several_nodes(dice: random.Random) -> Explanation:
@@ -73,7 +77,7 @@ def explained_on_several_nodes(dice: random.Random) -> Explanation:
             for device in piece.spec.devices if dice.random() < 0.3 else ():
                 if dice.random() < 0.5:
                     hold(fleet, node, piece, device.name)
-    return explain.explain(fleet, models[0].claims, new_share_id=lambda: worlds.SHARE_ID)
+    return claim_explanation.explain(fleet, models[0].claims, new_share_id=lambda: worlds.SHARE_ID)
 
 
 def moved(piece: ResourceSlice, node: str, dice: random.Random) -> ResourceSlice:

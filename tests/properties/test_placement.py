@@ -11,25 +11,23 @@ import msgspec
 from hypothesis import strategies as st
 
 from dray.allocator import placement
-from dray.allocator.fleet import Fleet
-from dray.allocator.verdicts import Failure
-from dray.api.claims import ResourceClaim
-from dray.api.classes import CELDeviceSelector, DeviceClass, DeviceClassSpec, DeviceSelector
-from dray.api.meta import (
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
-    ObjectMeta,
-)
-from dray.api.names import ClaimKey
-from dray.api.nodes import Node
-from dray.api.slices import ResourceSlice
-from dray.api.taints import (
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model.rejections import Failure
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import (
+    CELDeviceSelector,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceSelector,
     DeviceTaint,
     DeviceTaintRule,
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
+    ResourceClaim,
+    ResourceSlice,
 )
+from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
+from dray.api.types.nodes import Node
 from tests.properties import problems, worlds
 
 NODES = ("n1", "n2", "n3")

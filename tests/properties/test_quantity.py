@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api import quantity
+from dray.api.formats import quantity
 
 FACTORS = {
     "n": Fraction(1, 10**9),

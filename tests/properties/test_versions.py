@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api import versions
+from dray.api.conversion import versions
 
 Object = dict[str, Any]
 

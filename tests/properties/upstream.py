@@ -11,14 +11,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dray.api import quantity
-from dray.api.claims import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
-from dray.api.classes import DeviceClass
 from dray.api.features import Features
-from dray.api.quantity import Quantity
-from dray.api.slices import Device, DeviceAttribute, DeviceCapacity, ResourceSlice
+from dray.api.formats import quantity
+from dray.api.formats.quantity import Quantity
+from dray.api.types.dra import (
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceClass,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceSlice,
+)
 from dray.cel import device as cel
-from dray.cel.values import CostExceeded, EvaluationError
+from dray.cel.runtime.values import CostExceeded, EvaluationError
 
 Id = tuple[str, str, str]
 HINT = (

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 
 from dray.allocator import placement
-from dray.allocator.fleet import AllocatedState, Fleet
-from dray.allocator.verdicts import Failure
-from dray.api.claims import ResourceClaim, ResourceClaimStatus
-from dray.api.meta import ObjectMeta
-from dray.api.names import DeviceId, SharedDeviceId
-from dray.api.nodes import Node
+from dray.allocator.inventory.cluster_inventory import AllocatedState, Fleet
+from dray.allocator.model.rejections import Failure
+from dray.api.formats.names import DeviceId, SharedDeviceId
+from dray.api.types.dra import ResourceClaim, ResourceClaimStatus
+from dray.api.types.meta import ObjectMeta
+from dray.api.types.nodes import Node
 from tests.properties import problems, upstream
 
 SHARE_ID = "share"

@@ -20,12 +20,11 @@ from typing import Any
 import msgspec
 
 from dray import driverkit
-from dray.api.claims import ResourceClaim
-from dray.api.slices import Device
+from dray.api.types.dra import Device, ResourceClaim
 from dray.driverkit import cdi
 from dray.driverkit.cdi import Edits
 from dray.driverkit.driver import Allocated, PrepareError, Released
-from dray.driverkit.prepared import PreparedClaims
+from dray.driverkit.prepared_claims import PreparedClaims
 
 NAME = "gpu.example.com"
 DEVICES = ("gpu-0", "gpu-1")

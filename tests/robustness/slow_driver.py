@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dray import driverkit
-from dray.api.slices import Device
+from dray.api.types.dra import Device
 
 SLOW = Path(os.environ["SLOW_DRIVER_FOLDER"])
 

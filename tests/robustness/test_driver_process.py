@@ -20,11 +20,11 @@ from examples.drivers.hello import Hello
 from dray.api import errors, kinds
 from dray.apiserver import standalone
 from dray.client import kubeconfig
+from dray.client.api_client import Client
 from dray.client.rest import RestTransport
-from dray.client.verbs import Client
 from dray.driverkit import cdi
 from dray.driverkit.plugin import Directories, Plugin
-from dray.node.drivers import ClaimReference, Device, DriverError, Drivers
+from dray.node.devices.drivers import ClaimReference, Device, DriverError, Drivers
 from dray.testing import Cluster
 
 SLICE = kinds.served("resource.k8s.io", "ResourceSlice")

@@ -12,13 +12,13 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dray import cluster
-from dray.api.slices import Device
+from dray.api.types.dra import Device
 from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
 from dray.client import kubeconfig
-from dray.client.verbs import Client
-from dray.cluster import Plan
+from dray.client.api_client import Client
+from dray.cluster import assembly
+from dray.cluster.assembly import Plan
 from dray.driverkit import driver as kit
 from dray.driverkit.cdi import Edits
 from dray.driverkit.driver import Allocated, Driver, Released
@@ -111,7 +111,7 @@ class Node:
 async def node_in(folder: Path) -> AsyncIterator[Node]:
     async with (
         memory.open() as store,
-        cluster.running(store, folder, Plan()) as made,
+        assembly.running(store, folder, Plan()) as made,
     ):
         authority = Authority.load_or_create(folder)
         pair = authority.server_pair(("127.0.0.1",))

@@ -18,8 +18,8 @@ import msgspec
 import pytest
 
 from dray.api import errors, kinds
+from dray.client.api_client import Client, Selection
 from dray.client.rest import RestTransport
-from dray.client.verbs import Client, Selection
 from tests.robustness.server_process import ServerProcess
 
 ROUNDS = int(os.environ.get("DRAY_KILL_ROUNDS", "4"))

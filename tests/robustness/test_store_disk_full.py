@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from dray.store import database, sqlite, store
+from dray.store import sqlite, sqlite_file, store
 from tests import loop
 
-SIZE_BYTES = 2 * database.RESERVED_BYTES
+SIZE_BYTES = 2 * sqlite_file.RESERVED_BYTES
 
 
 @pytest.fixture

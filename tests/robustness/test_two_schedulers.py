@@ -17,11 +17,10 @@ import msgspec
 import pytest
 
 from dray.api import errors, kinds
-from dray.api.exchange import User
+from dray.api.http_messages import User
 from dray.apiserver import server
 from dray.apiserver.server import Opened
-from dray.client.inprocess import InProcessTransport
-from dray.client.verbs import Client
+from dray.client.api_client import Client, InProcessTransport
 from dray.store import etcd as etcd_store
 from dray.store import etcd_connection, sqlite
 from tests import etcd, loop

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dray.store import database, sqlite, store, watch
+from dray.store import sqlite, sqlite_file, store, watch
 from tests.store.steps import commit, delete, keys, put, take, values
 
 
@@ -103,9 +103,9 @@ async def test_newer_format_is_refused_and_left_alone(path: Path) -> None:
     async with sqlite.open(path):
         pass
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {database.FORMAT + 1}")
+        connection.execute(f"PRAGMA user_version = {sqlite_file.FORMAT + 1}")
     before = path.read_bytes()
-    with pytest.raises(store.Unusable, match=f"format {database.FORMAT + 1}"):
+    with pytest.raises(store.Unusable, match=f"format {sqlite_file.FORMAT + 1}"):
         async with sqlite.open(path):
             pass
     assert path.read_bytes() == before
@@ -152,8 +152,8 @@ async def test_damaged_file_is_refused(path: Path) -> None:
         for i in range(300):
             await put(target, f"/pods/a/{i}", bytes(1000))
     with path.open("r+b") as file:
-        file.seek(10 * database.PAGE_BYTES)
-        file.write(b"\xff" * database.PAGE_BYTES)
+        file.seek(10 * sqlite_file.PAGE_BYTES)
+        file.write(b"\xff" * sqlite_file.PAGE_BYTES)
     with pytest.raises(store.Unusable, match="restore it from a backup"):
         async with sqlite.open(path):
             pass
@@ -277,7 +277,7 @@ async def test_without_room_writes_are_not_even_tried(
     free = 0
     interceptor = Interceptor()
     interceptor.before_append = lambda c: c.cursor().execute("PRAGMA max_page_count = 1")
-    monkeypatch.setattr(database.Database, "has_room", lambda _: free > 0)
+    monkeypatch.setattr(sqlite_file.Database, "has_room", lambda _: free > 0)
     async with sqlite.open(path, connect=interceptor.connect) as target:
         for _ in range(3):
             with pytest.raises(store.ReadOnly, match="full"):

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dray import machines
+from dray.cluster import simulated_nodes
 from dray.drivers.simulated import fleet as fleets
 
-SOCKETS = list(machines.socket_paths(fleets.load("h100", nodes=2)))
+SOCKETS = list(simulated_nodes.socket_paths(fleets.load("h100", nodes=2)))
 LONG = "d" * 100
 
 
@@ -25,14 +25,14 @@ def folder() -> Iterator[Path]:
 
 
 def test_a_short_data_directory_is_used_as_it_is(folder: Path) -> None:
-    assert machines.sockets_root(folder / "nodes", SOCKETS) == folder / "nodes"
+    assert simulated_nodes.sockets_root(folder / "nodes", SOCKETS) == folder / "nodes"
 
 
 def test_a_long_one_gets_a_short_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
     long = folder / LONG / "nodes"
     for _ in range(2):
-        root = machines.sockets_root(long, SOCKETS)
+        root = simulated_nodes.sockets_root(long, SOCKETS)
         assert root.resolve() == long
         assert all(len(str(root / each)) <= 107 for each in SOCKETS)
 
@@ -43,4 +43,4 @@ def test_a_short_name_in_a_folder_of_somebody_else_is_refused(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
     monkeypatch.setattr("os.getuid", lambda: 12345)
     with pytest.raises(PermissionError, match="must be a folder that belongs to you alone"):
-        machines.sockets_root(folder / LONG, SOCKETS)
+        simulated_nodes.sockets_root(folder / LONG, SOCKETS)

@@ -9,11 +9,11 @@ import re
 import aiohttp
 import pytest
 
-from dray import monitoring
+from dray import metrics_http
 from dray.telemetry import Counter, Registry
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", monitoring.EVERY_ADDRESS])
+@pytest.mark.parametrize("host", ["127.0.0.1", metrics_http.EVERY_ADDRESS])
 def test_probes_and_metrics_are_served(host: str) -> None:
     async def test() -> list[int]:
         is_ready = False
@@ -22,7 +22,7 @@ def test_probes_and_metrics_are_served(host: str) -> None:
         registry.register(counter)
         counter.add()
         async with (
-            monitoring.serving(registry, host, 0, lambda: is_ready) as port,
+            metrics_http.serving(registry, host, 0, lambda: is_ready) as port,
             aiohttp.ClientSession() as session,
         ):
 
@@ -43,8 +43,8 @@ def test_probes_and_metrics_are_served(host: str) -> None:
 def test_what_is_taken_cannot_be_listened_on() -> None:
     async def test() -> None:
         async with (
-            monitoring.serving(Registry(), "127.0.0.1", 0, lambda: True) as port,
-            monitoring.serving(Registry(), "127.0.0.1", port, lambda: True),
+            metrics_http.serving(Registry(), "127.0.0.1", 0, lambda: True) as port,
+            metrics_http.serving(Registry(), "127.0.0.1", port, lambda: True),
         ):
             raise AssertionError(port)
 
@@ -54,7 +54,7 @@ def test_what_is_taken_cannot_be_listened_on() -> None:
 
 def test_a_process_says_what_it_uses() -> None:
     registry = Registry()
-    monitoring.register_process(registry)
+    metrics_http.register_process(registry)
     text = registry.render()
     assert "# TYPE process_cpu_seconds_total counter" in text
     found = re.search(r"^process_resident_memory_bytes (\d+)$", text, re.MULTILINE)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api import kinds, schema
+from dray.api import kinds
 from dray.api.kinds import GroupVersionKind
-from dray.api.schema import Form, Type
-from dray.apiserver import protobuf
+from dray.api.schema import field_types
+from dray.api.schema.field_types import Form, Type
+from dray.apiserver.request import protobuf
 
 Object = dict[str, Any]
 
@@ -24,7 +25,7 @@ def encode(document: Object) -> bytes:
 
 def _message(type_name: str, value: Object) -> bytes:
     numbers = {name: number for number, name in protobuf._numbers()[type_name].items()}
-    types = schema.fields(type_name)
+    types = field_types.fields(type_name)
     return b"".join(_field(numbers[name], types[name].type, item) for name, item in value.items())
 
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from dray.api import features
-from dray.api.exchange import JSON, Request, Response, User
 from dray.api.features import Features
+from dray.api.http_messages import JSON, Request, Response, User
 from dray.apiserver import server
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Opened, Settings

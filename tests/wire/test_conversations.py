@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from dray.api import kinds
-from dray.api.exchange import User
+from dray.api.http_messages import User
 from dray.apiserver.server import Settings
-from dray.client import verbs
+from dray.client import api_client
 from tests.wire.serving import ADMIN, Answer, Api, all_alpha, with_api
 
 CONVERSATIONS = Path(__file__).parent / "conversations"
@@ -53,7 +53,7 @@ def test_conversation(path: Path, tmp_path: Path) -> None:
 async def create(api: Api, document: Object) -> None:
     group, _ = kinds.parse_api_version(document["apiVersion"])
     kind = kinds.served(group, document["kind"])
-    path = verbs.collection_path(kind, "default" if kind.namespaced else "")
+    path = api_client.collection_path(kind, "default" if kind.namespaced else "")
     answer = await api("POST", path, document)
     assert answer.status == 201, answer.body
 

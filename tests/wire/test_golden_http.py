@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from dray.api.exchange import User
+from dray.api.http_messages import User
 from dray.apiserver.server import Settings
 from tests.wire.serving import ADMIN, Answer, Api, all_alpha, with_api
 

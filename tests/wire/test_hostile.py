@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dray.api import exchange
+from dray.api import http_messages
 from tests.wire.serving import Answer, Api, with_api
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -23,7 +23,7 @@ CLAIM = {
 
 
 def ask(
-    tmp_path: Path, method: str, url: str, body: Any = None, content_type: str = exchange.JSON
+    tmp_path: Path, method: str, url: str, body: Any = None, content_type: str = http_messages.JSON
 ) -> Answer:
     async def converse(api: Api) -> Answer:
         created = await api("POST", CLAIMS, CLAIM)
@@ -45,14 +45,14 @@ def bomb() -> bytes:
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [
-        pytest.param(exchange.JSON, b"[" * 100_000, id="open brackets"),
-        pytest.param(exchange.JSON, b'{"a":' * 300 + b"1" + b"}" * 300, id="deep"),
-        pytest.param(exchange.JSON, b"\xff\xfe", id="no text"),
-        pytest.param(exchange.JSON, b"7", id="a number"),
-        pytest.param(exchange.YAML, bomb(), id="aliases of aliases"),
-        pytest.param(exchange.YAML, b"a: [" * 300, id="open lists"),
-        pytest.param(exchange.YAML, b"!!python/object/apply:os.system [ls]", id="a command"),
-        pytest.param(exchange.PROTOBUF, b"k8s\0\x0a\xff", id="cut protobuf"),
+        pytest.param(http_messages.JSON, b"[" * 100_000, id="open brackets"),
+        pytest.param(http_messages.JSON, b'{"a":' * 300 + b"1" + b"}" * 300, id="deep"),
+        pytest.param(http_messages.JSON, b"\xff\xfe", id="no text"),
+        pytest.param(http_messages.JSON, b"7", id="a number"),
+        pytest.param(http_messages.YAML, bomb(), id="aliases of aliases"),
+        pytest.param(http_messages.YAML, b"a: [" * 300, id="open lists"),
+        pytest.param(http_messages.YAML, b"!!python/object/apply:os.system [ls]", id="a command"),
+        pytest.param(http_messages.PROTOBUF, b"k8s\0\x0a\xff", id="cut protobuf"),
     ],
 )
 def test_bodies_that_are_no_objects(tmp_path: Path, content_type: str, body: bytes) -> None:
@@ -62,13 +62,13 @@ def test_bodies_that_are_no_objects(tmp_path: Path, content_type: str, body: byt
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [
-        (exchange.JSON_PATCH, b'[{"op": {}, "path": "/a"}]'),
-        (exchange.JSON_PATCH, b'[{"op": "remove", "path": ""}]'),
-        (exchange.JSON_PATCH, b'{"op": "remove"}'),
-        (exchange.MERGE_PATCH, b"7"),
-        (exchange.MERGE_PATCH, b'{"a":' * 300 + b"1" + b"}" * 300),
-        (exchange.STRATEGIC_MERGE_PATCH, b'["no object"]'),
-        (exchange.APPLY_PATCH, bomb()),
+        (http_messages.JSON_PATCH, b'[{"op": {}, "path": "/a"}]'),
+        (http_messages.JSON_PATCH, b'[{"op": "remove", "path": ""}]'),
+        (http_messages.JSON_PATCH, b'{"op": "remove"}'),
+        (http_messages.MERGE_PATCH, b"7"),
+        (http_messages.MERGE_PATCH, b'{"a":' * 300 + b"1" + b"}" * 300),
+        (http_messages.STRATEGIC_MERGE_PATCH, b'["no object"]'),
+        (http_messages.APPLY_PATCH, bomb()),
     ],
 )
 def test_patches_that_are_none(tmp_path: Path, content_type: str, body: bytes) -> None:

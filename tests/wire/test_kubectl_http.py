@@ -18,9 +18,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 
 from dray.api import kinds
-from dray.api.exchange import PROTOBUF, Request
-from dray.apiserver import requests
-from dray.apiserver.requests import RequestInfo
+from dray.api.http_messages import PROTOBUF, Request
+from dray.apiserver.request import request_info
+from dray.apiserver.request.request_info import RequestInfo
 from tests.wire import protobuf
 from tests.wire.serving import ADMIN, Api, with_api
 
@@ -66,7 +66,7 @@ class Recorded(NamedTuple):
     def info(self) -> RequestInfo:
         parts = urlsplit(self.url)
         query = tuple(parse_qsl(parts.query))
-        return requests.parse(Request(self.method, parts.path, query))
+        return request_info.parse(Request(self.method, parts.path, query))
 
 
 _ANSWER = re.compile(r" {4}Accept: (.*?)(?: \| (.*?))? -> (\d*)[^(]*\((.*)\)$")

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import aiohttp
 import pytest
 
+from dray.apiserver.https_server import Limits
 from dray.apiserver.server import Opened, Settings
-from dray.apiserver.serving import Limits
 from dray.client import rest
 from dray.client.kubeconfig import Connection
 from tests.wire.serving import listening

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dray.allocator import problems, proofs, requests, resolution, results, verdicts
-from dray.allocator.fleet import EVERY_NODE, Fleet, NodeEntry
-from dray.allocator.inventory import Inventory
-from dray.allocator.policies import Order
-from dray.allocator.problems import Problem
-from dray.allocator.requests import Signature
-from dray.allocator.resolution import ResolvedClaim, ResolvedRequest
-from dray.allocator.search import Search
-from dray.allocator.verdicts import Failure, Verdict
-from dray.api.claims import AllocationResult, ResourceClaim
+from dray.allocator.inventory.cluster_inventory import EVERY_NODE, Fleet, NodeEntry
+from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.model import rejections, requests
+from dray.allocator.model.rejections import Failure, Verdict
+from dray.allocator.model.requests import Signature
+from dray.allocator.problem import node_problem, resolution
+from dray.allocator.problem.node_problem import Problem
+from dray.allocator.problem.resolution import ResolvedClaim, ResolvedRequest
+from dray.allocator.search import infeasibility, results
+from dray.allocator.search.backtracking import Search
+from dray.allocator.search.device_order import Order
+from dray.api.types.dra import AllocationResult, ResourceClaim
 
 _SIGNATURES_LIMIT = 4096
 _PROBLEMS_LIMIT = 4096
@@ -64,7 +66,7 @@ class _Record:
         self.open = fleet.present
         """The nodes that have not said no since they were last loosened."""
         self.cursor = fleet.loosened.end()
-        self.refusal = Refused(verdicts.NoDevices())
+        self.refusal = Refused(rejections.NoDevices())
         """Why the claims did not fit on the last node that was asked."""
         self.problems: dict[int, Problem] = {}
         self.answers: dict[int, _Remembered] = {}
@@ -189,7 +191,7 @@ class Placement:
     def _problem(self, record: _Record, entry: NodeEntry, inventory: Inventory) -> Problem:
         problem = record.problems.get(entry.index)
         if problem is None or problem.inventory is not inventory:
-            problem = problems.build(inventory, record.claims, self._fleet.selectors)
+            problem = node_problem.build(inventory, record.claims, self._fleet.selectors)
             if self._problems >= _PROBLEMS_LIMIT:
                 self._forget_problems()
             record.problems[entry.index] = problem
@@ -212,7 +214,7 @@ def _refused(attempt: Search) -> Refused:
     failure = None
     if any(pool.invalid_reason for pool in problem.inventory.pools):
         failure = Failure("invalid resource pools were encountered", on_node_only=True)
-    reason = proofs.impossibility(problem) or attempt.refusal or verdicts.NoDevices()
+    reason = infeasibility.impossibility(problem) or attempt.refusal or rejections.NoDevices()
     return Refused(reason, failure)
 
 

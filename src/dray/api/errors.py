@@ -37,8 +37,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from dray.api import gotext
-from dray.api.names import GroupKind, GroupResource
+from dray.api.formats import gotext
+from dray.api.formats.names import GroupKind, GroupResource
 
 
 class Cause(NamedTuple):

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dray.api import columns
-from dray.api.columns import Columns
+from dray.api import table_columns
+from dray.api.table_columns import Columns
 
 
 class GroupVersionKind(NamedTuple):
@@ -86,7 +86,7 @@ class Kind:
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
-    columns: Columns = columns.DEFAULT
+    columns: Columns = table_columns.DEFAULT
     storage: GroupVersionKind | None = None
     returns_deleted: bool = False
     status_of_deleted: tuple[str, ...] = ()
@@ -140,9 +140,9 @@ KINDS: tuple[Kind, ...] = (
         "configmaps",
         namespaced=True,
         short_names=("cm",),
-        columns=columns.CONFIG_MAPS,
+        columns=table_columns.CONFIG_MAPS,
     ),
-    Kind("", "Event", "events", namespaced=True, short_names=("ev",), columns=columns.EVENTS),
+    Kind("", "Event", "events", namespaced=True, short_names=("ev",), columns=table_columns.EVENTS),
     Kind(
         "",
         "Namespace",
@@ -151,7 +151,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("ns",),
         verbs=_WITHOUT_DELETECOLLECTION,
         subresources=(Subresource("finalize", ("update",)), _STATUS),
-        columns=columns.NAMESPACES,
+        columns=table_columns.NAMESPACES,
         returns_deleted=True,
     ),
     Kind(
@@ -161,7 +161,7 @@ KINDS: tuple[Kind, ...] = (
         namespaced=False,
         short_names=("no",),
         subresources=(_STATUS,),
-        columns=columns.NODES,
+        columns=table_columns.NODES,
     ),
     Kind(
         "",
@@ -170,7 +170,7 @@ KINDS: tuple[Kind, ...] = (
         namespaced=True,
         short_names=("pvc",),
         subresources=(_STATUS,),
-        columns=columns.PERSISTENT_VOLUME_CLAIMS,
+        columns=table_columns.PERSISTENT_VOLUME_CLAIMS,
         returns_deleted=True,
     ),
     Kind(
@@ -180,7 +180,7 @@ KINDS: tuple[Kind, ...] = (
         namespaced=False,
         short_names=("pv",),
         subresources=(_STATUS,),
-        columns=columns.PERSISTENT_VOLUMES,
+        columns=table_columns.PERSISTENT_VOLUMES,
         returns_deleted=True,
     ),
     Kind(
@@ -200,7 +200,7 @@ KINDS: tuple[Kind, ...] = (
             Subresource("log", ("get",)),
             _STATUS,
         ),
-        columns=columns.PODS,
+        columns=table_columns.PODS,
         returns_deleted=True,
     ),
     Kind(
@@ -211,7 +211,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("rc",),
         categories=_ALL,
         subresources=(_SCALE, _STATUS),
-        columns=columns.REPLICATION_CONTROLLERS,
+        columns=table_columns.REPLICATION_CONTROLLERS,
     ),
     Kind(
         "",
@@ -220,10 +220,10 @@ KINDS: tuple[Kind, ...] = (
         namespaced=True,
         short_names=("quota",),
         subresources=(_STATUS,),
-        columns=columns.RESOURCE_QUOTAS,
+        columns=table_columns.RESOURCE_QUOTAS,
         returns_deleted=True,
     ),
-    Kind("", "Secret", "secrets", namespaced=True, columns=columns.SECRETS),
+    Kind("", "Secret", "secrets", namespaced=True, columns=table_columns.SECRETS),
     Kind(
         "",
         "ServiceAccount",
@@ -237,7 +237,7 @@ KINDS: tuple[Kind, ...] = (
                 GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest"),
             ),
         ),
-        columns=columns.NAME_AND_AGE,
+        columns=table_columns.NAME_AND_AGE,
         returns_deleted=True,
     ),
     Kind(
@@ -248,7 +248,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("svc",),
         categories=_ALL,
         subresources=(_STATUS,),
-        columns=columns.SERVICES,
+        columns=table_columns.SERVICES,
         returns_deleted=True,
     ),
     Kind(
@@ -256,7 +256,7 @@ KINDS: tuple[Kind, ...] = (
         "ControllerRevision",
         "controllerrevisions",
         namespaced=True,
-        columns=columns.CONTROLLER_REVISIONS,
+        columns=table_columns.CONTROLLER_REVISIONS,
     ),
     Kind(
         "apps",
@@ -266,7 +266,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("ds",),
         categories=_ALL,
         subresources=(_STATUS,),
-        columns=columns.DAEMON_SETS,
+        columns=table_columns.DAEMON_SETS,
     ),
     Kind(
         "apps",
@@ -276,7 +276,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("deploy",),
         categories=_ALL,
         subresources=(_SCALE, _STATUS),
-        columns=columns.DEPLOYMENTS,
+        columns=table_columns.DEPLOYMENTS,
     ),
     Kind(
         "apps",
@@ -286,7 +286,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("rs",),
         categories=_ALL,
         subresources=(_SCALE, _STATUS),
-        columns=columns.REPLICA_SETS,
+        columns=table_columns.REPLICA_SETS,
     ),
     Kind(
         "apps",
@@ -296,7 +296,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("sts",),
         categories=_ALL,
         subresources=(_SCALE, _STATUS),
-        columns=columns.STATEFUL_SETS,
+        columns=table_columns.STATEFUL_SETS,
     ),
     Kind(
         "events.k8s.io",
@@ -304,7 +304,7 @@ KINDS: tuple[Kind, ...] = (
         "events",
         namespaced=True,
         short_names=("ev",),
-        columns=columns.EVENTS,
+        columns=table_columns.EVENTS,
         storage=GroupVersionKind("", "v1", "Event"),
     ),
     Kind(
@@ -356,7 +356,7 @@ KINDS: tuple[Kind, ...] = (
         namespaced=True,
         categories=_ALL,
         subresources=(_STATUS,),
-        columns=columns.JOBS,
+        columns=table_columns.JOBS,
     ),
     Kind(
         "policy",
@@ -365,14 +365,14 @@ KINDS: tuple[Kind, ...] = (
         namespaced=True,
         short_names=("pdb",),
         subresources=(_STATUS,),
-        columns=columns.POD_DISRUPTION_BUDGETS,
+        columns=table_columns.POD_DISRUPTION_BUDGETS,
     ),
     Kind(
         "rbac.authorization.k8s.io",
         "ClusterRoleBinding",
         "clusterrolebindings",
         namespaced=False,
-        columns=columns.CLUSTER_ROLE_BINDINGS,
+        columns=table_columns.CLUSTER_ROLE_BINDINGS,
     ),
     Kind("rbac.authorization.k8s.io", "ClusterRole", "clusterroles", namespaced=False),
     Kind(
@@ -380,7 +380,7 @@ KINDS: tuple[Kind, ...] = (
         "RoleBinding",
         "rolebindings",
         namespaced=True,
-        columns=columns.ROLE_BINDINGS,
+        columns=table_columns.ROLE_BINDINGS,
     ),
     Kind("rbac.authorization.k8s.io", "Role", "roles", namespaced=True),
     Kind(
@@ -388,7 +388,7 @@ KINDS: tuple[Kind, ...] = (
         "CSIDriver",
         "csidrivers",
         namespaced=False,
-        columns=columns.CSI_DRIVERS,
+        columns=table_columns.CSI_DRIVERS,
         returns_deleted=True,
     ),
     Kind(
@@ -397,7 +397,7 @@ KINDS: tuple[Kind, ...] = (
         "csinodes",
         namespaced=False,
         subresources=(_STATUS,),
-        columns=columns.CSI_NODES,
+        columns=table_columns.CSI_NODES,
         returns_deleted=True,
     ),
     Kind("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", namespaced=True),
@@ -407,7 +407,7 @@ KINDS: tuple[Kind, ...] = (
         "storageclasses",
         namespaced=False,
         short_names=("sc",),
-        columns=columns.STORAGE_CLASSES,
+        columns=table_columns.STORAGE_CLASSES,
         returns_deleted=True,
     ),
     Kind(
@@ -416,7 +416,7 @@ KINDS: tuple[Kind, ...] = (
         "volumeattachments",
         namespaced=False,
         subresources=(_STATUS,),
-        columns=columns.VOLUME_ATTACHMENTS,
+        columns=table_columns.VOLUME_ATTACHMENTS,
         returns_deleted=True,
     ),
     Kind(
@@ -425,7 +425,7 @@ KINDS: tuple[Kind, ...] = (
         "priorityclasses",
         namespaced=False,
         short_names=("pc",),
-        columns=columns.PRIORITY_CLASSES,
+        columns=table_columns.PRIORITY_CLASSES,
     ),
     Kind(
         "scheduling.k8s.io",
@@ -434,16 +434,16 @@ KINDS: tuple[Kind, ...] = (
         versions=("v1beta1",),
         namespaced=True,
         subresources=(_STATUS,),
-        columns=columns.POD_GROUPS,
+        columns=table_columns.POD_GROUPS,
     ),
-    Kind("coordination.k8s.io", "Lease", "leases", namespaced=True, columns=columns.LEASES),
+    Kind("coordination.k8s.io", "Lease", "leases", namespaced=True, columns=table_columns.LEASES),
     Kind(
         "resource.k8s.io",
         "DeviceClass",
         "deviceclasses",
         versions=_DRA_VERSIONS,
         namespaced=False,
-        columns=columns.NAME_AND_AGE,
+        columns=table_columns.NAME_AND_AGE,
         returns_deleted=True,
     ),
     Kind(
@@ -453,7 +453,7 @@ KINDS: tuple[Kind, ...] = (
         versions=("v1", "v1beta2", "v1alpha3"),
         namespaced=False,
         subresources=(_STATUS,),
-        columns=columns.DEVICE_TAINT_RULES,
+        columns=table_columns.DEVICE_TAINT_RULES,
         storage=GroupVersionKind("resource.k8s.io", "v1beta2", "DeviceTaintRule"),
         returns_deleted=True,
         status_of_deleted=("v1",),
@@ -465,7 +465,7 @@ KINDS: tuple[Kind, ...] = (
         versions=_DRA_VERSIONS,
         namespaced=True,
         subresources=(_STATUS,),
-        columns=columns.RESOURCE_CLAIMS,
+        columns=table_columns.RESOURCE_CLAIMS,
         returns_deleted=True,
     ),
     Kind(
@@ -474,7 +474,7 @@ KINDS: tuple[Kind, ...] = (
         "resourceclaimtemplates",
         versions=_DRA_VERSIONS,
         namespaced=True,
-        columns=columns.NAME_AND_AGE,
+        columns=table_columns.NAME_AND_AGE,
         returns_deleted=True,
     ),
     Kind(
@@ -484,7 +484,7 @@ KINDS: tuple[Kind, ...] = (
         versions=("v1alpha3",),
         namespaced=False,
         subresources=(_STATUS,),
-        columns=columns.RESOURCE_POOL_STATUS_REQUESTS,
+        columns=table_columns.RESOURCE_POOL_STATUS_REQUESTS,
         returns_deleted=True,
     ),
     Kind(
@@ -493,7 +493,7 @@ KINDS: tuple[Kind, ...] = (
         "resourceslices",
         versions=_DRA_VERSIONS,
         namespaced=False,
-        columns=columns.RESOURCE_SLICES,
+        columns=table_columns.RESOURCE_SLICES,
         returns_deleted=True,
     ),
 )

@@ -16,20 +16,25 @@ import msgspec
 
 import dray
 from dray import telemetry
-from dray.api import errors, exchange, kinds, openapi, versions
-from dray.api.exchange import Request, Response, User
+from dray.api import errors, http_messages, kinds
+from dray.api.conversion import versions
+from dray.api.formats.names import GroupResource
+from dray.api.http_messages import Request, Response, User
 from dray.api.kinds import Kind
-from dray.api.names import GroupResource
-from dray.apiserver import codec, discovery, reads, requests, warningheaders, watches
+from dray.api.schema import openapi
+from dray.apiserver import discovery
 from dray.apiserver.access import authorization
 from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.audit import AuditLog
-from dray.apiserver.deletion import Deleter
 from dray.apiserver.discovery import Discovery
-from dray.apiserver.negotiation import Shape
-from dray.apiserver.reads import Call
-from dray.apiserver.requests import RequestInfo
-from dray.apiserver.writes import Writer
+from dray.apiserver.request import request_info, warning_headers
+from dray.apiserver.request.negotiation import Shape
+from dray.apiserver.request.request_info import RequestInfo
+from dray.apiserver.storage import codec
+from dray.apiserver.verbs import reads, watches
+from dray.apiserver.verbs.deletion import Deleter
+from dray.apiserver.verbs.reads import Call
+from dray.apiserver.verbs.writes import Writer
 from dray.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -98,7 +103,7 @@ class App:
     async def handle(self, request: Request, user: User) -> Response:
         """Parse, authorize, route, answer; whatever goes wrong is a Status."""
         started = time.perf_counter()
-        info = requests.parse(request)
+        info = request_info.parse(request)
         try:
             response = await self._authorized(request, info, user)
         except errors.StatusError as error:
@@ -118,7 +123,7 @@ class App:
     def note_refusal(self, request: Request, error: errors.StatusError) -> None:
         """A request that was refused before it was known who may ask for what."""
         if self.audit_log is not None:
-            info = requests.parse(request)
+            info = request_info.parse(request)
             self.audit_log.record(request, info, User(""), code=error.code, seconds=0.0)
 
     async def _authorized(self, request: Request, info: RequestInfo, user: User) -> Response:
@@ -151,7 +156,7 @@ class App:
         if info.subresource not in ("", "status"):
             raise _not_allowed()
         _check_verb(call)
-        if requests.is_watch(call.request) and method == "GET":
+        if request_info.is_watch(call.request) and method == "GET":
             return self._counted(call, await watches.watch(call, self.store, self.encodings))
         return await self._verb(call)
 
@@ -203,7 +208,7 @@ class App:
         if not self._serves(name):
             raise errors.path_not_found()
         document = openapi.encoded(*_group_version(name))
-        return _tagged(request, document.data, f'"{document.hash}"', exchange.JSON)
+        return _tagged(request, document.data, f'"{document.hash}"', http_messages.JSON)
 
     def _serves(self, name: str) -> bool:
         return self.discovery.serves(*_group_version(name))
@@ -257,8 +262,8 @@ class App:
         text = versions.deprecation(kinds.api_version(info.group, info.version), kind.kind)
         if not text:
             return response
-        told = (warningheaders.headers([text])["warning"], response.headers.get("warning", ""))
-        headers = {**response.headers, "warning": warningheaders.joined(told)}
+        told = (warning_headers.headers([text])["warning"], response.headers.get("warning", ""))
+        headers = {**response.headers, "warning": warning_headers.joined(told)}
         return msgspec.structs.replace(response, headers=headers)
 
     def _measure(self, info: RequestInfo, response: Response, seconds: float) -> None:
@@ -304,7 +309,7 @@ def _not_allowed() -> errors.MethodNotAllowed:
 
 
 def status_response(error: errors.StatusError) -> Response:
-    headers = {"content-type": exchange.JSON}
+    headers = {"content-type": http_messages.JSON}
     if error.retry_after_seconds:
         headers["retry-after"] = str(error.retry_after_seconds)
     return Response(error.code, headers, codec.encode(errors.to_status(error)))
@@ -327,7 +332,7 @@ def _tagged(
 
 
 def _json(document: object) -> Response:
-    return Response(200, {"content-type": exchange.JSON}, codec.encode(document))
+    return Response(200, {"content-type": http_messages.JSON}, codec.encode(document))
 
 
 def _text(

@@ -18,8 +18,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from dray.api.exchange import Request, User
-from dray.apiserver.requests import RequestInfo
+from dray.api.http_messages import Request, User
+from dray.apiserver.request.request_info import RequestInfo
 
 log = logging.getLogger(__name__)
 

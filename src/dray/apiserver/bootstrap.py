@@ -11,10 +11,12 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dray.api import canonical, gotime, kinds
-from dray.apiserver import codec, storage
-from dray.apiserver.access import policy
-from dray.apiserver.rules import namespaces, priorities
+from dray.api import kinds
+from dray.api.conversion import canonical
+from dray.api.formats import gotime
+from dray.apiserver.access import bootstrap_policy
+from dray.apiserver.admission import namespace_lifecycle, priority_classes
+from dray.apiserver.storage import codec, store_keys
 from dray.store.store import ABSENT, GuardFailed, Put, Store, Transaction
 
 Object = dict[str, Any]
@@ -23,7 +25,9 @@ PUTS_AT_ONCE = 32
 
 
 def objects() -> Iterator[Object]:
-    return itertools.chain(namespaces.objects(), policy.objects(), priorities.objects())
+    return itertools.chain(
+        namespace_lifecycle.objects(), bootstrap_policy.objects(), priority_classes.objects()
+    )
 
 
 async def bootstrap(store: Store, now: datetime.datetime, new_uid: Callable[[], str]) -> None:
@@ -52,7 +56,7 @@ def _put(document: Object, now: datetime.datetime, uid: str) -> Put:
     kind = kinds.served(group, document["kind"])
     metadata = {**document["metadata"], "uid": uid, "creationTimestamp": gotime.write(now)}
     written = canonical.write(
-        storage.storage_gvk(kind).schema_type, {**document, "metadata": metadata}
+        store_keys.storage_gvk(kind).schema_type, {**document, "metadata": metadata}
     )
-    key = storage.key(kind, metadata["name"], metadata.get("namespace", ""))
+    key = store_keys.key(kind, metadata["name"], metadata.get("namespace", ""))
     return Put(key, codec.to_stored(written), ABSENT)

@@ -16,27 +16,28 @@ from pathlib import Path
 from dray import telemetry
 from dray.api import features as gates
 from dray.api import kinds
-from dray.api.agents import API_SERVER_NAME
-from dray.api.exchange import User
 from dray.api.features import Features
-from dray.api.meta import ObjectMeta, Wire
-from dray.apiserver import audit, storage, wiring
+from dray.api.http_messages import User
+from dray.api.remote_command import API_SERVER_NAME
+from dray.api.types.meta import ObjectMeta, Wire
+from dray.apiserver import audit, composition
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.certificates import Authority
-from dray.apiserver.access.tokens import TokenSigner
-from dray.apiserver.admission import Chain
-from dray.apiserver.agents import Agents, MakeIdentity
+from dray.apiserver.access.service_account_tokens import TokenSigner
+from dray.apiserver.admission.admission_chain import Chain
 from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
-from dray.apiserver.deletion import Deleter
+from dray.apiserver.composition import Answerers, Surroundings
 from dray.apiserver.discovery import Discovery
-from dray.apiserver.following import Follower
-from dray.apiserver.published import PublishedSlices
-from dray.apiserver.serving import DEFAULT_LIMITS, Limits, Server
-from dray.apiserver.structs import Reader
-from dray.apiserver.wiring import Answerers, Surroundings
-from dray.apiserver.writes import Writer
+from dray.apiserver.https_server import DEFAULT_LIMITS, Limits, Server
+from dray.apiserver.node_agents import Agents, MakeIdentity
+from dray.apiserver.storage import store_keys
+from dray.apiserver.storage.follower import Follower
+from dray.apiserver.storage.lookup import Reader
+from dray.apiserver.storage.slice_cache import PublishedSlices
+from dray.apiserver.verbs.deletion import Deleter
+from dray.apiserver.verbs.writes import Writer
 from dray.store.store import Entry, Store
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -125,7 +126,7 @@ def _assemble(
     around = Surroundings(
         store, features, authorizer, published, _now, new_suffix, settings.mounts_tokens
     )
-    chain = wiring.chain(around)
+    chain = composition.chain(around)
     writer = Writer(store, features, chain, new_uid, new_suffix)
     deleter = Deleter(store, chain)
     behind = Answerers(
@@ -138,7 +139,7 @@ def _assemble(
         writer=writer,
         deleter=deleter,
         metrics=Metrics(registry or telemetry.Registry()),
-        subresources=wiring.subresources(behind),
+        subresources=composition.subresources(behind),
     )
 
 
@@ -168,10 +169,10 @@ class ServiceAccounts:
         self._uids: dict[str, str] = {}
 
     def follow(self, store: Store) -> Follower:
-        return Follower(store, storage.prefix(self._kind), self)
+        return Follower(store, store_keys.prefix(self._kind), self)
 
     def has(self, namespace: str, name: str, uid: str) -> bool:
-        return self._uids.get(storage.key(self._kind, name, namespace)) == uid
+        return self._uids.get(store_keys.key(self._kind, name, namespace)) == uid
 
     def put(self, entry: Entry) -> None:
         self._uids[entry.key] = self._reader.read(entry).metadata.uid

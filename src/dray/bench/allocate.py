@@ -13,12 +13,13 @@ from typing import Any
 
 import msgspec
 
-from dray.allocator import placement, policies
-from dray.allocator.fleet import Fleet
-from dray.allocator.verdicts import Failure, Verdict
-from dray.api.claims import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
-from dray.api.names import ClaimKey
-from dray.bench import process, scenarios
+from dray.allocator import placement
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model.rejections import Failure, Verdict
+from dray.allocator.search import device_order
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
+from dray.bench import measured_process, scenarios
 from dray.bench.scenarios import Scenario
 
 ZERO = "zero"
@@ -73,7 +74,7 @@ def run(
     given = scenario if isinstance(scenario, Scenario) else scenarios.convert(scenario)
     attempt = _Run(given, rotates=start == ROTATE, policy=policy)
     del scenario, given
-    with process.settled():
+    with measured_process.settled():
         report = attempt.place_all(progress)
     if answers is not None:
         report.difference = compare(report.answers, answers)
@@ -96,7 +97,7 @@ class _Run:
         self._scenario = scenario
         self._waiting = [each for each in scenario.claims if each.status.allocation is None]
         self._rotates = rotates
-        self._order = policies.BY_NAME[policy] if policy else None
+        self._order = device_order.BY_NAME[policy] if policy else None
         self._start = 0
         self._latencies: list[float] = []
         self._answers: dict[str, Any] = {}
@@ -152,7 +153,7 @@ class _Run:
             p50_ms=milliseconds[len(milliseconds) // 2],
             p99_ms=milliseconds[len(milliseconds) * 99 // 100],
             max_ms=milliseconds[-1],
-            memory_bytes=process.memory_bytes(),
+            memory_bytes=measured_process.memory_bytes(),
             first_claim_s=first_claim,
             answers=answers,
             refusals=self._refusals,

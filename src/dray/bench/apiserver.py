@@ -25,7 +25,7 @@ from dray.api import kinds
 from dray.apiserver import standalone
 from dray.bench import apiserver_load, workload
 from dray.client import kubeconfig, rest
-from dray.client.verbs import Client
+from dray.client.api_client import Client
 
 CORES = 2
 CLIENTS = 8
@@ -250,7 +250,7 @@ def _watch(load: subprocess.Popen[str], size: Size) -> Measurement:
 def _inside(directory: Path, environment: Mapping[str, str], size: Size) -> Iterator[Measurement]:
     directory.mkdir()
     with _process(
-        "dray.bench.apiserver_inside",
+        "dray.bench.apiserver_in_process",
         str(directory),
         str(size.inside_pairs),
         environment=environment,

@@ -21,11 +21,13 @@ import uvloop
 
 from dray.api import kinds
 from dray.bench import workload
-from dray.client import kubeconfig, rest, verbs
+from dray.client import api_client, kubeconfig, rest
 from dray.client.kubeconfig import Connection
 
-PODS = verbs.collection_path(kinds.served("", "Pod"), workload.NAMESPACE)
-CLAIMS = verbs.collection_path(kinds.served("resource.k8s.io", "ResourceClaim"), workload.NAMESPACE)
+PODS = api_client.collection_path(kinds.served("", "Pod"), workload.NAMESPACE)
+CLAIMS = api_client.collection_path(
+    kinds.served("resource.k8s.io", "ResourceClaim"), workload.NAMESPACE
+)
 HANDSHAKES_AT_ONCE = 32
 READ_BYTES = 2**20
 

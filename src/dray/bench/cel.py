@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from dray.api import quantity, slices
+from dray.api.formats import quantity
+from dray.api.types import dra
 from dray.cel import device
 
 DRIVER = "gpu.nvidia.com"
@@ -54,18 +55,18 @@ class Report(msgspec.Struct, frozen=True):
     measurements: tuple[Measurement, ...]
 
 
-def make_devices(count: int) -> list[slices.Device]:
+def make_devices(count: int) -> list[dra.Device]:
     """Devices that all differ in attributes the selector does not read, of four shapes it does."""
     return [
-        slices.Device(
+        dra.Device(
             name=f"gpu-{number}",
             attributes={
-                "productName": slices.DeviceAttribute(string_value=MODELS[number % 4][0]),
-                "uuid": slices.DeviceAttribute(string_value=f"GPU-{number:032x}"),
-                "index": slices.DeviceAttribute(int_value=number),
-                "driverVersion": slices.DeviceAttribute(version_value="580.95.5"),
+                "productName": dra.DeviceAttribute(string_value=MODELS[number % 4][0]),
+                "uuid": dra.DeviceAttribute(string_value=f"GPU-{number:032x}"),
+                "index": dra.DeviceAttribute(int_value=number),
+                "driverVersion": dra.DeviceAttribute(version_value="580.95.5"),
             },
-            capacity={"memory": slices.DeviceCapacity(value=f"{MODELS[number % 4][1]}Mi")},
+            capacity={"memory": dra.DeviceCapacity(value=f"{MODELS[number % 4][1]}Mi")},
         )
         for number in range(count)
     ]

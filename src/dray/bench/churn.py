@@ -14,28 +14,29 @@ from collections.abc import Callable
 import msgspec
 
 from dray.allocator import placement
-from dray.allocator.fleet import Fleet
-from dray.allocator.interning import Interner
-from dray.api.claims import (
-    DeviceClaim,
-    DeviceRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-    ResourceClaimSpec,
-)
-from dray.api.classes import CELDeviceSelector, DeviceClass, DeviceClassSpec, DeviceSelector
-from dray.api.meta import ObjectMeta
-from dray.api.names import ClaimKey
-from dray.api.nodes import Node
-from dray.api.slices import (
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.interning import Interner
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import (
+    CELDeviceSelector,
     Device,
     DeviceAttribute,
     DeviceCapacity,
+    DeviceClaim,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceRequest,
+    DeviceSelector,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
     ResourcePool,
     ResourceSlice,
     ResourceSliceSpec,
 )
-from dray.bench import process
+from dray.api.types.meta import ObjectMeta
+from dray.api.types.nodes import Node
+from dray.bench import measured_process
 
 DRIVER = "gpu.nvidia.com"
 GPUS = 8
@@ -68,7 +69,7 @@ def run(
     churn = _Churn(nodes, signatures, random.Random(seed))
     churn.fill()
     latencies = []
-    with process.settled():
+    with measured_process.settled():
         began = before = time.perf_counter()
         for number in range(1, steps + 1):
             churn.step(number)

@@ -17,13 +17,13 @@ from typing import Any
 
 import msgspec
 
-from dray import cluster
-from dray.api import exchange, kinds
+from dray.api import http_messages, kinds
 from dray.api.kinds import Kind
-from dray.bench import process
-from dray.client.verbs import Client, Selection
-from dray.cluster import Plan
-from dray.drivers.simulated import blueprint, fleet
+from dray.bench import measured_process
+from dray.client.api_client import Client, Selection
+from dray.cluster import assembly
+from dray.cluster.assembly import Plan
+from dray.drivers.simulated import fleet, fleet_file
 from dray.drivers.simulated.fleet import Fleet
 from dray.store import sqlite
 
@@ -81,7 +81,7 @@ async def run(scale: Scale, say: Say = lambda _: None) -> Report:
         plan = Plan(fleet=_fleet(scale.nodes))
         async with (
             sqlite.open(directory / "state.db") as store,
-            cluster.running(store, directory, plan) as running,
+            assembly.running(store, directory, plan) as running,
         ):
             return await _Measured(running.client(), scale, say).report()
 
@@ -94,7 +94,7 @@ class _Measured:
         scale = self._scale
         self._say(f"starting {scale.nodes} nodes")
         started = await self._start()
-        with process.settled():
+        with measured_process.settled():
             self._say("resting")
             idle = await self._cpu_percent()
             self._say(f"creating {scale.pods} pods")
@@ -223,7 +223,7 @@ class _Measured:
         return sorted(latencies)
 
     async def _probe(self, latencies: list[float]) -> None:
-        question = exchange.Request("GET", "/readyz")
+        question = http_messages.Request("GET", "/readyz")
         while True:
             due = time.perf_counter() + PROBE_SECONDS
             await asyncio.sleep(PROBE_SECONDS)
@@ -260,9 +260,9 @@ def _name(raw: bytes) -> str:
 
 
 def _fleet(nodes: int) -> Fleet:
-    gpus = blueprint.DeviceGroup(model=MODEL, count=GPUS, attributes={"domain": ["a", "b"]})
-    group = blueprint.NodeGroup(name="node-{number}", count=nodes, devices={CLASS: (gpus,)})
-    return fleet.build(blueprint.FleetBlueprint(nodes=(group,)), name="bench")
+    gpus = fleet_file.DeviceGroup(model=MODEL, count=GPUS, attributes={"domain": ["a", "b"]})
+    group = fleet_file.NodeGroup(name="node-{number}", count=nodes, devices={CLASS: (gpus,)})
+    return fleet.build(fleet_file.FleetBlueprint(nodes=(group,)), name="bench")
 
 
 def _asking(*names: str, memory: str = "40Gi", **constraints: Any) -> Object:

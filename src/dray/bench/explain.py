@@ -24,8 +24,8 @@ import msgspec
 
 from dray.api import kinds
 from dray.client import kubeconfig
+from dray.client.api_client import Client
 from dray.client.rest import RestTransport
-from dray.client.verbs import Client
 
 FLEET = "h200"
 CLASS = "gpu.nvidia.com"

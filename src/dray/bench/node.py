@@ -19,15 +19,15 @@ from typing import Any
 
 import msgspec
 
-from dray import cluster
 from dray.api import errors, kinds
-from dray.api.pods import Pod
-from dray.bench import process
+from dray.api.types.pods import Pod
+from dray.bench import measured_process
+from dray.client.api_client import Client, Selection
 from dray.client.cache import Cache, Change
-from dray.client.verbs import Client, Selection
-from dray.cluster import Plan
+from dray.cluster import assembly
+from dray.cluster.assembly import Plan
 from dray.drivers.simulated import fleet as fleets
-from dray.node.runtimes import none, sandbox
+from dray.node.runtimes import sandbox, simulated
 from dray.store import sqlite
 
 CLASS = "gpu.nvidia.com"
@@ -106,7 +106,7 @@ async def _running(plan: Plan) -> AsyncIterator[Client]:
         directory = Path(folder)
         async with (
             sqlite.open(directory / "state.db") as store,
-            cluster.running(store, directory, plan) as running,
+            assembly.running(store, directory, plan) as running,
         ):
             client, machines = running.client(), len(plan.fleet.machines) if plan.fleet else 0
             await _until(lambda: _are_there(client, NODE, machines))
@@ -133,7 +133,7 @@ class _Measured:
         watching = asyncio.ensure_future(self._pods.run())
         try:
             await self._pods.synced.wait()
-            with process.settled():
+            with measured_process.settled():
                 yield
         finally:
             watching.cancel()
@@ -184,10 +184,10 @@ class _Measured:
 
 async def _many_nodes(count: int) -> tuple[float, float]:
     """Seconds until all are registered with their devices, and the bytes they add."""
-    before = process.memory_bytes()
+    before = measured_process.memory_bytes()
     began = time.perf_counter()
-    async with _running(Plan(fleet=fleets.load(FLEET, nodes=count), runtime=none.NAME)):
-        return time.perf_counter() - began, process.memory_bytes() - before
+    async with _running(Plan(fleet=fleets.load(FLEET, nodes=count), runtime=simulated.NAME)):
+        return time.perf_counter() - began, measured_process.memory_bytes() - before
 
 
 async def _until(holds: Callable[[], Any]) -> None:

@@ -7,14 +7,11 @@ from typing import Any
 
 import msgspec
 
-from dray.allocator.interning import Interner
+from dray.allocator.inventory.interning import Interner
 from dray.api import features
-from dray.api.claims import ResourceClaim
-from dray.api.classes import DeviceClass
 from dray.api.features import Features
-from dray.api.nodes import Node
-from dray.api.slices import ResourceSlice
-from dray.api.taints import DeviceTaintRule
+from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.api.types.nodes import Node
 
 _ALLOCATOR_GATES = (
     "DRAAdminAccess",

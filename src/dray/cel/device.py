@@ -11,16 +11,19 @@ import operator
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from dray.api import quantity, semver, slices
-from dray.cel import environment, program, runtime, types, values
-from dray.cel.checker import Checked
-from dray.cel.environment import Environment
-from dray.cel.folding import InstantiationFailed
+from dray.api.formats import quantity, semver
+from dray.api.types import dra
+from dray.cel import program, types
+from dray.cel.checking import environment
+from dray.cel.checking.checker import Checked
+from dray.cel.checking.constant_folding import InstantiationFailed
+from dray.cel.checking.environment import Environment
+from dray.cel.code.read_paths import Path
 from dray.cel.issues import CompilationFailed
 from dray.cel.program import Program
-from dray.cel.reads import Path
+from dray.cel.runtime import operations, values
+from dray.cel.runtime.values import DefaultingMap, EvaluationError
 from dray.cel.types import Type
-from dray.cel.values import DefaultingMap, EvaluationError
 
 UNKNOWN_COST = 2**64 - 1
 
@@ -56,8 +59,8 @@ class _Fields(values.Object):
             raise KeyError(field)
         domains = DefaultingMap()
         for key, value in list(self.items()):
-            if key.startswith(runtime.shortcut(field, "")):
-                _, domain, id = key.split(runtime.SEPARATOR, 2)
+            if key.startswith(operations.shortcut(field, "")):
+                _, domain, id = key.split(operations.SEPARATOR, 2)
                 domains.setdefault(domain, {})[id] = value
         self[field] = domains
         return domains
@@ -70,7 +73,7 @@ class _Tokens(dict[str, Hashable]):
     """
 
     def __missing__(self, path: str) -> Hashable:
-        inside = runtime.shortcut(path, "") if path else ""
+        inside = operations.shortcut(path, "") if path else ""
         below = [
             (key, token)
             for key, token in self.items()
@@ -98,7 +101,7 @@ class DeviceView:
 
     __slots__ = ("_device", "_driver", "_fields", "_tokens")
 
-    def __init__(self, driver: str, device: slices.Device) -> None:
+    def __init__(self, driver: str, device: dra.Device) -> None:
         self._driver = driver
         self._device = device
         self._fields: dict[str, Any] | None = None
@@ -148,14 +151,14 @@ class DeviceView:
 
     def _path(self, field: str, name: str) -> str:
         domain, slash, id = name.partition("/")
-        return runtime.shortcut(field, *((domain, id) if slash else (self._driver, name)))
+        return operations.shortcut(field, *((domain, id) if slash else (self._driver, name)))
 
 
-def view(driver: str, device: slices.Device) -> DeviceView:
+def view(driver: str, device: dra.Device) -> DeviceView:
     return DeviceView(driver, device)
 
 
-def _attribute_value(attribute: slices.DeviceAttribute) -> Any:
+def _attribute_value(attribute: dra.DeviceAttribute) -> Any:
     """The one value of an attribute; raises ValueError with upstream's text."""
     scalars = (attribute.int_value, attribute.bool_value, attribute.string_value)
     lists = (attribute.int_values, attribute.bool_values, attribute.string_values)
@@ -229,8 +232,8 @@ class Selector(_Compiled):
     @functools.cached_property
     def shape(self) -> Callable[[DeviceView], Hashable]:
         """The values that the selector reads: devices of equal shape have equal answers."""
-        paths = [runtime.shortcut(*path) for path in sorted(self.reads)]
-        get = operator.itemgetter(*(paths or [runtime.SEPARATOR]))
+        paths = [operations.shortcut(*path) for path in sorted(self.reads)]
+        get = operator.itemgetter(*(paths or [operations.SEPARATOR]))
         return lambda device: get(device.tokens)
 
     def matches(self, device: DeviceView) -> bool:
@@ -287,11 +290,11 @@ def _as_bool(result: Any) -> bool:
 class DerivedAttribute(_Compiled):
     """A compiled expression for the value of an attribute."""
 
-    def evaluate(self, device: DeviceView) -> slices.DeviceAttribute:
+    def evaluate(self, device: DeviceView) -> dra.DeviceAttribute:
         """The attribute's value on a device; raises EvaluationError or CostExceeded."""
         return _as_attribute(self._evaluate(device))
 
-    def evaluate_counted(self, device: DeviceView) -> tuple[slices.DeviceAttribute, int]:
+    def evaluate_counted(self, device: DeviceView) -> tuple[dra.DeviceAttribute, int]:
         """As `evaluate`, with the run-time cost."""
         result, cost = self._evaluate_counted(device)
         return _as_attribute(result), cost
@@ -305,18 +308,18 @@ _SCALAR_FIELDS: dict[type, tuple[str, str]] = {
 }
 
 
-def _as_attribute(result: Any) -> slices.DeviceAttribute:
+def _as_attribute(result: Any) -> dra.DeviceAttribute:
     """See compile.go, valToDeviceAttribute."""
     if found := _SCALAR_FIELDS.get(result.__class__):
-        return slices.DeviceAttribute(**{found[0]: _on_the_wire(result)})
+        return dra.DeviceAttribute(**{found[0]: _on_the_wire(result)})
     if result.__class__ not in values.LIST_CLASSES:
         raise EvaluationError(f"unsupported CEL return type: {_go_native_name(result)}")
     if not result:
-        return slices.DeviceAttribute()
+        return dra.DeviceAttribute()
     return _as_list_attribute(result)
 
 
-def _as_list_attribute(result: Iterable[Any]) -> slices.DeviceAttribute:
+def _as_list_attribute(result: Iterable[Any]) -> dra.DeviceAttribute:
     elements = list(result)
     kind = elements[0].__class__
     if kind not in _SCALAR_FIELDS:
@@ -329,7 +332,7 @@ def _as_list_attribute(result: Iterable[Any]) -> slices.DeviceAttribute:
             message = f"expected list element at index {index} to be {type_name}, got {found}"
             raise EvaluationError(message)
     attribute: dict[str, Any] = {f"{field}s": tuple(map(_on_the_wire, elements))}
-    return slices.DeviceAttribute(**attribute)
+    return dra.DeviceAttribute(**attribute)
 
 
 def _on_the_wire(value: Any) -> Any:

@@ -10,13 +10,16 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dray.cel import checker, compiler, cost, parser, values
-from dray.cel.checker import Checked
+from dray.cel.checking import checker, cost_estimate
+from dray.cel.checking.checker import Checked
+from dray.cel.checking.environment import Environment
+from dray.cel.code import compilation_plan
 from dray.cel.code.metering import Meter
-from dray.cel.environment import Environment
-from dray.cel.functions import costs
-from dray.cel.reads import Path, find_reads
-from dray.cel.values import CostExceeded, EvaluationError
+from dray.cel.code.read_paths import Path, find_reads
+from dray.cel.functions import runtime_costs
+from dray.cel.runtime import values
+from dray.cel.runtime.values import CostExceeded, EvaluationError
+from dray.cel.syntax import parser
 
 PLAIN = "plain"
 COUNTED = "counted"
@@ -37,7 +40,7 @@ def check(text: str, environment: Environment) -> Checked:
 
 def _amplifies(checked: Checked) -> bool:
     """Whether values may grow that the estimate does not account for."""
-    return any(each.name in costs.AMPLIFYING for each in checked.references.values())
+    return any(each.name in runtime_costs.AMPLIFYING for each in checked.references.values())
 
 
 class Program:
@@ -50,9 +53,9 @@ class Program:
     def __init__(
         self, checked: Checked, environment: Environment, limit: int = values.COST_LIMIT
     ) -> None:
-        self._plan = compiler.plan(checked, environment)
+        self._plan = compilation_plan.plan(checked, environment)
         self._limit = limit
-        self.estimated_cost = cost.estimate(checked, environment).high
+        self.estimated_cost = cost_estimate.estimate(checked, environment).high
         is_bounded = self.estimated_cost <= limit and not _amplifies(checked)
         self.code_form = PLAIN if is_bounded else COUNTED
 
@@ -65,7 +68,7 @@ class Program:
     def evaluate(self) -> Callable[..., Any]:
         """The value of the expression; raises EvaluationError or CostExceeded."""
         if self.code_form == PLAIN:
-            return compiler.compile_plain(self._plan)
+            return compilation_plan.compile_plain(self._plan)
         return self._evaluate_counted
 
     def _evaluate_counted(self, *variables: Any) -> Any:
@@ -91,4 +94,4 @@ class Program:
 
     @functools.cached_property
     def _counted(self) -> Callable[..., Any]:
-        return compiler.compile_counted(self._plan)
+        return compilation_plan.compile_counted(self._plan)

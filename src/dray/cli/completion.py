@@ -6,7 +6,7 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from dray.api import kinds
-from dray.cli.failures import Command
+from dray.cli.command_errors import Command
 from dray.cli.main import main
 
 PROGRAM, VARIABLE = "dray", "_DRAY_COMPLETE"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dray.api.names import PoolId
-from dray.api.slices import ResourceSlice
+from dray.api.formats.names import PoolId
+from dray.api.types.dra import ResourceSlice
 
 
 def pool_of(piece: ResourceSlice) -> PoolId:

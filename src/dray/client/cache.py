@@ -14,10 +14,11 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from dray.api import canonical, errors
+from dray.api import errors
+from dray.api.conversion import canonical
 from dray.api.kinds import Kind
-from dray.api.meta import ObjectMeta
-from dray.client.verbs import EVERYTHING, Client, Selection
+from dray.api.types.meta import ObjectMeta
+from dray.client.api_client import EVERYTHING, Client, Selection
 
 log = logging.getLogger(__name__)
 

@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api import errors, gotime, kinds
-from dray.api.core import ObjectReference
+from dray.api import errors, kinds
+from dray.api.formats import gotime
 from dray.api.kinds import Kind
-from dray.api.meta import ObjectMeta
-from dray.client.verbs import Client
+from dray.api.types.core import ObjectReference
+from dray.api.types.meta import ObjectMeta
+from dray.client.api_client import Client
 
 log = logging.getLogger(__name__)
 

@@ -1,10 +1,4 @@
-"""Leader election on a Lease, with the rules of client-go's leaderelection.
-
-Who holds the lease renews it every `retry_seconds`; who cannot renew it for `deadline_seconds`
-stops leading before anybody else may start. Whether a lease has run out is judged by how long ago
-*we* saw it change, on the monotonic clock: the times written in it are for people, so a clock that
-jumps, here or there, makes nobody a leader.
-"""
+"""Leader election on a Lease, with the rules of client-go's leaderelection."""
 
 from __future__ import annotations
 
@@ -17,9 +11,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dray.api import errors, gotime, kinds
-from dray.client import cancellation
-from dray.client.verbs import Client, Object
+from dray.api import errors, kinds
+from dray.api.formats import gotime
+from dray.client.api_client import Client, Object
+
+
+def raise_if_cancelled() -> None:
+    """End the task if somebody has asked it to."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +92,7 @@ class LeaderElection:
                     await lead()
                     renewal.cancel()
             except* LeadershipLost as lost:
-                cancellation.raise_if_cancelled()
+                raise_if_cancelled()
                 raise lost.exceptions[0] from None
 
     async def _acquire(self) -> None:

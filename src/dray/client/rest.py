@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 
 from dray.api import errors
-from dray.api.exchange import Request, Response
+from dray.api.http_messages import Request, Response
 from dray.client import websockets
 from dray.client.kubeconfig import Connection, ExecPlugin, KubeconfigError
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 
-from dray.api.exchange import MessageSocket, Upgrade
+from dray.api.http_messages import MessageSocket, Upgrade
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 

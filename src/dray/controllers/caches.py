@@ -10,23 +10,25 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from dray.api import ownership, podclaims
-from dray.api.claims import ResourceClaim
-from dray.api.classes import DeviceClass
-from dray.api.core import Lease, Namespace, PodDisruptionBudget, ResourceQuota
+from dray.api.formats.names import PoolId
 from dray.api.kinds import Kind
-from dray.api.names import PoolId
-from dray.api.nodes import Node
-from dray.api.pods import Pod
-from dray.api.poolstatus import ResourcePoolStatusRequest
-from dray.api.slices import ResourceSlice
-from dray.api.taints import DeviceTaintRule
-from dray.api.workloads import ControllerRevision, PodGroup
+from dray.api.semantics import owner_references, pod_claims
+from dray.api.types.core import Lease, Namespace, PodDisruptionBudget, ResourceQuota
+from dray.api.types.dra import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourcePoolStatusRequest,
+    ResourceSlice,
+)
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import ControllerRevision, PodGroup
+from dray.client.api_client import Client
 from dray.client.cache import Cache, HasMetadata, IndexFunction, ObjectKey
-from dray.client.verbs import Client
 from dray.controllers import resources
 from dray.controllers.devices.eviction_times import TaintedSlice
-from dray.controllers.templated import (
+from dray.controllers.slim_types import (
     ClaimTemplate,
     DaemonSet,
     Deployment,
@@ -62,11 +64,11 @@ class Caches:
             resources.POD,
             Pod,
             {
-                CLAIM: podclaims.used_claims,
+                CLAIM: pod_claims.used_claims,
                 TEMPLATE: _templates,
                 GROUP: _group,
                 NODE: _node,
-                OWNER: ownership.controller_uids,
+                OWNER: owner_references.controller_uids,
                 ORPHAN: _orphan,
                 NAMESPACE: _namespace,
             },
@@ -75,7 +77,7 @@ class Caches:
     @property
     def claims(self) -> Cache[ResourceClaim]:
         indexes: Mapping[str, IndexFunction[ResourceClaim]] = {
-            OWNER: ownership.controller_uids,
+            OWNER: owner_references.controller_uids,
             NAMESPACE: _namespace,
             POOL: pools_of,
         }
@@ -88,7 +90,7 @@ class Caches:
     @property
     def pod_groups(self) -> Cache[PodGroup]:
         indexes: Mapping[str, IndexFunction[PodGroup]] = {
-            CLAIM: podclaims.group_claims,
+            CLAIM: pod_claims.group_claims,
             TEMPLATE: _templates,
         }
         return self._get(resources.POD_GROUP, PodGroup, indexes)
@@ -141,7 +143,7 @@ class Caches:
     @property
     def replica_sets(self) -> Cache[ReplicaSet]:
         indexes: Mapping[str, IndexFunction[ReplicaSet]] = {
-            OWNER: ownership.controller_uids,
+            OWNER: owner_references.controller_uids,
             ORPHAN: _orphan,
             NAMESPACE: _namespace,
         }
@@ -158,7 +160,7 @@ class Caches:
     @property
     def controller_revisions(self) -> Cache[ControllerRevision]:
         indexes: Mapping[str, IndexFunction[ControllerRevision]] = {
-            OWNER: ownership.controller_uids,
+            OWNER: owner_references.controller_uids,
             ORPHAN: _orphan,
         }
         return self._get(resources.CONTROLLER_REVISION, ControllerRevision, indexes)
@@ -233,7 +235,7 @@ def _templates(user: Pod | PodGroup) -> Iterable[Hashable]:
 
 
 def _group(pod: Pod) -> Iterable[Hashable]:
-    name = podclaims.group_name(pod)
+    name = pod_claims.group_name(pod)
     return (ObjectKey(pod.metadata.namespace, name),) if name else ()
 
 
@@ -246,7 +248,7 @@ def _namespace(value: Any) -> Iterable[Hashable]:
 
 
 def _orphan(value: Any) -> Iterable[Hashable]:
-    return () if ownership.controller_of(value.metadata) else (value.metadata.namespace,)
+    return () if owner_references.controller_of(value.metadata) else (value.metadata.namespace,)
 
 
 def _pool_of_slice(published: ResourceSlice | TaintedSlice) -> Iterable[Hashable]:

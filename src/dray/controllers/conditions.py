@@ -6,8 +6,8 @@ import datetime
 
 import msgspec
 
-from dray.api import gotime
-from dray.api.workloads import WorkloadCondition
+from dray.api.formats import gotime
+from dray.api.types.workloads import WorkloadCondition
 
 Conditions = tuple[WorkloadCondition, ...]
 

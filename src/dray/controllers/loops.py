@@ -14,11 +14,11 @@ from dray import telemetry
 from dray.api import errors
 from dray.api.features import Features
 from dray.api.kinds import Kind
+from dray.client.api_client import Client
 from dray.client.cache import Cache, Change, ObjectKey
 from dray.client.controller import Controller
 from dray.client.events import Recorder
 from dray.client.queue import WorkQueue
-from dray.client.verbs import Client
 from dray.controllers.caches import Caches
 from dray.controllers.metrics import Metrics
 

@@ -14,22 +14,22 @@ from typing import Any
 from dray import telemetry
 from dray.api import features as gates
 from dray.api.features import Features
-from dray.client import cancellation
+from dray.client import lease
+from dray.client.api_client import Client
 from dray.client.lease import LeaderElection, LeadershipLost, Timing
-from dray.client.verbs import Client
-from dray.controllers import discovery, loops
-from dray.controllers.budgets import Budgets
+from dray.controllers import loops, served_kinds
 from dray.controllers.caches import Caches
 from dray.controllers.devices.claims import Claims
 from dray.controllers.devices.pool_status import PoolStatuses
 from dray.controllers.devices.taint_eviction import TaintEviction
-from dray.controllers.garbage import Garbage
+from dray.controllers.disruption_budgets import Budgets
+from dray.controllers.garbage_collector import Garbage
 from dray.controllers.jobs.jobs import Jobs
 from dray.controllers.loops import Clock, Context, Loop
 from dray.controllers.metrics import Metrics
 from dray.controllers.namespaces import Namespaces
 from dray.controllers.nodes.node_eviction import NodeEviction
-from dray.controllers.nodes.nodes import Nodes
+from dray.controllers.nodes.node_lifecycle import Nodes
 from dray.controllers.nodes.pod_garbage import PodGarbage
 from dray.controllers.podgroups import PodGroups
 from dray.controllers.quotas import Quotas
@@ -104,7 +104,7 @@ async def run(
 ) -> None:
     """Run loops until cancelled. `started` is set when all of them know what there is."""
     names = chosen(only, features)
-    served = await discovery.served_kinds(client)
+    served = await served_kinds.served_kinds(client)
     metrics = Metrics(registry or telemetry.Registry())
     context = Context(client, Caches(client), features, now, {}, served, metrics)
     made = [LOOPS[name](context) for name in names]
@@ -131,7 +131,7 @@ async def supervise(name: str, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except Exception:
-            cancellation.raise_if_cancelled()
+            lease.raise_if_cancelled()
             log.exception("%s died and is started again", name)
         else:
             log.warning("%s ended and is started again", name)

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dray.api import errors, gotime
-from dray.api.core import Namespace, NamespaceCondition
+from dray.api import errors
+from dray.api.formats import gotime
 from dray.api.kinds import Kind
-from dray.api.meta import ObjectMeta
+from dray.api.types.core import Namespace, NamespaceCondition
+from dray.api.types.meta import ObjectMeta
+from dray.client.api_client import Selection
 from dray.client.cache import HasMetadata
-from dray.client.verbs import Selection
-from dray.controllers import resources, wire
+from dray.controllers import resources, status_patches
 from dray.controllers.loops import Context, Loop
 
 FINALIZER = "kubernetes"
@@ -132,7 +133,7 @@ class Namespaces(Loop[str]):
             known[made.type] = msgspec.structs.replace(made, last_transition_time=since)
         status = msgspec.structs.replace(namespace.status, conditions=tuple(known.values()))
         with contextlib.suppress(errors.NotFound):
-            await wire.patch_status(
+            await status_patches.patch_status(
                 self.client, resources.NAMESPACE, namespace.metadata, namespace.status, status
             )
 

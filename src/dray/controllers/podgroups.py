@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 
-from dray.api import errors, podclaims
-from dray.api.pods import Pod
+from dray.api import errors
+from dray.api.semantics import pod_claims, pod_status
+from dray.api.types.pods import Pod
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, loops, podstate, resources, wire
+from dray.controllers import caches, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
 
 FINALIZER = "scheduling.k8s.io/podgroup-protection"
@@ -27,8 +28,8 @@ class PodGroups(Loop[ObjectKey]):
         loops.add_all(self.queue, self._groups)
 
     def _pod_changed(self, change: Change[Pod]) -> None:
-        if change.old is not None and podclaims.group_name(change.old):
-            name = podclaims.group_name(change.old)
+        if change.old is not None and pod_claims.group_name(change.old):
+            name = pod_claims.group_name(change.old)
             self.queue.add(ObjectKey(change.key.namespace, name))
 
     async def reconcile(self, key: ObjectKey) -> None:
@@ -37,9 +38,9 @@ class PodGroups(Loop[ObjectKey]):
             return
         if FINALIZER not in group.metadata.finalizers:
             return
-        if all(map(podstate.has_ended, self._pods.find(caches.GROUP, key))):
+        if all(map(pod_status.has_ended, self._pods.find(caches.GROUP, key))):
             kept = [each for each in group.metadata.finalizers if each != FINALIZER]
             with contextlib.suppress(errors.NotFound):
-                await wire.patch_metadata(
+                await status_patches.patch_metadata(
                     self.client, resources.POD_GROUP, group.metadata, {"finalizers": kept or None}
                 )

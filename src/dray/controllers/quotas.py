@@ -13,14 +13,16 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, ownership, quantity, usage
-from dray.api import quota as counting
-from dray.api.claims import ResourceClaim
-from dray.api.core import ResourceQuota, ResourceQuotaStatus
-from dray.api.names import GroupResource
-from dray.api.usage import Amounts
+from dray.api import errors
+from dray.api.formats import quantity
+from dray.api.formats.names import GroupResource
+from dray.api.semantics import owner_references, pod_resources
+from dray.api.semantics import quota as counting
+from dray.api.semantics.pod_resources import Amounts
+from dray.api.types.core import ResourceQuota, ResourceQuotaStatus
+from dray.api.types.dra import ResourceClaim
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, loops, resources, wire
+from dray.controllers import caches, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
 
 SETTLE_SECONDS = 0.5
@@ -70,7 +72,7 @@ class Quotas(Loop[ObjectKey]):
             return SETTLE_SECONDS
         self._lower.pop(key, None)
         with contextlib.suppress(errors.NotFound):
-            await wire.patch_status(
+            await status_patches.patch_status(
                 self.client, resources.QUOTA, quota.metadata, quota.status, status
             )
         return None
@@ -80,7 +82,7 @@ class Quotas(Loop[ObjectKey]):
         counted = msgspec.structs.replace(quota, status=ResourceQuotaStatus(hard=hard))
         used: Amounts = dict.fromkeys(hard, quantity.ZERO)
         for charges in self._charges(counted):
-            usage.add(used, {name: charges[name] for name in charges if name in hard})
+            pod_resources.add(used, {name: charges[name] for name in charges if name in hard})
         return ResourceQuotaStatus(
             hard=hard, used={name: str(amount) for name, amount in used.items()}
         )
@@ -111,7 +113,7 @@ class Quotas(Loop[ObjectKey]):
 
     def _charged_by_pod(self, claim: ResourceClaim) -> Amounts | None:
         """What the pod charges already for whose extended resources the claim was made."""
-        owner = ownership.controlled_by(claim.metadata, resources.POD)
+        owner = owner_references.controlled_by(claim.metadata, resources.POD)
         pod = self._pods.get(owner.name, claim.metadata.namespace) if owner else None
         if pod is None:
             return None

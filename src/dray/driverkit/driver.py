@@ -15,9 +15,16 @@ from typing import Any
 
 import msgspec
 
-from dray.api.claims import DeviceRequestAllocationResult, NetworkDeviceData, ResourceClaim
-from dray.api.meta import Condition, ObjectMeta
-from dray.api.slices import CounterSet, Device, DeviceAttribute, DeviceCapacity
+from dray.api.types.dra import (
+    CounterSet,
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceRequestAllocationResult,
+    NetworkDeviceData,
+    ResourceClaim,
+)
+from dray.api.types.meta import Condition, ObjectMeta
 from dray.driverkit.cdi import NO_EDITS, Edits
 
 
@@ -172,7 +179,7 @@ class DeviceOptions:
 def device(name: str, options: DeviceOptions | None = None, **attributes: Any) -> Device:
     """A device from plain values: ints, bools, strings and lists of them.
 
-    Names with a domain and versions need `dray.api.slices.DeviceAttribute` and go in as they are.
+    Names with a domain and versions need `dray.api.types.dra.DeviceAttribute`; it is kept as it is.
     """
     chosen = options or DeviceOptions()
     return Device(

@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from dray import devicemetadata
-from dray.api.claims import NetworkDeviceData, ResourceClaim
-from dray.api.slices import DeviceAttribute
+from dray.api.types.dra import DeviceAttribute, NetworkDeviceData, ResourceClaim
 from dray.driverkit import cdi, checkpoint
 from dray.driverkit.cdi import Edits, Mount
 

@@ -19,25 +19,25 @@ from typing import Any, Final
 
 import msgspec
 
-from dray import monitoring, telemetry
-from dray.api import gotime, kinds
-from dray.api.meta import OwnerReference
-from dray.api.names import PoolId
-from dray.api.slices import CounterSet, Device
-from dray.api.taints import DeviceTaint
+from dray import metrics_http, telemetry
+from dray.api import kinds
+from dray.api.formats import gotime
+from dray.api.formats.names import PoolId
+from dray.api.types.dra import CounterSet, Device, DeviceTaint
+from dray.api.types.meta import OwnerReference
 from dray.client import kubeconfig
+from dray.client.api_client import Client, Selection
 from dray.client.cache import Cache, Change, HasMetadata
 from dray.client.rest import RestTransport
-from dray.client.verbs import Client, Selection
 from dray.driverkit.checkpoint import CheckpointError
+from dray.driverkit.device_status_reports import StatusReports
 from dray.driverkit.driver import DeviceHealth, DeviceStatus, Driver, Health, unhealthy_key
 from dray.driverkit.metrics import Metrics
-from dray.driverkit.pools import Pool
-from dray.driverkit.prepared import PreparedClaims
+from dray.driverkit.pool_layout import Pool
+from dray.driverkit.prepared_claims import PreparedClaims
 from dray.driverkit.publisher import Offer, Publisher
 from dray.driverkit.server import HealthFeed, PluginServer
 from dray.driverkit.sockets import Sockets
-from dray.driverkit.statuses import StatusReports
 
 log = logging.getLogger(__name__)
 
@@ -294,9 +294,9 @@ async def _serve(driver: Driver, options: argparse.Namespace) -> None:
         )
         if options.metrics_port is not None:
             port = await stack.enter_async_context(
-                monitoring.serving(
+                metrics_http.serving(
                     registry,
-                    monitoring.EVERY_ADDRESS,
+                    metrics_http.EVERY_ADDRESS,
                     options.metrics_port,
                     lambda: plugin.is_published,
                 )

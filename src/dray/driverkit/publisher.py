@@ -18,15 +18,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import canonical, errors, kinds
-from dray.api.meta import ObjectMeta, OwnerReference, Wire
-from dray.api.names import PoolId
-from dray.api.slices import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
+from dray.api import errors, kinds
+from dray.api.conversion import canonical
+from dray.api.formats.names import PoolId
+from dray.api.types.dra import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
+from dray.api.types.meta import ObjectMeta, OwnerReference, Wire
+from dray.client.api_client import EVERYTHING, Client, Object, Selection
 from dray.client.cache import Cache, Change
 from dray.client.controller import Controller
-from dray.client.verbs import EVERYTHING, Client, Object, Selection
-from dray.driverkit import pools
-from dray.driverkit.pools import Pool
+from dray.driverkit import pool_layout
+from dray.driverkit.pool_layout import Pool
 
 SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
 _BY_POOL = "pool"
@@ -188,7 +189,7 @@ class Publisher:
 def _lay_out(offer: Offer | None) -> dict[str, ResourceSlice]:
     if offer is None:
         return {}
-    return {each.metadata.name: each for each in pools.lay_out(offer.pool, 0, offer.owner)}
+    return {each.metadata.name: each for each in pool_layout.lay_out(offer.pool, 0, offer.owner)}
 
 
 def _generation(

@@ -17,12 +17,13 @@ import grpc
 import grpc.aio
 import msgspec
 
-from dray.api import canonical, errors, kinds
-from dray.api.claims import ResourceClaim
-from dray.client.verbs import Client
+from dray.api import errors, kinds
+from dray.api.conversion import canonical
+from dray.api.types.dra import ResourceClaim
+from dray.client.api_client import Client
 from dray.driverkit.driver import DeviceHealth, PrepareError
 from dray.driverkit.metrics import Metrics
-from dray.driverkit.prepared import PreparedClaims, PreparedDevice
+from dray.driverkit.prepared_claims import PreparedClaims, PreparedDevice
 from dray.driverkit.sockets import Listener, Sockets
 from dray.protocol import services
 from dray.protocol.services import Service

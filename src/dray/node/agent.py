@@ -15,19 +15,21 @@ from pathlib import Path
 
 from dray import telemetry
 from dray.api import kinds
-from dray.api.pods import Pod
+from dray.api.types.pods import Pod
+from dray.client.api_client import Client, Selection
 from dray.client.cache import Cache, Change
 from dray.client.events import Recorder
-from dray.client.verbs import Client, Selection
-from dray.node import containers, metrics, podresources
-from dray.node.containers import Starter
-from dray.node.drivers import DriverError, Drivers
-from dray.node.health import DeviceHealth
-from dray.node.machine import Machine
-from dray.node.podresources import Holder
-from dray.node.preparation import Preparation
+from dray.node import metrics
+from dray.node.containers import container_attempts
+from dray.node.containers.container_attempts import Starter
+from dray.node.devices import pod_resources_api
+from dray.node.devices.drivers import DriverError, Drivers
+from dray.node.devices.health import DeviceHealth
+from dray.node.devices.pod_resources_api import Holder
+from dray.node.devices.preparation import Preparation
+from dray.node.pods.context import Machine
+from dray.node.pods.worker import PodWorker
 from dray.node.runtimes.interface import Runtime
-from dray.node.worker import PodWorker
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +123,7 @@ class Agent:
 
     async def _run(self) -> None:
         async with (
-            podresources.serving(self._pod_resources, self._holders),
+            pod_resources_api.serving(self._pod_resources, self._holders),
             asyncio.TaskGroup() as group,
         ):
             group.create_task(self.drivers.run(), name="agent-drivers")
@@ -188,10 +190,10 @@ class Agent:
             if folder.name in known:
                 continue
             for container in (folder / "containers").glob("*"):
-                if (attempt := containers.last_attempt(container)) is not None:
+                if (attempt := container_attempts.last_attempt(container)) is not None:
                     attempt.kill()
                     await attempt.wait()
-            containers.remove(folder)
+            container_attempts.remove(folder)
         while True:
             try:
                 return await self._machine.preparation.unprepare_all_but(known)

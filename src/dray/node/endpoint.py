@@ -20,17 +20,18 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from dray.api import agents, channels, gotime
-from dray.api.exchange import MessageSocket
+from dray.api import remote_command
+from dray.api.formats import gotime
+from dray.api.http_messages import MessageSocket
 from dray.client import websockets
-from dray.node import logs, sessions
-from dray.node.logs import LogOptions
-from dray.node.sessions import Wanted
-from dray.node.worker import NotThere, PodWorker
+from dray.node.containers import logs, sessions
+from dray.node.containers.logs import LogOptions
+from dray.node.containers.sessions import Wanted
+from dray.node.pods.worker import NotThere, PodWorker
 
 log = logging.getLogger(__name__)
 
-API_SERVERS: Final = (agents.API_SERVER_NAME,)
+API_SERVERS: Final = (remote_command.API_SERVER_NAME,)
 SHUTDOWN_SECONDS: Final = 1.0
 MAX_LINE_BYTES: Final = 2**18
 """Of the request line: a command with long arguments is part of it."""
@@ -92,11 +93,11 @@ class Endpoint:
         if refusal:
             return web.Response(status=403, text=refusal)
         match request.path.strip("/").split("/"):
-            case [agents.LOGS, namespace, pod, container]:
+            case [remote_command.LOGS, namespace, pod, container]:
                 return await self._answered(self._logs, request, namespace, pod, container)
-            case [agents.EXEC, namespace, pod, container]:
+            case [remote_command.EXEC, namespace, pod, container]:
                 return await self._answered(self._exec, request, namespace, pod, container)
-            case [agents.ATTACH, namespace, pod, container]:
+            case [remote_command.ATTACH, namespace, pod, container]:
                 return await self._answered(self._attach, request, namespace, pod, container)
         return web.Response(status=404, text="404 page not found")
 
@@ -188,9 +189,9 @@ class _Socket:
 async def _conversation(
     request: web.BaseRequest, converse: Callable[[MessageSocket], Awaitable[None]]
 ) -> web.StreamResponse:
-    socket = web.WebSocketResponse(protocols=channels.PROTOCOLS, max_msg_size=0)
+    socket = web.WebSocketResponse(protocols=remote_command.PROTOCOLS, max_msg_size=0)
     if not socket.can_prepare(request).ok:
-        spoken = " and ".join(channels.PROTOCOLS)
+        spoken = " and ".join(remote_command.PROTOCOLS)
         raise ValueError(f"exec and attach need WebSockets ({spoken}): use kubectl 1.31 or newer")
     await socket.prepare(request)
     await converse(_Socket(socket))

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 
 from dray import telemetry
-from dray.node.preparation import HeldClaim
+from dray.node.devices.preparation import HeldClaim
 
 ANY_DRIVER = "<any>"
 """As pkg/kubelet/cm/dra, claimsInUse: the claims of all drivers together."""

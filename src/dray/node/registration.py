@@ -16,12 +16,13 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, exchange, gotime, kinds
-from dray.api.meta import ObjectMeta, Wire
-from dray.api.nodes import Node
+from dray.api import errors, http_messages, kinds
+from dray.api.formats import gotime
+from dray.api.types.meta import ObjectMeta, Wire
+from dray.api.types.nodes import Node
+from dray.client.api_client import EVERYTHING, Client, Object, Selection
 from dray.client.cache import Cache, Change
 from dray.client.controller import Controller
-from dray.client.verbs import EVERYTHING, Client, Object, Selection
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +145,7 @@ class Registration:
                 name,
                 {"status": news},
                 subresource="status",
-                patch_type=exchange.STRATEGIC_MERGE_PATCH,
+                patch_type=http_messages.STRATEGIC_MERGE_PATCH,
             )
 
     def _body(self, node: Node) -> Object:

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 
 from dray import telemetry
-from dray.allocator.census import Census
-from dray.api import podclaims
-from dray.api.names import ClaimKey
-from dray.api.pods import Pod
+from dray.allocator.inventory.device_counts import Census
+from dray.api.formats.names import ClaimKey
+from dray.api.semantics import pod_claims
+from dray.api.types.pods import Pod
+from dray.scheduler.cluster_state import State
 from dray.scheduler.queue import WORKED_ON, Entry
-from dray.scheduler.state import State
 
 WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -75,7 +75,7 @@ class Metrics:
 
     def _without_devices(self, pod: Pod) -> Iterator[Hashable]:
         """What stands for each such claim of a pod, also for those that are not made yet."""
-        for used in podclaims.used_by(pod):
+        for used in pod_claims.used_by(pod):
             if used.name is None:
                 yield pod.metadata.uid, used.pod_claim
                 continue

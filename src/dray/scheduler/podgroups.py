@@ -12,19 +12,21 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.api import errors, exchange, gotime, podclaims
-from dray.api.claims import AllocationResult
-from dray.api.names import ClaimKey
-from dray.api.pods import Pod
-from dray.api.workloads import PodGroup
+from dray.api import errors, http_messages
+from dray.api.formats import gotime
+from dray.api.formats.names import ClaimKey
+from dray.api.semantics import pod_claims
+from dray.api.types.dra import AllocationResult
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import PodGroup
+from dray.client.api_client import Client
 from dray.client.cache import ObjectKey
-from dray.client.verbs import Client
 from dray.scheduler import queue, resources
-from dray.scheduler.fitting.choosing import Chooser
-from dray.scheduler.fitting.devices import Demand
-from dray.scheduler.refusals import Refusal
-from dray.scheduler.state import GROUP, State
-from dray.scheduler.writing.binding import Binder, Choice
+from dray.scheduler.binder import Binder, Choice
+from dray.scheduler.claims.device_fit import Demand
+from dray.scheduler.cluster_state import GROUP, State
+from dray.scheduler.node_choice import Chooser
+from dray.scheduler.unschedulable import Refusal
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +65,7 @@ class Placed(NamedTuple):
 
 def gang_of(pod: Pod, state: State) -> Gang | Refusal | None:
     """The gang that the pod has to be placed with, or what that waits for; None without one."""
-    name = podclaims.group_name(pod)
+    name = pod_claims.group_name(pod)
     if not name or state.groups is None:
         return None
     key = ObjectKey(pod.metadata.namespace, name)
@@ -191,7 +193,7 @@ class _Search:
 def _shared(choices: Sequence[Choice]) -> dict[ClaimKey, AllocationResult]:
     """What claims are about to get, for pods of the group that use the same claims."""
     return {
-        podclaims.key_of(grant.claim): grant.allocation
+        pod_claims.key_of(grant.claim): grant.allocation
         for choice in choices
         for grant in choice.fitting.grants
         if grant.allocation is not None
@@ -241,7 +243,7 @@ async def note_scheduled(
             {"metadata": {"uid": group.metadata.uid}, "status": {"conditions": [condition]}},
             group.metadata.namespace,
             subresource="status",
-            patch_type=exchange.STRATEGIC_MERGE_PATCH,
+            patch_type=http_messages.STRATEGIC_MERGE_PATCH,
         )
     except errors.StatusError as error:
         log.warning("status of PodGroup %s: %s", group.metadata.name, error)

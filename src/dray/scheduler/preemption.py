@@ -12,22 +12,26 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dray.api import errors, exchange, gotime, podclaims, selectors
-from dray.api.claims import AllocationResult
-from dray.api.core import PodDisruptionBudget
-from dray.api.names import ClaimKey
-from dray.api.pods import Pod
+from dray.api import errors, http_messages
+from dray.api.formats import gotime
+from dray.api.formats.names import ClaimKey
+from dray.api.selectors import label_selectors
+from dray.api.semantics import pod_claims
+from dray.api.types.core import PodDisruptionBudget
+from dray.api.types.dra import AllocationResult
+from dray.api.types.pods import Pod
 from dray.client import events
+from dray.client.api_client import Client
 from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
-from dray.client.verbs import Client
 from dray.scheduler import resources
-from dray.scheduler.fitting import devices, nodefit
-from dray.scheduler.fitting.devices import Demand, Devices, Fitting
-from dray.scheduler.fitting.needs import Charge
-from dray.scheduler.fitting.nodefit import NodeState, Sort
-from dray.scheduler.fitting.scoring import Ranking
-from dray.scheduler.state import ON_NODE, State
+from dray.scheduler.claims import device_fit
+from dray.scheduler.claims.device_fit import Demand, Devices, Fitting
+from dray.scheduler.cluster_state import ON_NODE, State
+from dray.scheduling import node_fit
+from dray.scheduling.node_fit import NodeState, Sort
+from dray.scheduling.pod_requirements import Charge
+from dray.scheduling.scoring import Ranking
 
 log = logging.getLogger(__name__)
 
@@ -105,11 +109,11 @@ class _WhatIf:
         if state is not None and uid in state.charges:
             self._charges[uid] = (state, state.remove(uid))
         gone = frozenset(self._absent)
-        for key in podclaims.used_claims(pod):
+        for key in pod_claims.used_claims(pod):
             claim = self._state.claim(key)
             if claim is None or claim.status.allocation is None:
                 continue
-            if podclaims.is_reserved_only_for(claim, gone):
+            if pod_claims.is_reserved_only_for(claim, gone):
                 self._released[key] = claim.status.allocation
                 self._state.fleet.release(key)
 
@@ -119,7 +123,7 @@ class _WhatIf:
         if uid in self._charges:
             state, charge = self._charges.pop(uid)
             state.add(uid, charge)
-        for key in podclaims.used_claims(pod):
+        for key in pod_claims.used_claims(pod):
             if key in self._released:
                 self._state.fleet.hold(key, self._released.pop(key))
 
@@ -198,7 +202,7 @@ class Preemption:
         for other in self._state.pods:
             if priority_of(other) >= priority_of(pod) or not other.spec.node_name:
                 continue
-            for key in podclaims.used_claims(other):
+            for key in pod_claims.used_claims(other):
                 claim = self._state.claim(key)
                 allocation = claim.status.allocation if claim else None
                 if allocation is not None and allocation.node_selector is None:
@@ -220,7 +224,7 @@ class Preemption:
                     what_if.remove(pod)
                     victims.append(pod)
             return await self._fewest(state, demand, possible, victims, what_if)
-        except devices.SearchFailed:
+        except device_fit.SearchFailed:
             return ()
         finally:
             what_if.set(())
@@ -249,7 +253,7 @@ class Preemption:
         return victims if may_go else ()
 
     async def _fits(self, state: NodeState, demand: Demand) -> bool:
-        if nodefit.reasons_against(state, demand.wanted, demand.extended.__contains__):
+        if node_fit.reasons_against(state, demand.wanted, demand.extended.__contains__):
             return False
         return isinstance(await self._devices.ask(demand, state), Fitting)
 
@@ -267,15 +271,15 @@ class _Budget(NamedTuple):
     """How many of which pods may go."""
 
     namespace: str
-    selector: selectors.Selector
+    selector: label_selectors.Selector
     allowed: int
 
     @classmethod
     def of(cls, budget: PodDisruptionBudget) -> _Budget:
         try:
-            selector = selectors.label_selector(budget.spec.selector)
-        except selectors.SelectorError:
-            selector = selectors.NOTHING
+            selector = label_selectors.label_selector(budget.spec.selector)
+        except label_selectors.SelectorError:
+            selector = label_selectors.NOTHING
         return cls(budget.metadata.namespace, selector, budget.status.disruptions_allowed)
 
     def allows(self, leaving: Sequence[Pod]) -> bool:
@@ -334,7 +338,7 @@ class Evictor:
                 {"metadata": {"uid": metadata.uid}, "status": status},
                 metadata.namespace,
                 subresource="status",
-                patch_type=exchange.STRATEGIC_MERGE_PATCH,
+                patch_type=http_messages.STRATEGIC_MERGE_PATCH,
             )
         except errors.StatusError as error:
             log.warning("status of pod %s/%s: %s", metadata.namespace, metadata.name, error)

@@ -15,29 +15,30 @@ import uuid
 from collections.abc import Callable, Hashable
 
 from dray import telemetry
-from dray.allocator import policies
-from dray.allocator.fleet import Fleet
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.search import device_order
 from dray.api import features as gates
-from dray.api import podclaims, selectors
-from dray.api.claims import ResourceClaim
 from dray.api.features import Features
-from dray.api.pods import Pod
+from dray.api.selectors import label_selectors
+from dray.api.semantics import pod_claims
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod
+from dray.client.api_client import Client
 from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
-from dray.client.verbs import Client
 from dray.scheduler import podgroups, preemption, queue
-from dray.scheduler.fitting import needs, readiness, scoring
-from dray.scheduler.fitting.choosing import Chooser
-from dray.scheduler.fitting.devices import Demand, Devices
+from dray.scheduler.binder import Binder, Choice, NotBound
+from dray.scheduler.claims.claim_writes import ClaimWrites
+from dray.scheduler.claims.device_fit import Demand, Devices
+from dray.scheduler.cluster_state import EXTENDED, State
 from dray.scheduler.metrics import Metrics
+from dray.scheduler.node_choice import Chooser
 from dray.scheduler.podgroups import Gang, GroupPlacement, Shared
 from dray.scheduler.preemption import Evictor, Preemption
 from dray.scheduler.queue import Entry
-from dray.scheduler.refusals import Refusal
-from dray.scheduler.reporting import Reporter, Why
-from dray.scheduler.state import EXTENDED, State
-from dray.scheduler.writing.binding import Binder, Choice, NotBound
-from dray.scheduler.writing.claimwrites import ClaimWrites
+from dray.scheduler.status_reporting import Reporter, Why
+from dray.scheduler.unschedulable import Refusal
+from dray.scheduling import claim_readiness, pod_requirements, scoring
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ class Scheduler:
             features,
             new_share_id=lambda: str(uuid.uuid4()),
             now=now,
-            order=policies.BY_NAME[policy] if policy else None,
+            order=device_order.BY_NAME[policy] if policy else None,
         )
         self._chooser = Chooser(state, self._devices, scoring.rate_for(policy, state.fleet))
         self._writes = ClaimWrites(client, features, state.claim, self._wrote, now)
@@ -222,12 +223,12 @@ class Scheduler:
                 causes=frozenset({queue.DEVICES}),
             )
         group = self._state.group_of(pod) if self._accepts_groups else None
-        claims = readiness.resolve(pod, self._state.claim, group, self._accepts_groups)
-        if isinstance(claims, readiness.NotReady):
+        claims = claim_readiness.resolve(pod, self._state.claim, group, self._accepts_groups)
+        if isinstance(claims, claim_readiness.NotReady):
             return _not_ready(claims)
         try:
-            demand = self._devices.demand(pod, needs.needs_of(pod), claims, shared)
-        except selectors.SelectorError as error:
+            demand = self._devices.demand(pod, pod_requirements.needs_of(pod), claims, shared)
+        except label_selectors.SelectorError as error:
             return Refusal(error=str(error))
         if isinstance(demand, Demand) and demand.extended:
             return self._without_stale_claim(demand)
@@ -240,7 +241,7 @@ class Scheduler:
             return demand
         for claim in stale:
             self._tasks.create_task(self._writes.delete(claim))
-        keys = (ObjectKey(*podclaims.key_of(claim)) for claim in stale)
+        keys = (ObjectKey(*pod_claims.key_of(claim)) for claim in stale)
         return Refusal(
             before_nodes="cannot schedule extended resource claim",
             causes=frozenset(map(queue.claim_changes, keys)),
@@ -284,7 +285,7 @@ class Scheduler:
         mine = frozenset({pod.metadata.uid})
         for key in refusal.in_the_way:
             claim = self._state.claim(key)
-            if claim is not None and podclaims.is_reserved_only_for(claim, mine):
+            if claim is not None and pod_claims.is_reserved_only_for(claim, mine):
                 withdrawal = self._writes.withdraw(key, pod.metadata.uid, deallocate=True)
                 self._tasks.create_task(withdrawal)
                 return
@@ -328,7 +329,7 @@ def _broken(message: str) -> Refusal:
     return Refusal(error=message, is_retried=True)
 
 
-def _not_ready(problem: readiness.NotReady) -> Refusal:
+def _not_ready(problem: claim_readiness.NotReady) -> Refusal:
     causes: frozenset[queue.Cause] = frozenset()
     if problem.claim is not None:
         causes = frozenset({queue.claim_changes(ObjectKey(*problem.claim))})

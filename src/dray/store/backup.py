@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from dray.store import database
+from dray.store import sqlite_file
 
 REVISION_JUMP = 10**12
 """Added by a restore: far beyond any revision given out since the backup was taken, so that
@@ -27,9 +27,9 @@ def write(copy: Callable[[Path], None], target: Path) -> None:
 
 def restore(backup: Path, path: Path) -> int:
     """Replace the store at `path`, which must not be open, by a backup; its new revision."""
-    with database.locked(path), _appearing_as(path) as unfinished:
+    with sqlite_file.locked(path), _appearing_as(path) as unfinished:
         shutil.copyfile(backup, unfinished)
-        with database.refusing(backup):
+        with sqlite_file.refusing(backup):
             revision = _start_over(unfinished)
         # A log of the replaced file would be replayed into the new one.
         for companion in ("-wal", "-shm"):
@@ -39,19 +39,19 @@ def restore(backup: Path, path: Path) -> int:
 
 def _start_over(path: Path) -> int:
     """Check a copy, drop its history and move its revision far ahead."""
-    with contextlib.closing(database.connect(path)) as connection:
-        database.check_format(connection, path)
+    with contextlib.closing(sqlite_file.connect(path)) as connection:
+        sqlite_file.check_format(connection, path)
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()
-        database.check_pages(connection)
+        sqlite_file.check_pages(connection)
         (newest,) = connection.execute(
             "SELECT max(compacted, ifnull((SELECT max(ordinal) FROM log), 0) / ?) FROM meta",
-            (database.PLACES,),
+            (sqlite_file.PLACES,),
         ).fetchone()
         revision = int(newest) + REVISION_JUMP
         connection.execute(_FORGET_HISTORY)
         connection.execute(
             "UPDATE meta SET compacted = ?, swept = ?, clean = 1",
-            (revision, database.ordinal(revision)),
+            (revision, sqlite_file.ordinal(revision)),
         )
     return revision
 
@@ -60,11 +60,11 @@ def _start_over(path: Path) -> int:
 def _appearing_as(target: Path) -> Iterator[Path]:
     unfinished = target.with_name(f"{target.name}.unfinished")
     unfinished.unlink(missing_ok=True)
-    database.create_private(unfinished)
+    sqlite_file.create_private(unfinished)
     try:
         yield unfinished
-        database.sync(unfinished)
+        sqlite_file.sync(unfinished)
         unfinished.replace(target)
-        database.sync(target.parent)
+        sqlite_file.sync(target.parent)
     finally:
         unfinished.unlink(missing_ok=True)

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import NamedTuple, TypeVar
 
-from dray.store import database, state, store, watch
+from dray.store import committed_state, sqlite_file, store, watch
 
 CHANGES_IN_GROUP = 128
 
@@ -42,7 +42,7 @@ class _Waiting(NamedTuple):
 class _Group(NamedTuple):
     """Transactions written together: what they change, and what each will be told."""
 
-    draft: state.Draft
+    draft: committed_state.Draft
     answers: list[tuple[asyncio.Future[int], int | store.Refused]]
 
 
@@ -76,8 +76,8 @@ class GroupCommit:
 
     def __init__(
         self,
-        file: database.Database,
-        current: state.State,
+        file: sqlite_file.Database,
+        current: committed_state.State,
         fanout: watch.Fanout,
         thread: Executor,
     ) -> None:
@@ -150,7 +150,7 @@ class GroupCommit:
             _settle(self._queue.popleft().outcome, store.ReadOnly(reason))
 
     def _take_group(self) -> _Group:
-        group = _Group(state.Draft(self._state), [])
+        group = _Group(committed_state.Draft(self._state), [])
         while self._queue and len(group.draft.changes) < CHANGES_IN_GROUP:
             transaction, outcome = self._queue.popleft()
             if outcome.cancelled():

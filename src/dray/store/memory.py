@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 
-from dray.store import state, store, watch
+from dray.store import committed_state, store, watch
 
 
 class MemoryStore(store.Store):
     """A store without a disk. Only `open` makes one."""
 
     def __init__(self, fanout: watch.Fanout) -> None:
-        self._state = state.State(state.EMPTY)
+        self._state = committed_state.State(committed_state.EMPTY)
         self._fanout = fanout
         self._closed = False
 
@@ -35,13 +35,13 @@ class MemoryStore(store.Store):
         if revision is None:
             return self._state.page(span, limit)
         self._check_reachable(revision)
-        before = state.undo(self._fanout.window.after(revision), span)
+        before = committed_state.undo(self._fanout.window.after(revision), span)
         return self._state.page_at(span, limit, revision, before)
 
     async def commit(self, transaction: store.Transaction) -> int:
         if self._closed:
             raise store.Closed
-        draft = state.Draft(self._state)
+        draft = committed_state.Draft(self._state)
         revision = draft.add(transaction)
         self._state.apply(draft)
         self._fanout.publish(revision, draft.events)

@@ -15,7 +15,15 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from dray.store import backup, database, group_commit, history, state, store, watch
+from dray.store import (
+    backup,
+    committed_state,
+    group_commit,
+    sqlite_file,
+    sqlite_history,
+    store,
+    watch,
+)
 from dray.store.watch import Stretch
 
 Answer = TypeVar("Answer")
@@ -26,14 +34,14 @@ class SqliteStore(store.Store):
 
     def __init__(
         self,
-        file: database.Database,
-        loaded: database.Loaded,
-        past: history.History,
+        file: sqlite_file.Database,
+        loaded: sqlite_file.Loaded,
+        past: sqlite_history.History,
         threads: _Threads,
         limits: watch.Limits,
     ) -> None:
         self._file, self._past, self._reader = file, past, threads.reader
-        self._state = state.State(loaded.image)
+        self._state = committed_state.State(loaded.image)
         self._compacted = loaded.compacted
         self._fanout = watch.Fanout(loaded.image.revision, limits)
         self._writer = group_commit.GroupCommit(file, self._state, self._fanout, threads.writer)
@@ -57,17 +65,17 @@ class SqliteStore(store.Store):
         before = await self._before(span, revision)
         return self._state.page_at(span, limit, revision, before)
 
-    async def _before(self, span: store.Span, revision: int) -> state.Before:
+    async def _before(self, span: store.Span, revision: int) -> committed_state.Before:
         """What the keys of a span were at a revision, for those that changed since."""
         self._check_reachable(revision)
-        before: state.Before = {}
+        before: committed_state.Before = {}
         reached = revision
         while reached < self._fanout.window.start:
             until = self._state.revision
             before = await self._read(self._past.before, reached, until, span) | before
             self._check_reachable(revision)
             reached = until
-        return state.undo(self._fanout.window.after(reached), span) | before
+        return committed_state.undo(self._fanout.window.after(reached), span) | before
 
     async def commit(self, transaction: store.Transaction) -> int:
         return await self._writer.commit(transaction)
@@ -142,14 +150,14 @@ def _threads() -> Iterator[_Threads]:
 async def open(
     path: Path,
     *,
-    connect: database.Connect = database.connect,
+    connect: sqlite_file.Connect = sqlite_file.connect,
     limits: watch.Limits = watch.DEFAULT_LIMITS,
 ) -> AsyncIterator[SqliteStore]:
     """The store in a file, which is created if need be; closed in order at the end of the block."""
     run = asyncio.get_running_loop().run_in_executor
     with _threads() as threads:
-        file = await run(threads.writer, database.Database, path, connect)
-        past = history.History(path, connect)
+        file = await run(threads.writer, sqlite_file.Database, path, connect)
+        past = sqlite_history.History(path, connect)
         try:
             # No name for what is loaded: it would keep every replaced value alive.
             opened = SqliteStore(file, await run(threads.writer, file.load), past, threads, limits)

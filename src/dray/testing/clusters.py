@@ -24,16 +24,15 @@ import msgspec
 import uvloop
 import yaml
 
-from dray import cluster
-from dray.api import exchange, features, kinds
-from dray.api.exchange import Request, Response, User
+from dray.api import features, http_messages, kinds
+from dray.api.http_messages import Request, Response, User
 from dray.api.kinds import Kind
+from dray.apiserver.https_server import Limits
 from dray.apiserver.server import Settings
-from dray.apiserver.serving import Limits
 from dray.client import kubeconfig
-from dray.client.inprocess import InProcessTransport
-from dray.client.verbs import Client, Selection
-from dray.cluster import ADMIN, Plan
+from dray.client.api_client import Client, InProcessTransport, Selection
+from dray.cluster import assembly
+from dray.cluster.assembly import ADMIN, Plan
 from dray.driverkit.driver import Driver
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.faults import FAILED_ANNOTATION
@@ -247,7 +246,7 @@ class Cluster:
     async def _live_on(self) -> None:
         async with (
             memory.open() as store,
-            cluster.running(store, keys.directory(), self._plan) as running,
+            assembly.running(store, keys.directory(), self._plan) as running,
             contextlib.AsyncExitStack() as stack,
         ):
             live = _Live(asyncio.get_running_loop(), running, running.client(), stack)
@@ -281,7 +280,7 @@ class Cluster:
             metadata["name"],
             document,
             where,
-            patch_type=exchange.APPLY_PATCH,
+            patch_type=http_messages.APPLY_PATCH,
             force=True,
         )
 
@@ -291,7 +290,7 @@ class _Live:
     """What there is while a cluster runs; belongs to its event loop."""
 
     loop: asyncio.AbstractEventLoop
-    cluster: cluster.Cluster
+    cluster: assembly.Cluster
     client: Client
     stack: contextlib.AsyncExitStack
     told_to_end: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)

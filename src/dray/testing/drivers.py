@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from dray.api import errors, kinds
-from dray.client.verbs import Client
+from dray.client.api_client import Client
 from dray.driverkit import cdi
 from dray.driverkit.cdi import Edits
 from dray.driverkit.driver import Driver
 from dray.driverkit.plugin import Directories, Plugin
-from dray.node.drivers import ClaimReference, Drivers
-from dray.node.drivers import Driver as RegisteredDriver
+from dray.node.devices.drivers import ClaimReference, Drivers
+from dray.node.devices.drivers import Driver as RegisteredDriver
 
 CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
 DEVICE_CLASS = kinds.served("resource.k8s.io", "DeviceClass")

@@ -7,14 +7,14 @@ from typing import TypeVar
 
 import msgspec
 
-from dray.allocator import legality
-from dray.api import canonical, features, kinds
-from dray.api.claims import ResourceClaim
+from dray.allocator import verifier
+from dray.api import features, kinds
+from dray.api.conversion import canonical
 from dray.api.features import Features
 from dray.api.kinds import Kind
-from dray.api.pods import Pod
-from dray.api.slices import ResourceSlice
-from dray.client.verbs import Client
+from dray.api.types.dra import ResourceClaim, ResourceSlice
+from dray.api.types.pods import Pod
+from dray.client.api_client import Client
 
 T = TypeVar("T")
 
@@ -26,9 +26,9 @@ async def violations(client: Client, gates: Features = features.DEFAULT) -> list
     pods = await _listed(client, kinds.served("", "Pod"), Pod)
     found = [
         str(violation)
-        for violation in legality.judge(slices, claims, gates)
+        for violation in verifier.judge(slices, claims, gates)
         # A taint may come after the allocation, and a slice may go.
-        if not isinstance(violation, legality.TaintIgnored | legality.UnknownDevice)
+        if not isinstance(violation, verifier.TaintIgnored | verifier.UnknownDevice)
     ]
     return [*found, *_reserved_without_allocation(claims), *_reserved_for_nobody(claims, pods)]
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from dray.apiserver.access.certificates import Authority, KeyPair
 from dray.client.kubeconfig import Connection
-from dray.cluster import ADMIN
+from dray.cluster.assembly import ADMIN
 
 LOOPBACK: Final = "127.0.0.1"
 

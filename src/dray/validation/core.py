@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api import core, names, workloads
-from dray.validation import badvalues, fields, identifiers, labelselectors, metadata
-from dray.validation.workloads import workloads as workload_rules
+from dray.api.formats import names
+from dray.api.types import core, workloads
+from dray.validation import fields, go_values, identifiers, metadata, selector_rules
+from dray.validation.workloads import replicated as workload_rules
 
 CONFIGURATION_MAX_BYTES: Final = 1024 * 1024
 HIGHEST_USER_PRIORITY: Final = 1_000_000_000
@@ -217,7 +218,7 @@ def _budget_spec(spec: core.PodDisruptionBudgetSpec) -> fields.Errors:
     if spec.min_available is not None and spec.max_unavailable is not None:
         yield fields.invalid(
             fields.SPEC,
-            badvalues.Internal(spec),
+            go_values.Internal(spec),
             "minAvailable and maxUnavailable cannot be both set",
         )
     for field, value in (
@@ -227,7 +228,7 @@ def _budget_spec(spec: core.PodDisruptionBudgetSpec) -> fields.Errors:
         if value is not None:
             yield from workload_rules.number_or_percent(value, fields.SPEC.child(field))
             yield from workload_rules.at_most_all(value, fields.SPEC.child(field))
-    yield from labelselectors.label_selector(spec.selector, fields.SPEC.child("selector"))
+    yield from selector_rules.label_selector(spec.selector, fields.SPEC.child("selector"))
     policy = spec.unhealthy_pod_eviction_policy
     if policy not in (None, "AlwaysAllow", "IfHealthyBudget"):
         yield fields.not_supported(

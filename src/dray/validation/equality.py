@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api import claims, containers, meta, pods, quantity, slices
+from dray.api.formats import quantity
+from dray.api.types import containers, dra, meta, pods
 
 _QUANTITY_FIELDS: dict[type[meta.Wire], frozenset[str]] = {
-    claims.CapacityRequirements: frozenset(("requests",)),
-    claims.DeviceRequestAllocationResult: frozenset(("consumed_capacity",)),
+    dra.CapacityRequirements: frozenset(("requests",)),
+    dra.DeviceRequestAllocationResult: frozenset(("consumed_capacity",)),
     containers.ResourceRequirements: frozenset(("limits", "requests")),
     pods.PodSpec: frozenset(("overhead",)),
-    slices.CapacityRequestPolicy: frozenset(("default", "valid_values")),
-    slices.CapacityRequestPolicyRange: frozenset(("min", "max", "step")),
-    slices.Counter: frozenset(("value",)),
-    slices.DeviceCapacity: frozenset(("value",)),
-    slices.NodeAllocatableMapping: frozenset(("capacity_multiplier", "device_multiplier")),
-    slices.NodeAllocatableOverhead: frozenset(("per_pod", "per_container")),
+    dra.CapacityRequestPolicy: frozenset(("default", "valid_values")),
+    dra.CapacityRequestPolicyRange: frozenset(("min", "max", "step")),
+    dra.Counter: frozenset(("value",)),
+    dra.DeviceCapacity: frozenset(("value",)),
+    dra.NodeAllocatableMapping: frozenset(("capacity_multiplier", "device_multiplier")),
+    dra.NodeAllocatableOverhead: frozenset(("per_pod", "per_container")),
 }
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api import gotext
-from dray.validation import badvalues, equality
+from dray.api.formats import gotext
+from dray.validation import equality, go_values
 
 _KEPT_INDEXES = 8
 _NOTHING: dict[str | int, Path] = {}
@@ -126,7 +126,7 @@ class FieldError(msgspec.Struct, frozen=True, eq=False):
         """The message without the field: `message` of a cause in a Status."""
         words = _WORDS[self.type]
         if self.type not in _WITHOUT_VALUE and self.bad_value is not NO_VALUE:
-            words = f"{words}: {badvalues.printed(self.bad_value)}"
+            words = f"{words}: {go_values.printed(self.bad_value)}"
         return f"{words}: {self.detail}" if self.detail else words
 
     @property

@@ -1,12 +1,32 @@
-"""Rules for names at a path: of objects, labels, drivers, pools, devices, attributes."""
+"""Rules for names (objects, labels, drivers, pools, devices, attributes) and file paths."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-from dray.api import gotext, names, usage
+from dray.api.formats import gotext, names
+from dray.api.semantics import pod_resources
 from dray.validation import fields
+
+
+def no_backsteps(value: str, path: fields.Path) -> fields.Errors:
+    if ".." in value.split("/"):
+        yield fields.invalid(path, value, "must not contain '..'")
+
+
+def relative(value: str, path: fields.Path) -> fields.Errors:
+    if value.startswith("/"):
+        yield fields.invalid(path, value, "must be a relative path")
+    yield from no_backsteps(value, path)
+
+
+def relative_and_not_reserved(value: str, path: fields.Path) -> fields.Errors:
+    """Names that start with ".." are for what the node agent itself puts into a volume."""
+    yield from relative(value, path)
+    if value.startswith("..") and not value.startswith("../"):
+        yield fields.invalid(path, value, "must not start with '..'")
+
 
 SHORT_NAME: Final = "format=k8s-short-name"
 LONG_NAME: Final = "format=k8s-long-name"
@@ -123,7 +143,7 @@ def fully_qualified_name(value: str, path: fields.Path) -> fields.Errors:
 
 def is_node_allocatable(name: str) -> bool:
     """Whether devices may stand for this resource of a node."""
-    return name in ("cpu", "memory") or usage.is_huge_page_resource(name)
+    return name in ("cpu", "memory") or pod_resources.is_huge_page_resource(name)
 
 
 def c_identifier(value: str, path: fields.Path) -> fields.Errors:

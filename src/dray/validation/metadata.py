@@ -9,7 +9,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from dray.api import gotext, meta, names
+from dray.api.formats import gotext, names
+from dray.api.types import meta
 from dray.validation import fields, identifiers
 
 NameRule = Callable[[str, bool], list[str]]

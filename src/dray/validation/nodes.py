@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from dray.api import gotext, names, nodes, quantity
-from dray.validation import badvalues, fields, identifiers, metadata
+from dray.api.formats import gotext, names, quantity
+from dray.api.types import nodes
+from dray.validation import fields, go_values, identifiers, metadata
 from dray.validation.pods import placement, resources
 
 _FEATURE = re.compile("[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
@@ -63,7 +64,7 @@ def _taints(taints: tuple[nodes.Taint, ...], path: fields.Path) -> fields.Errors
         if (taint.key, taint.effect) in seen:
             yield fields.duplicate(
                 taint_path,
-                badvalues.Internal(taint),
+                go_values.Internal(taint),
                 detail="taints must be unique by key and effect pair",
             )
         seen.add((taint.key, taint.effect))
@@ -101,6 +102,6 @@ def _addresses(addresses: tuple[nodes.NodeAddress, ...]) -> fields.Errors:
     for index, address in enumerate(addresses):
         if address in seen:
             yield fields.duplicate(
-                fields.STATUS.child("addresses").index(index), badvalues.Internal(address)
+                fields.STATUS.child("addresses").index(index), go_values.Internal(address)
             )
         seen.add(address)

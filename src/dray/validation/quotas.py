@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api import core, quantity, usage
-from dray.validation import badvalues, fields, metadata
+from dray.api.formats import quantity
+from dray.api.semantics import pod_resources
+from dray.api.types import core
+from dray.validation import fields, go_values, metadata
 from dray.validation.pods import resources
 
 SCOPES: Final = frozenset(
@@ -70,8 +72,8 @@ def _amounts(values: dict[str, str], path: fields.Path) -> fields.Errors:
 
 
 def _is_standard(name: str) -> bool:
-    return name in _STANDARD or usage.is_huge_page_resource(
-        name.removeprefix(usage.REQUESTS_PREFIX)
+    return name in _STANDARD or pod_resources.is_huge_page_resource(
+        name.removeprefix(pod_resources.REQUESTS_PREFIX)
     )
 
 
@@ -113,7 +115,7 @@ def _scope_selector(
         for name in spec.hard:
             if _is_standard(name) and not _applies(requirement.scope_name, name):
                 yield fields.invalid(
-                    path, badvalues.Internal(selector), "unsupported scope applied to resource"
+                    path, go_values.Internal(selector), "unsupported scope applied to resource"
                 )
         yield from _scope_operator(requirement, path)
     names = {requirement.scope_name for requirement in selector.match_expressions}

@@ -5,8 +5,9 @@ What Kubernetes asks for declaratively comes last, as it does there.
 
 from __future__ import annotations
 
-from dray.api import names, rbac
-from dray.validation import fields, labelselectors, metadata
+from dray.api.formats import names
+from dray.api.types import rbac
+from dray.validation import fields, metadata, selector_rules
 
 GROUP = "rbac.authorization.k8s.io"
 _RULES = fields.Path("rules")
@@ -35,7 +36,7 @@ def cluster_role(value: rbac.ClusterRole) -> fields.Errors:
         detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
         yield fields.required(_SELECTORS, detail)
     for number, selector in enumerate(selectors):
-        yield from labelselectors.label_selector(selector, _SELECTORS.index(number))
+        yield from selector_rules.label_selector(selector, _SELECTORS.index(number))
 
 
 def cluster_role_update(new: rbac.ClusterRole, old: rbac.ClusterRole) -> fields.Errors:

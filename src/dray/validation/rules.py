@@ -18,18 +18,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api import core as core_api
-from dray.api import kinds, meta
-from dray.api.claims import ResourceClaim, ResourceClaimTemplate
-from dray.api.classes import DeviceClass
+from dray.api import kinds
 from dray.api.features import Features
-from dray.api.nodes import Node
-from dray.api.pods import Pod
-from dray.api.poolstatus import ResourcePoolStatusRequest
-from dray.api.rbac import ClusterRole, Role, RoleBinding
-from dray.api.slices import ResourceSlice
-from dray.api.taints import DeviceTaintRule
-from dray.api.workloads import (
+from dray.api.types import core as core_api
+from dray.api.types import meta
+from dray.api.types.dra import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourcePoolStatusRequest,
+    ResourceSlice,
+)
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
+from dray.api.types.rbac import ClusterRole, Role, RoleBinding
+from dray.api.types.workloads import (
     ControllerRevision,
     DaemonSet,
     Deployment,
@@ -39,10 +43,10 @@ from dray.api.workloads import (
     StatefulSet,
 )
 from dray.validation import core, fields, metadata, nodes, quotas, rbac
-from dray.validation.declared import declarations, declarative
-from dray.validation.dra import claims, claimstatus, classes, poolstatus, slices, taints
-from dray.validation.pods import pods, podstatus
-from dray.validation.workloads import daemonsets, jobs, statefulsets, workloads
+from dray.validation.declarative import declarations, rule_language
+from dray.validation.dra import claim_status, claims, classes, pool_status, slices, taints
+from dray.validation.pods import pod_status, pods
+from dray.validation.workloads import daemonsets, jobs, replicated, statefulsets
 
 Creation = Callable[[Any, Features], fields.Errors]
 Change = Callable[[Any, Any, Features], fields.Errors]
@@ -65,7 +69,7 @@ class Rules(NamedTuple):
     created: Creation
     updated: Change
     status_updated: Change
-    declared: declarative.Rule | None = None
+    declared: rule_language.Rule | None = None
     replaces: bool = True
 
 
@@ -122,7 +126,7 @@ def _distinct(*sources: fields.Errors) -> list[fields.FieldError]:
 def _declared(rules: Rules, new: Any, old: Any, features: Features) -> list[fields.FieldError]:
     if rules.declared is None:
         return []
-    operation = declarative.Operation(is_update=old is not None, features=features)
+    operation = rule_language.Operation(is_update=old is not None, features=features)
     return list(rules.declared(new, old, fields.ROOT, operation))
 
 
@@ -199,7 +203,7 @@ _RULES: dict[str, Rules] = {
         ResourceClaim,
         claims.resource_claim,
         _change(claims.resource_claim_update),
-        _change(claimstatus.status_update),
+        _change(claim_status.status_update),
         declarations.RESOURCE_CLAIM,
     ),
     "ResourceClaimTemplate": Rules(
@@ -232,9 +236,9 @@ _RULES: dict[str, Rules] = {
     ),
     "ResourcePoolStatusRequest": Rules(
         ResourcePoolStatusRequest,
-        _new(poolstatus.pool_status_request),
-        _change(poolstatus.pool_status_request_update),
-        _change(poolstatus.pool_status_request_status_update),
+        _new(pool_status.pool_status_request),
+        _change(pool_status.pool_status_request_update),
+        _change(pool_status.pool_status_request_status_update),
         declarations.RESOURCE_POOL_STATUS_REQUEST,
         replaces=False,
     ),
@@ -242,7 +246,7 @@ _RULES: dict[str, Rules] = {
         Pod,
         _new(pods.pod),
         _change(pods.pod_update),
-        _change(podstatus.pod_status_update),
+        _change(pod_status.pod_status_update),
         declarations.POD,
         replaces=False,
     ),
@@ -256,15 +260,15 @@ _RULES: dict[str, Rules] = {
     ),
     "Deployment": Rules(
         Deployment,
-        _new(workloads.deployment),
-        _change(workloads.deployment_update),
-        _change(workloads.deployment_status_update),
+        _new(replicated.deployment),
+        _change(replicated.deployment_update),
+        _change(replicated.deployment_status_update),
     ),
     "ReplicaSet": Rules(
         ReplicaSet,
-        _new(workloads.replica_set),
-        _change(workloads.replica_set_update),
-        _change(workloads.replica_set_status_update),
+        _new(replicated.replica_set),
+        _change(replicated.replica_set_update),
+        _change(replicated.replica_set_status_update),
     ),
     "StatefulSet": Rules(
         StatefulSet,
@@ -317,8 +321,8 @@ _RULES: dict[str, Rules] = {
     "Binding": Rules(core_api.Binding, _new(core.binding), _metadata_only, _metadata_only),
     "ControllerRevision": Rules(
         ControllerRevision,
-        _new(workloads.controller_revision),
-        _change(workloads.controller_revision_update),
+        _new(replicated.controller_revision),
+        _change(replicated.controller_revision_update),
         _metadata_only,
     ),
     "Lease": Rules(core_api.Lease, _new(core.lease), _change(core.lease_update), _metadata_only),

@@ -7,17 +7,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.allocator.fleet import Fleet
-from dray.api.claims import AllocationResult, ResourceClaim, ResourceClaimStatus
+from dray.allocator.inventory.cluster_inventory import Fleet
 from dray.api.features import DEFAULT, Features
-from dray.api.meta import ObjectMeta
-from dray.api.slices import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
-from dray.api.taints import (
+from dray.api.types.dra import (
+    AllocationResult,
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    DeviceCapacity,
     DeviceTaint,
     DeviceTaintRule,
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
+    ResourceClaim,
+    ResourceClaimStatus,
 )
+from dray.api.types.meta import ObjectMeta
 from tests.builders import (
     DRIVER,
     alternatives,

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from dray.allocator.placement import Fit, Placement
-from dray.explain import explain, sentences
-from dray.explain.explain import Explanation, Outcome
+from dray.explain import claim_explanation
+from dray.explain.claim_explanation import Explanation, Outcome
+from dray.explain.text import explanation_text
 from tests.conftest import CheckText
 from tests.golden.explain.situations import SITUATIONS, Situation
 
@@ -21,14 +22,18 @@ NAMES = sorted(SITUATIONS)
 
 
 def explained(situation: Situation) -> Explanation:
-    return explain.explain(situation.fleet, situation.claims, new_share_id=lambda: "share")
+    return claim_explanation.explain(
+        situation.fleet, situation.claims, new_share_id=lambda: "share"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_explains_as_kept(name: str, check_golden: CheckText) -> None:
     explanation = explained(SITUATIONS[name]())
-    text = sentences.text(explanation)
-    check_golden(HERE / f"{name}.txt", f"{text}\nsummary: {sentences.summary(explanation)}\n")
+    text = explanation_text.text(explanation)
+    check_golden(
+        HERE / f"{name}.txt", f"{text}\nsummary: {explanation_text.summary(explanation)}\n"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,7 +66,7 @@ def test_leaves_the_fleet_as_it_was(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_is_short_and_has_a_json_form(name: str) -> None:
     explanation = explained(SITUATIONS[name]())
-    built = json.loads(json.dumps(sentences.as_json(explanation)))
+    built = json.loads(json.dumps(explanation_text.as_json(explanation)))
     assert built["outcome"] == explanation.outcome
     requests = max(len(explanation.funnels), 1)
     assert len(built["text"].splitlines()) <= LINES_PER_REQUEST * requests + LINES_BESIDES
@@ -77,5 +82,5 @@ def test_ruling_nodes_out_by_counting_changes_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_everywhere = explained(SITUATIONS[name]())
-    monkeypatch.setattr(explain, "ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(claim_explanation, "ASKED_AT_ONCE", 1)
     assert explained(SITUATIONS[name]()) == asked_everywhere

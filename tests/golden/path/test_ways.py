@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.explain import path, pathwords
-from dray.explain.path import Stage, State, Way
+from dray.explain.pod import pod_progress, pod_progress_text
+from dray.explain.pod.pod_progress import Stage, State, Way
 from tests.conftest import CheckText
 from tests.golden.path.ways import WAYS
 
@@ -17,12 +17,12 @@ NAMES = sorted(WAYS)
 
 
 def followed(name: str) -> Way:
-    return path.follow(*WAYS[name]())
+    return pod_progress.follow(*WAYS[name]())
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_told_as_kept(name: str, check_golden: CheckText) -> None:
-    check_golden(HERE / f"{name}.txt", pathwords.text(followed(name)))
+    check_golden(HERE / f"{name}.txt", pod_progress_text.text(followed(name)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -33,7 +33,7 @@ def test_has_every_stage_once_and_a_json_form(name: str) -> None:
     assert states.count(State.HERE) <= 1
     if State.HERE in states:
         assert set(states[states.index(State.HERE) + 1 :]) <= {State.AHEAD}
-    built = json.loads(json.dumps(pathwords.as_json(way)))
+    built = json.loads(json.dumps(pod_progress_text.as_json(way)))
     assert len(built["steps"]) == len(Stage)
     assert "\n" not in built["summary"]
 

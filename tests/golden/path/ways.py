@@ -7,44 +7,42 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api.claims import (
-    AllocatedDeviceStatus,
-    AllocationResult,
-    DeviceAllocationResult,
-    DeviceRequestAllocationResult,
-    ResourceClaim,
-    ResourceClaimStatus,
-    ResourceClaimTemplate,
-    ResourceClaimTemplateSpec,
-)
-from dray.api.core import (
+from dray.api.formats.names import ClaimKey
+from dray.api.types.core import (
     CoreEvent,
     ObjectReference,
     ResourceQuota,
     ResourceQuotaSpec,
     ResourceQuotaStatus,
 )
-from dray.api.meta import (
+from dray.api.types.dra import (
+    AllocatedDeviceStatus,
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+    DeviceToleration,
+    ResourceClaim,
+    ResourceClaimStatus,
+    ResourceClaimTemplate,
+    ResourceClaimTemplateSpec,
+    ResourceSlice,
+)
+from dray.api.types.meta import (
     Condition,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     ObjectMeta,
 )
-from dray.api.names import ClaimKey
-from dray.api.nodes import Node, NodeCondition, NodeStatus
-from dray.api.pods import Pod
-from dray.api.slices import ResourceSlice
-from dray.api.taints import (
-    DeviceTaint,
-    DeviceTaintRule,
-    DeviceTaintRuleSpec,
-    DeviceTaintSelector,
-    DeviceToleration,
-)
-from dray.explain import explain
-from dray.explain.explain import Explanation
-from dray.explain.path import Surroundings
+from dray.api.types.nodes import Node, NodeCondition, NodeStatus
+from dray.api.types.pods import Pod
+from dray.explain import claim_explanation
+from dray.explain.claim_explanation import Explanation
+from dray.explain.pod.pod_progress import Surroundings
 from tests.builders import DRIVER, claim, fleet, gpu_slice, request
 
 GPU = f"{DRIVER}/n1/gpu-0"
@@ -287,7 +285,9 @@ def claim_being_deleted() -> Situation:
 @way
 def no_devices() -> Situation:
     wanted = asked(count=4)
-    explanation = explain.explain(fleet(gpu_slice("n1", 2)), [wanted], new_share_id=lambda: "s")
+    explanation = claim_explanation.explain(
+        fleet(gpu_slice("n1", 2)), [wanted], new_share_id=lambda: "s"
+    )
     refusal = refused("0/1 nodes are available: 1 cannot allocate all claims.")
     return Situation(pod(status=refusal), around(wanted), explanation)
 
@@ -459,12 +459,16 @@ def evicted_for_a_device_taint() -> Situation:
 @way
 def nothing_may_be_read() -> Situation:
     unread = frozenset({"ResourceQuota", "ResourceClaim", "Node", "Event"})
-    explanation = explain.explain(fleet(gpu_slice("n1", 2)), [asked()], new_share_id=lambda: "s")
+    explanation = claim_explanation.explain(
+        fleet(gpu_slice("n1", 2)), [asked()], new_share_id=lambda: "s"
+    )
     return Situation(pod(), Surroundings(unread=unread), explanation)
 
 
 @way
 def claims_of_others_may_not_be_read() -> Situation:
-    explanation = explain.explain(fleet(gpu_slice("n1", 2)), [asked()], new_share_id=lambda: "s")
+    explanation = claim_explanation.explain(
+        fleet(gpu_slice("n1", 2)), [asked()], new_share_id=lambda: "s"
+    )
     surroundings = around(asked(), partly_read=frozenset({"ResourceClaim"}))
     return Situation(pod(), surroundings, explanation)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dray.allocator import placement
-from dray.allocator.fleet import Fleet
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model.rejections import Failure, Verdict
 from dray.allocator.placement import Fit, Placement, Refused
-from dray.allocator.policies import Order
-from dray.allocator.verdicts import Failure, Verdict
-from dray.api.claims import AllocationResult, ResourceClaim
+from dray.allocator.search.device_order import Order
+from dray.api.types.dra import AllocationResult, ResourceClaim
 
 
 def placement_on(fleet: Fleet, order: Order | None = None) -> Placement:

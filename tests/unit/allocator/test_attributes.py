@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator import attributes
-from dray.api.slices import DeviceAttribute
+from dray.allocator.model import attributes
+from dray.api.types.dra import DeviceAttribute
 from tests import builders
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.allocator import capacity, verdicts
-from dray.api import features, quantity
-from dray.api.slices import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
+from dray.allocator.checks import capacity
+from dray.allocator.model import rejections
+from dray.api import features
+from dray.api.formats import quantity
+from dray.api.types.dra import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 from tests import builders
 from tests.unit.allocator import asking
 
@@ -80,9 +82,9 @@ def test_the_refusal_says_what_is_left_and_who_has_the_rest() -> None:
     fleet = builders.fleet(builders.gpu_slice(count=1, memory=STEPS, shareable=True))
     builders.hold(fleet, "other", "gpu-0", share={"memory": "60Gi"})
     reason = asking.refusal(fleet, builders.claim(builders.request(capacity={"memory": "30Gi"})))
-    assert isinstance(reason, verdicts.NoCombination)
+    assert isinstance(reason, rejections.NoCombination)
     short = reason.last
-    assert isinstance(short, verdicts.CapacityShort)
+    assert isinstance(short, rejections.CapacityShort)
     assert (short.needed, short.available, short.total) == ("30Gi", "20Gi", "80Gi")
     assert [holder.name for holder in short.holders] == ["other"]
 
@@ -91,7 +93,7 @@ def test_the_refusal_says_what_is_left_and_who_has_the_rest() -> None:
 def test_more_than_the_policy_hands_out_fits_nowhere(amount: str) -> None:
     fleet = builders.fleet(builders.gpu_slice(count=1, memory=STEPS, shareable=True))
     reason = asking.refusal(fleet, builders.claim(builders.request(capacity={"memory": amount})))
-    assert reason == verdicts.TooFewDevices(0, "gpu", needed=1, matching=0, free=0)
+    assert reason == rejections.TooFewDevices(0, "gpu", needed=1, matching=0, free=0)
 
 
 def test_a_capacity_that_a_device_lacks_is_not_a_failure() -> None:

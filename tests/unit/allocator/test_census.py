@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import random
 
-from dray.allocator.census import Census, Group
-from dray.allocator.fleet import Fleet
-from dray.api.meta import ObjectMeta
-from dray.api.names import ClaimKey
-from dray.api.taints import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.device_counts import Census, Group
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import (
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceTaintRuleSpec,
+    DeviceTaintSelector,
+)
+from dray.api.types.meta import ObjectMeta
 from tests import builders
 
 BROKEN = DeviceTaint(key="example.com/broken", effect="NoExecute")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.allocator import constraints, requests, verdicts
-from dray.allocator.constraints import DistinctAttribute, MatchAttribute
-from dray.allocator.trail import Trail
+from dray.allocator.checks import constraints
+from dray.allocator.checks.constraints import DistinctAttribute, MatchAttribute
+from dray.allocator.model import rejections, requests
+from dray.allocator.model.trail import Trail
 from dray.api import features
-from dray.api.claims import DeviceConstraint
-from dray.api.slices import Device
+from dray.api.types.dra import Device, DeviceConstraint
 from tests import builders
 from tests.unit.allocator import asking
 
@@ -40,7 +40,7 @@ def test_a_device_without_the_attribute_matches_nothing() -> None:
 def test_the_refusal_names_the_value_that_comes_closest() -> None:
     fleet = builders.fleet(builders.resource_slice(*on_rings("east", "west", "west", "north")))
     reason = asking.refusal(fleet, builders.claim(builders.request(count=3), match=RING))
-    assert reason == verdicts.NoCommonValue(0, "gpu", RING, needed=3, best=2, best_value="west")
+    assert reason == rejections.NoCommonValue(0, "gpu", RING, needed=3, best=2, best_value="west")
 
 
 def test_distinct_devices_differ_in_the_value() -> None:
@@ -52,7 +52,7 @@ def test_distinct_devices_differ_in_the_value() -> None:
 def test_the_refusal_says_how_many_values_there_are() -> None:
     fleet = builders.fleet(builders.resource_slice(*on_rings("east", "east", "west")))
     reason = asking.refusal(fleet, builders.claim(builders.request(count=3), distinct=RING))
-    assert reason == verdicts.TooFewValues(0, "gpu", RING, needed=3, values=2)
+    assert reason == rejections.TooFewValues(0, "gpu", RING, needed=3, values=2)
 
 
 def test_a_constraint_binds_only_the_requests_that_it_names() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator import verdicts
-from dray.allocator.counters import Ledger
-from dray.api.slices import Counter, CounterSet
+from dray.allocator.checks.counters import Ledger
+from dray.allocator.model import rejections
+from dray.api.types.dra import Counter, CounterSet
 from tests import builders
 from tests.unit.allocator import asking
 
@@ -61,9 +61,9 @@ def test_the_refusal_says_what_is_short_and_who_has_it() -> None:
     fleet = builders.fleet(*builders.mig_slices())
     builders.hold(fleet, "other", "gpu-0-half-0")
     reason = asking.refusal(fleet, builders.claim(builders.request("gpu", WHOLE)))
-    assert isinstance(reason, verdicts.NoCombination)
+    assert isinstance(reason, rejections.NoCombination)
     short = reason.last
-    assert isinstance(short, verdicts.CounterShort)
+    assert isinstance(short, rejections.CounterShort)
     assert (short.counter_set, short.counter) == ("gpu-0", "memory")
     assert (short.needed, short.available) == ("40Gi", "20Gi")
     assert [holder.name for holder in short.holders] == ["other"]

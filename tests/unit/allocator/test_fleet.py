@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.fleet import EVERY_NODE, AllocatedState, ChangeLog
-from dray.api.names import ClaimKey, DeviceId, SharedDeviceId
+from dray.allocator.inventory.cluster_inventory import EVERY_NODE, AllocatedState, ChangeLog
+from dray.api.formats.names import ClaimKey, DeviceId, SharedDeviceId
 from tests import builders
 from tests.unit.allocator import asking
 

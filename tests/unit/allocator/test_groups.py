@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.allocator import verdicts
-from dray.allocator.fleet import Fleet
-from dray.allocator.groups import Intersection
+from dray.allocator.checks.compatibility_groups import Intersection
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import rejections
 from dray.api import features
 from tests import builders
 from tests.unit.allocator import asking
@@ -44,8 +44,8 @@ def test_devices_that_are_allocated_count() -> None:
     assert asking.devices(fleet, builders.claim(builders.request())) == ["a"]
     builders.hold(fleet, "more", "a")
     reason = asking.refusal(fleet, builders.claim(builders.request()))
-    assert isinstance(reason, verdicts.NoCombination)
-    assert isinstance(reason.last, verdicts.GroupsIncompatible)
+    assert isinstance(reason, rejections.NoCombination)
+    assert isinstance(reason.last, rejections.GroupsIncompatible)
     assert (reason.last.groups, reason.last.present) == (("mps",), ("mig",))
 
 

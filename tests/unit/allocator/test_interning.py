@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.allocator.interning import Interner
-from dray.api.slices import ResourceSlice
+from dray.allocator.inventory.interning import Interner
+from dray.api.types.dra import ResourceSlice
 from tests import builders
 
 

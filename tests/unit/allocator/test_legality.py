@@ -7,18 +7,19 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from dray.allocator import legality
+from dray.allocator import verifier
 from dray.api import features
-from dray.api.claims import (
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import (
     AllocationResult,
     DeviceAllocationResult,
+    DeviceCapacity,
     DeviceRequestAllocationResult,
+    DeviceTaint,
     ResourceClaim,
     ResourceClaimStatus,
+    ResourceSlice,
 )
-from dray.api.names import ClaimKey
-from dray.api.slices import DeviceCapacity, ResourceSlice
-from dray.api.taints import DeviceTaint
 from tests import builders
 
 SHARED = builders.gpu_slice(count=1, memory=DeviceCapacity("80Gi"), shareable=True)
@@ -42,9 +43,9 @@ def one(name: str = "one", **fields: object) -> ResourceClaim:
 
 def judged(
     slices: Sequence[ResourceSlice], *claims: ResourceClaim
-) -> list[type[legality.Violation]]:
+) -> list[type[verifier.Violation]]:
     keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in claims]
-    found = legality.judge(slices, claims, features.DEFAULT, just_allocated=keys)
+    found = verifier.judge(slices, claims, features.DEFAULT, just_allocated=keys)
     return [type(each) for each in found]
 
 
@@ -59,19 +60,19 @@ def test_a_legal_state_has_no_violations() -> None:
         pytest.param(
             [builders.gpu_slice()],
             [given(one(), "gpu-0"), given(one("two"), "gpu-0")],
-            legality.HeldTwice,
+            verifier.HeldTwice,
             id="held-twice",
         ),
         pytest.param(
             [builders.gpu_slice()],
             [given(one(), "gpu-0", share_id="s")],
-            legality.NotShareable,
+            verifier.NotShareable,
             id="not-shareable",
         ),
         pytest.param(
             MIG,
             [given(one(), "gpu-0"), given(one("two"), "gpu-0-half-0")],
-            legality.CounterOverdrawn,
+            verifier.CounterOverdrawn,
             id="counters",
         ),
         pytest.param(
@@ -80,7 +81,7 @@ def test_a_legal_state_has_no_violations() -> None:
                 given(one(), "gpu-0", share_id="a", consumed_capacity={"memory": "50Gi"}),
                 given(one("two"), "gpu-0", share_id="b", consumed_capacity={"memory": "40Gi"}),
             ],
-            legality.CapacityOverdrawn,
+            verifier.CapacityOverdrawn,
             id="capacity",
         ),
         pytest.param(
@@ -90,31 +91,31 @@ def test_a_legal_state_has_no_violations() -> None:
                 )
             ],
             [given(one(), "g", share_id="a", consumed_capacity={"memory": "3"})],
-            legality.CapacityNotAllowed,
+            verifier.CapacityNotAllowed,
             id="policy",
         ),
         pytest.param(
             [builders.gpu_slice(taints=[DeviceTaint("worn", "", "NoSchedule")])],
             [given(one(), "gpu-0")],
-            legality.TaintIgnored,
+            verifier.TaintIgnored,
             id="taint",
         ),
         pytest.param(
             [builders.gpu_slice()],
             [given(one(), "gpu-0", admin_access=True)],
-            legality.AdminAccessWrong,
+            verifier.AdminAccessWrong,
             id="admin-access",
         ),
         pytest.param(
             [builders.gpu_slice()],
             [given(one(count=2), "gpu-0")],
-            legality.WrongNumber,
+            verifier.WrongNumber,
             id="count",
         ),
         pytest.param(
             [builders.gpu_slice()],
             [given(one(), "gpu-9")],
-            legality.UnknownDevice,
+            verifier.UnknownDevice,
             id="unknown-device",
         ),
     ],
@@ -122,7 +123,7 @@ def test_a_legal_state_has_no_violations() -> None:
 def test_finds_what_may_not_be(
     slices: list[ResourceSlice],
     claims: list[ResourceClaim],
-    violation: type[legality.Violation],
+    violation: type[verifier.Violation],
 ) -> None:
     assert violation in judged(slices, *claims)
 
@@ -135,7 +136,7 @@ def test_finds_broken_constraints(kind: str, devices: str) -> None:
     )
     constraint = {kind: "gpu.example.com/ring"}
     claim = builders.claim(builders.request(count=2), **constraint)  # type: ignore[arg-type]
-    assert judged([piece], given(claim, *devices)) == [legality.ConstraintBroken]
+    assert judged([piece], given(claim, *devices)) == [verifier.ConstraintBroken]
 
 
 def test_admin_access_does_not_count_as_use() -> None:
@@ -145,4 +146,4 @@ def test_admin_access_does_not_count_as_use() -> None:
 
 def test_taints_that_came_later_are_no_violation() -> None:
     tainted = builders.gpu_slice(taints=[DeviceTaint("worn", "", "NoSchedule")])
-    assert legality.judge([tainted], [given(one(), "gpu-0")], features.DEFAULT) == []
+    assert verifier.judge([tainted], [given(one(), "gpu-0")], features.DEFAULT) == []

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator import search
+from dray.allocator.model.rejections import Failure
 from dray.allocator.placement import Fit, Refused
-from dray.allocator.verdicts import Failure
-from dray.api.claims import AllocationResult
-from dray.api.names import ClaimKey
+from dray.allocator.search import backtracking
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import AllocationResult
 from tests import builders
 from tests.unit.allocator import asking
 
@@ -20,13 +20,13 @@ class Searches:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.nodes: list[str] = []
-        run = search.Search.run
+        run = backtracking.Search.run
 
-        def counted(attempt: search.Search) -> object:
+        def counted(attempt: backtracking.Search) -> object:
             self.nodes.append(attempt.problem.inventory.node.metadata.name)
             return run(attempt)
 
-        monkeypatch.setattr(search.Search, "run", counted)
+        monkeypatch.setattr(backtracking.Search, "run", counted)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator import policies
-from dray.api.slices import DeviceCapacity
+from dray.allocator.search import device_order
+from dray.api.types.dra import DeviceCapacity
 from tests import builders
 from tests.unit.allocator import asking
 
@@ -21,13 +21,13 @@ def test_best_fit_takes_the_smallest_that_satisfies() -> None:
     claim = builders.claim(builders.request("gpu", ENOUGH, count=2))
     fleet = builders.fleet(piece)
     assert asking.devices(fleet, claim) == ["large", "small"]
-    assert asking.devices(fleet, claim, order=policies.best_fit) == ["small", "large"]
+    assert asking.devices(fleet, claim, order=device_order.best_fit) == ["small", "large"]
 
 
 @pytest.mark.parametrize(
-    ("order", "device"), [(policies.pack, "gpu-1"), (policies.spread, "gpu-0")]
+    ("order", "device"), [(device_order.pack, "gpu-1"), (device_order.spread, "gpu-0")]
 )
-def test_pack_and_spread_look_at_what_is_in_use(order: policies.Order, device: str) -> None:
+def test_pack_and_spread_look_at_what_is_in_use(order: device_order.Order, device: str) -> None:
     memory = DeviceCapacity("80Gi")
     fleet = builders.fleet(builders.gpu_slice(count=3, memory=memory, shareable=True))
     builders.hold(fleet, "a", "gpu-1", share={"memory": "40Gi"})
@@ -40,9 +40,9 @@ def test_pack_looks_at_the_counters_of_partitions() -> None:
     fleet = builders.fleet(*builders.mig_slices(gpus=2))
     builders.hold(fleet, "a", "gpu-1-quarter-0")
     claim = builders.claim(builders.request("gpu", MIG))
-    (found,) = asking.devices(fleet, claim, order=policies.pack)
+    (found,) = asking.devices(fleet, claim, order=device_order.pack)
     assert found.startswith("gpu-1")
-    (found,) = asking.devices(fleet, claim, order=policies.spread)
+    (found,) = asking.devices(fleet, claim, order=device_order.spread)
     assert found.startswith("gpu-0")
 
 
@@ -50,11 +50,11 @@ def test_least_stranding_leaves_the_most_partitions_possible() -> None:
     fleet = builders.fleet(*builders.mig_slices(gpus=2))
     builders.hold(fleet, "a", "gpu-1-half-0")
     claim = builders.claim(builders.request("gpu", MIG))
-    (found,) = asking.devices(fleet, claim, order=policies.least_stranding)
+    (found,) = asking.devices(fleet, claim, order=device_order.least_stranding)
     assert found == "gpu-1-quarter-0"
 
 
-@pytest.mark.parametrize("name", policies.BY_NAME)
+@pytest.mark.parametrize("name", device_order.BY_NAME)
 def test_a_policy_finds_a_combination_if_there_is_one(name: str) -> None:
     rings = ("east", "west", "west", "east", "west")
     devices = [
@@ -63,5 +63,5 @@ def test_a_policy_finds_a_combination_if_there_is_one(name: str) -> None:
     ]
     fleet = builders.fleet(builders.resource_slice(*devices))
     claim = builders.claim(builders.request(count=3), match="gpu.example.com/ring")
-    found = asking.devices(fleet, claim, order=policies.BY_NAME[name])
+    found = asking.devices(fleet, claim, order=device_order.BY_NAME[name])
     assert sorted(found) == ["g1", "g2", "g4"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.allocator import pools, verdicts
+from dray.allocator.inventory import pools
+from dray.allocator.model import rejections
 from dray.api import features
-from dray.api.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from dray.api.slices import ResourceSlice
+from dray.api.types.dra import ResourceSlice
+from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from tests import builders
 from tests.unit.allocator import asking
 
@@ -148,7 +149,7 @@ def test_slices_select_nodes_in_four_ways(piece: ResourceSlice, found: int) -> N
 def test_a_node_selector_that_cannot_be_understood_is_a_failure() -> None:
     wrong = NodeSelectorTerm((NodeSelectorRequirement("rack", "Near", ("a",)),))
     piece = builders.resource_slice(node_selector=NodeSelector((wrong,)), name="odd")
-    with pytest.raises(verdicts.Failure) as found:
+    with pytest.raises(rejections.Failure) as found:
         gather(piece)
     assert found.value.detail.startswith(
         "gather pool information: failed to perform node selection for slice odd: failed to parse "

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from dray.allocator import proofs, verdicts
-from dray.allocator.fleet import Fleet
-from dray.api.claims import ResourceClaim
-from dray.api.slices import DeviceCapacity
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import rejections
+from dray.allocator.search import infeasibility
+from dray.api.types.dra import DeviceCapacity, ResourceClaim
 from tests import builders
 from tests.unit.allocator import asking
 
 RING = "gpu.example.com/ring"
 
 
-def proof(fleet: Fleet, claim: ResourceClaim) -> verdicts.Verdict | None:
-    return proofs.impossibility(asking.placement_on(fleet).problem([claim], "n1"))
+def proof(fleet: Fleet, claim: ResourceClaim) -> rejections.Verdict | None:
+    return infeasibility.impossibility(asking.placement_on(fleet).problem([claim], "n1"))
 
 
 def test_requests_that_want_the_same_devices_are_counted_together() -> None:
     fleet = builders.fleet(builders.gpu_slice(count=3))
     two = builders.claim(builders.request("a", count=2), builders.request("b", count=2))
-    assert proof(fleet, two) == verdicts.TooFewForAll(0, "a, b", needed=4, free=3)
+    assert proof(fleet, two) == rejections.TooFewForAll(0, "a, b", needed=4, free=3)
 
 
 def test_a_device_has_room_for_as_many_shares_as_fit() -> None:
@@ -27,7 +27,7 @@ def test_a_device_has_room_for_as_many_shares_as_fit() -> None:
     fleet = builders.fleet(shared)
     wanted = [builders.request(f"r{n}", capacity={"memory": "30Gi"}) for n in range(5)]
     assert proof(fleet, builders.claim(*wanted[:4])) is None
-    assert isinstance(proof(fleet, builders.claim(*wanted)), verdicts.TooFewForAll)
+    assert isinstance(proof(fleet, builders.claim(*wanted)), rejections.TooFewForAll)
 
 
 def test_what_holds_for_no_option_holds_for_the_request() -> None:
@@ -36,7 +36,7 @@ def test_what_holds_for_no_option_holds_for_the_request() -> None:
         builders.alternatives("any", builders.option("a", "false"), builders.option("b", count=3))
     )
     found = proof(fleet, claim)
-    assert found == verdicts.TooFewDevices(0, "any/a", needed=1, matching=0, free=0)
+    assert found == rejections.TooFewDevices(0, "any/a", needed=1, matching=0, free=0)
 
 
 def test_nothing_is_proved_where_a_failure_may_hide() -> None:
@@ -61,6 +61,6 @@ def test_devices_whose_value_cannot_serve_all_are_of_no_use() -> None:
     problem.inventory.catch_up()
     left = [
         [device.device.name for device in problem.inventory.members(members)]
-        for members in proofs.usable(problem).values()
+        for members in infeasibility.usable(problem).values()
     ]
     assert left == [["g2"], ["g1"]]

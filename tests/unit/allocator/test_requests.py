@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.allocator import requests
+from dray.allocator.model import requests
 from tests import builders
 
 

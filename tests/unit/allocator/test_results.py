@@ -8,15 +8,16 @@ import msgspec
 
 from dray.allocator import placement
 from dray.api import features
-from dray.api.claims import DeviceClaimConfiguration, ResourceClaim
-from dray.api.classes import (
+from dray.api.types.dra import (
+    DeviceClaimConfiguration,
     DeviceClass,
     DeviceClassConfiguration,
     DeviceClassSpec,
     OpaqueDeviceConfiguration,
+    ResourceClaim,
+    ResourceSlice,
 )
-from dray.api.meta import NodeSelector, ObjectMeta
-from dray.api.slices import ResourceSlice
+from dray.api.types.meta import NodeSelector, ObjectMeta
 from tests import builders
 from tests.unit.allocator import asking
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator import search, verdicts
-from dray.allocator.fleet import Fleet
-from dray.allocator.search import Search
-from dray.api.claims import ResourceClaim
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import rejections
+from dray.allocator.search import backtracking
+from dray.allocator.search.backtracking import Search
+from dray.api.types.dra import ResourceClaim
 from dray.cel import device as cel
 from tests import builders
 from tests.unit.allocator import asking
@@ -79,7 +80,7 @@ def test_all_means_every_device_that_matches() -> None:
 def test_all_of_nothing_does_not_fit() -> None:
     claim = builders.claim(builders.request("gpu", "false", mode="All"))
     reason = asking.refusal(builders.fleet(builders.gpu_slice()), claim)
-    assert reason == verdicts.NothingForAll(0, "gpu")
+    assert reason == rejections.NothingForAll(0, "gpu")
 
 
 def test_all_fails_while_a_pool_is_being_updated() -> None:
@@ -97,7 +98,7 @@ def test_a_search_stops_when_it_is_told_to() -> None:
     fleet = builders.fleet(builders.gpu_slice(count=4))
     asked = asking.placement_on(fleet)
     problem = asked.problem([builders.claim(builders.request(count=2))], "n1")
-    with pytest.raises(verdicts.Stopped):
+    with pytest.raises(rejections.Stopped):
         Search(problem, should_stop=lambda: True).run()
     assert Search(problem, should_stop=lambda: False).run() is not None
 
@@ -147,9 +148,9 @@ def test_no_value_with_enough_members_is_seen_without_trying_orders(size: int) -
     requests = [builders.request(f"r{number}") for number in range(size // 2 + 1)]
     fleet = builders.fleet(builders.resource_slice(*devices))
     reason = asking.refusal(fleet, builders.claim(*requests, match=RING))
-    assert isinstance(reason, verdicts.NoCommonValue)
+    assert isinstance(reason, rejections.NoCommonValue)
     assert (reason.needed, reason.best) == (size // 2 + 1, size // 2)
-    assert positions(fleet, builders.claim(*requests, match=RING)) <= search._PATIENCE
+    assert positions(fleet, builders.claim(*requests, match=RING)) <= backtracking._PATIENCE
 
 
 def test_a_device_that_fails_switches_leaving_out_off() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api.slices import DeviceAttribute
+from dray.api.types.dra import DeviceAttribute
 from dray.cel import device as cel
 from tests import builders
 from tests.unit.allocator import asking

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator import shapes
-from dray.api.slices import DeviceAttribute
+from dray.allocator.inventory import shapes
+from dray.api.types.dra import DeviceAttribute
 from dray.cel import device as cel
 from tests import builders
 

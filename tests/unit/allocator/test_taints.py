@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator import taints, verdicts
-from dray.api.meta import ObjectMeta
-from dray.api.taints import (
+from dray.allocator.checks import taints
+from dray.allocator.model import rejections
+from dray.api.types.dra import (
     DeviceTaint,
     DeviceTaintRule,
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
     DeviceToleration,
 )
+from dray.api.types.meta import ObjectMeta
 from tests import builders
 from tests.unit.allocator import asking
 
@@ -72,7 +73,7 @@ def test_all_devices_include_the_tainted_one_and_fail() -> None:
     piece = builders.resource_slice(builders.gpu("gpu-0"), builders.gpu("gpu-1", taints=[WORN]))
     claim = builders.claim(builders.request(mode="All"))
     reason = asking.refusal(builders.fleet(piece), claim)
-    assert isinstance(reason, verdicts.TooFewDevices)
+    assert isinstance(reason, rejections.TooFewDevices)
     assert (reason.needed, reason.free) == (2, 1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.allocator.trail import Trail
+from dray.allocator.model.trail import Trail
 
 
 def test_unwinding_takes_back_the_latest_change_first() -> None:

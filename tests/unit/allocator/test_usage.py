@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dray.allocator import verdicts
-from dray.allocator.usage import Holdings
-from dray.api.names import ClaimKey
+from dray.allocator.checks.usage import Holdings
+from dray.allocator.model import rejections
+from dray.api.formats.names import ClaimKey
 from tests import builders
 from tests.unit.allocator import asking
 
@@ -52,7 +52,7 @@ def test_the_refusal_says_how_many_devices_are_free() -> None:
     fleet = builders.fleet(builders.gpu_slice(count=2))
     builders.hold(fleet, "other", "gpu-0")
     reason = asking.refusal(fleet, builders.claim(builders.request(count=2)))
-    assert reason == verdicts.TooFewDevices(0, "gpu", needed=2, matching=2, free=1)
+    assert reason == rejections.TooFewDevices(0, "gpu", needed=2, matching=2, free=1)
 
 
 def test_admin_access_gets_devices_that_others_hold() -> None:

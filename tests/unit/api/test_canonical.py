@@ -3,8 +3,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import canonical
-from dray.api.claims import ResourceClaim
+from dray.api.conversion import canonical
+from dray.api.types.dra import ResourceClaim
 
 
 def write(type_name: str, **fields: Any) -> dict[str, Any]:

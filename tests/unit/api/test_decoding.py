@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from dray.api import decoding, gojson
+from dray.api.conversion import decoding
+from dray.api.formats import gojson
 
 CLAIM = "resource.v1.ResourceClaim"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dray.api import defaults, poddefaults
+from dray.api.conversion import defaults, pod_defaults
 
 NOW = "2026-11-15T01:24:49Z"
 RESOURCE = "resource.k8s.io/v1"
@@ -408,5 +408,5 @@ def test_pod_level_resources(
 ) -> None:
     spec = {"resources": resources, "containers": [{"resources": each} for each in containers]}
     pod = {"spec": spec}
-    poddefaults.fill_pod_level_resources(pod)
+    pod_defaults.fill_pod_level_resources(pod)
     assert pod["spec"]["resources"] == expected

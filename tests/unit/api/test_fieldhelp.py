@@ -1,14 +1,14 @@
 import pytest
 
-from dray.api import fieldhelp
 from dray.api.kinds import GroupVersionKind
+from dray.api.schema import field_docs
 
 CLAIM = GroupVersionKind("resource.k8s.io", "v1", "ResourceClaim")
 POD = GroupVersionKind("", "v1", "Pod")
 
 
 def test_a_field_is_explained_as_kubectl_does() -> None:
-    assert fieldhelp.explain(CLAIM, ["spec"]) == (
+    assert field_docs.explain(CLAIM, ["spec"]) == (
         "GROUP:      resource.k8s.io\n"
         "KIND:       ResourceClaim\n"
         "VERSION:    v1\n"
@@ -31,31 +31,31 @@ def test_a_field_is_explained_as_kubectl_does() -> None:
 
 
 def test_a_kind_without_group_has_no_group_line() -> None:
-    assert fieldhelp.explain(POD).startswith("KIND:       Pod\nVERSION:    v1\n\nDESCRIPTION:\n")
+    assert field_docs.explain(POD).startswith("KIND:       Pod\nVERSION:    v1\n\nDESCRIPTION:\n")
 
 
 def test_the_path_leads_through_lists_and_maps() -> None:
-    text = fieldhelp.explain(CLAIM, ["spec", "devices", "requests", "exactly", "count"])
+    text = field_docs.explain(CLAIM, ["spec", "devices", "requests", "exactly", "count"])
     assert "FIELD: count <integer>\n" in text
     assert "FIELDS:" not in text
 
 
 def test_values_of_an_enum_are_listed() -> None:
-    text = fieldhelp.explain(POD, ["spec", "restartPolicy"])
+    text = field_docs.explain(POD, ["spec", "restartPolicy"])
     assert "FIELD: restartPolicy <string>\nENUM:\n    Always\n    Never\n    OnFailure\n\n" in text
 
 
 def test_summaries_show_types_required_fields_and_the_first_values() -> None:
-    text = fieldhelp.explain(CLAIM, ["spec", "devices", "requests", "exactly"])
+    text = field_docs.explain(CLAIM, ["spec", "devices", "requests", "exactly"])
     assert "  deviceClassName\t<string> -required-\n" in text
     assert "  allocationMode\t<string>\n  enum: All, ExactCount\n    AllocationMode and" in text
     assert "  selectors\t<[]DeviceSelector>\n" in text
-    pods = fieldhelp.explain(POD, ["spec", "affinity", "nodeAffinity"], recursive=True)
+    pods = field_docs.explain(POD, ["spec", "affinity", "nodeAffinity"], recursive=True)
     assert "enum: DoesNotExist, Exists, Gt, In, ....\n" in pods
 
 
 def test_recursion_shows_the_whole_tree_without_texts() -> None:
-    text = fieldhelp.explain(CLAIM, recursive=True)
+    text = field_docs.explain(CLAIM, recursive=True)
     assert "\n  spec\t<ResourceClaimSpec>\n    devices\t<DeviceClaim>\n      config\t" in text
     assert "          expression\t<string> -required-\n" in text
 
@@ -70,10 +70,10 @@ def test_recursion_shows_the_whole_tree_without_texts() -> None:
     ],
 )
 def test_a_field_that_does_not_exist_is_named(path: list[str]) -> None:
-    with pytest.raises(fieldhelp.UnknownField, match=f'field "{path[-1]}" does not exist'):
-        fieldhelp.explain(CLAIM, path)
+    with pytest.raises(field_docs.UnknownField, match=f'field "{path[-1]}" does not exist'):
+        field_docs.explain(CLAIM, path)
 
 
 def test_words_longer_than_a_line_stand_alone() -> None:
-    text = fieldhelp.explain(POD, ["metadata", "creationTimestamp"])
+    text = field_docs.explain(POD, ["metadata", "creationTimestamp"])
     assert "More info:\n    https://git.k8s.io/" in text

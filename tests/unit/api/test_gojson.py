@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api import gojson
+from dray.api.formats import gojson
 
 
 def test_plain_json_is_plain_objects() -> None:

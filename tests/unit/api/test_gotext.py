@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api import gotext
+from dray.api.formats import gotext
 
 
 @pytest.mark.parametrize(

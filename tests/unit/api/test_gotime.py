@@ -2,7 +2,7 @@ import datetime
 
 import pytest
 
-from dray.api import gotime
+from dray.api.formats import gotime
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api import images
-from dray.api.images import ImageReference
+from dray.api.formats import image_references
+from dray.api.formats.image_references import ImageReference
 
 SHA256 = "sha256:" + "a" * 64
 
@@ -28,7 +28,7 @@ SHA256 = "sha256:" + "a" * 64
     ],
 )
 def test_parsed(text: str, reference: ImageReference) -> None:
-    assert images.parse(text) == reference
+    assert image_references.parse(text) == reference
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_parsed(text: str, reference: ImageReference) -> None:
     ],
 )
 def test_no_reference(text: str) -> None:
-    assert images.parse(text) is None
+    assert image_references.parse(text) is None

@@ -2,7 +2,8 @@ from collections import Counter
 
 import pytest
 
-from dray.api import columns, kinds, schema
+from dray.api import kinds, table_columns
+from dray.api.schema import field_types
 
 
 def test_every_kind_has_a_schema_in_every_served_version() -> None:
@@ -10,7 +11,7 @@ def test_every_kind_has_a_schema_in_every_served_version() -> None:
         kind.in_version(version).schema_type
         for kind in kinds.KINDS
         for version in kind.versions
-        if not schema.has(kind.in_version(version).schema_type)
+        if not field_types.has(kind.in_version(version).schema_type)
     ]
     assert missing == []
 
@@ -20,7 +21,7 @@ def test_every_stored_kind_has_a_list() -> None:
         f"{kind.in_version(version).schema_type}List"
         for kind in kinds.KINDS
         for version in kind.versions
-        if kind.is_stored and not schema.has(f"{kind.in_version(version).schema_type}List")
+        if kind.is_stored and not field_types.has(f"{kind.in_version(version).schema_type}List")
     ]
     assert missing == []
 
@@ -115,17 +116,21 @@ def test_reviews_are_not_stored() -> None:
     assert not stored & {"Binding", "SelfSubjectAccessReview"}
 
 
-def _all_columns() -> list[columns.Column]:
+def _all_columns() -> list[table_columns.Column]:
     return [
         column
-        for table in (*(kind.columns for kind in kinds.KINDS), columns.SCALE, columns.STATUS)
+        for table in (
+            *(kind.columns for kind in kinds.KINDS),
+            table_columns.SCALE,
+            table_columns.STATUS,
+        )
         for column in table
     ]
 
 
 def test_every_field_that_describes_a_column_exists() -> None:
     fields = {column.field for column in _all_columns() if column.field[0]}
-    assert [path for path in fields if path[1] not in schema.fields(path[0])] == []
+    assert [path for path in fields if path[1] not in field_types.fields(path[0])] == []
 
 
 def test_a_column_is_described_by_a_text_or_a_field_and_not_both() -> None:

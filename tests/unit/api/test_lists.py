@@ -1,49 +1,49 @@
 import pytest
 
-from dray.api import lists, schema
-from dray.api.schema import Form
+from dray.api.schema import field_types, merge_rules
+from dray.api.schema.field_types import Form
 
 
 def test_every_rule_is_about_a_field_of_the_schema() -> None:
     unknown = [
         path
-        for path in lists.RULES
-        if not schema.has(path[0]) or path[1] not in schema.fields(path[0])
+        for path in merge_rules.RULES
+        if not field_types.has(path[0]) or path[1] not in field_types.fields(path[0])
     ]
     assert unknown == []
 
 
 def test_list_rules_are_about_lists() -> None:
-    for (type_name, field), rule in lists.RULES.items():
-        form = schema.fields(type_name)[field].type.form
-        if rule.list_type != lists.ATOMIC or rule.merge_key:
+    for (type_name, field), rule in merge_rules.RULES.items():
+        form = field_types.fields(type_name)[field].type.form
+        if rule.list_type != merge_rules.ATOMIC or rule.merge_key:
             assert form is Form.LIST, (type_name, field)
         if rule.is_atomic is not None:
             assert form in (Form.MAP, Form.STRUCT), (type_name, field)
 
 
 def test_keys_are_fields_of_the_items() -> None:
-    for (type_name, field), rule in lists.RULES.items():
-        item = schema.fields(type_name)[field].type.content
+    for (type_name, field), rule in merge_rules.RULES.items():
+        item = field_types.fields(type_name)[field].type.content
         for key in {*rule.keys, rule.merge_key} - {""}:
-            assert key in schema.fields(item.name), (type_name, field, key)
+            assert key in field_types.fields(item.name), (type_name, field, key)
 
 
 def test_sets_hold_scalars_and_maps_have_keys() -> None:
-    for (type_name, field), rule in lists.RULES.items():
-        content = schema.fields(type_name)[field].type.content
-        if rule.list_type == lists.SET:
+    for (type_name, field), rule in merge_rules.RULES.items():
+        content = field_types.fields(type_name)[field].type.content
+        if rule.list_type == merge_rules.SET:
             assert content.form is not Form.STRUCT, (type_name, field)
-        assert bool(rule.keys) is (rule.list_type == lists.MAP), (type_name, field)
+        assert bool(rule.keys) is (rule.list_type == merge_rules.MAP), (type_name, field)
 
 
 def test_atomic_structures_are_in_the_schema() -> None:
-    assert [name for name in lists.ATOMIC_STRUCTS if not schema.has(name)] == []
+    assert [name for name in merge_rules.ATOMIC_STRUCTS if not field_types.has(name)] == []
 
 
 def test_enums_are_string_types_of_the_schema() -> None:
-    for name, values in lists.ENUMS.items():
-        assert schema.type_named(name).form is Form.STRING, name
+    for name, values in merge_rules.ENUMS.items():
+        assert field_types.type_named(name).form is Form.STRING, name
         assert list(values) == sorted(set(values)), name
 
 
@@ -53,29 +53,29 @@ def test_enums_are_string_types_of_the_schema() -> None:
         (
             "core.v1.PodSpec",
             "containers",
-            lists.Rule("map", ("name",), ("merge",), "name"),
+            merge_rules.Rule("map", ("name",), ("merge",), "name"),
         ),
         (
             "core.v1.PodSpec",
             "resourceClaims",
-            lists.Rule("map", ("name",), ("merge", "retainKeys"), "name"),
+            merge_rules.Rule("map", ("name",), ("merge", "retainKeys"), "name"),
         ),
         (
             "core.v1.Container",
             "ports",
-            lists.Rule("map", ("containerPort", "protocol"), ("merge",), "containerPort"),
+            merge_rules.Rule("map", ("containerPort", "protocol"), ("merge",), "containerPort"),
         ),
         (
             "resource.v1beta1.ResourceClaimStatus",
             "devices",
-            lists.Rule("map", ("driver", "device", "pool", "shareID")),
+            merge_rules.Rule("map", ("driver", "device", "pool", "shareID")),
         ),
-        ("meta.v1.ObjectMeta", "finalizers", lists.Rule("set", (), ("merge",))),
-        ("resource.v1.DeviceClaim", "requests", lists.Rule("atomic")),
+        ("meta.v1.ObjectMeta", "finalizers", merge_rules.Rule("set", (), ("merge",))),
+        ("resource.v1.DeviceClaim", "requests", merge_rules.Rule("atomic")),
     ],
 )
-def test_lists_merge_as_kubernetes_says(type_name: str, field: str, rule: lists.Rule) -> None:
-    assert lists.rule(type_name, field) == rule
+def test_lists_merge_as_kubernetes_says(type_name: str, field: str, rule: merge_rules.Rule) -> None:
+    assert merge_rules.rule(type_name, field) == rule
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_lists_merge_as_kubernetes_says(type_name: str, field: str, rule: lists.
     ],
 )
 def test_some_maps_and_structures_have_one_owner(type_name: str, field: str, atomic: bool) -> None:
-    assert lists.is_atomic(type_name, field) is atomic
+    assert merge_rules.is_atomic(type_name, field) is atomic
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_some_maps_and_structures_have_one_owner(type_name: str, field: str, ato
     ],
 )
 def test_keys_that_an_item_leaves_out(type_name: str, key: str, default: str | None) -> None:
-    assert lists.key_default(type_name, key) == default
+    assert merge_rules.key_default(type_name, key) == default
 
 
 def test_enum_values_belong_to_the_type_of_a_field() -> None:
-    mode = schema.fields("resource.v1.ExactDeviceRequest")["allocationMode"].type
-    assert lists.enum_values(mode) == ("All", "ExactCount")
-    name = schema.fields("resource.v1.ExactDeviceRequest")["deviceClassName"].type
-    assert lists.enum_values(name) == ()
+    mode = field_types.fields("resource.v1.ExactDeviceRequest")["allocationMode"].type
+    assert merge_rules.enum_values(mode) == ("All", "ExactCount")
+    name = field_types.fields("resource.v1.ExactDeviceRequest")["deviceClassName"].type
+    assert merge_rules.enum_values(name) == ()

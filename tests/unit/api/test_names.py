@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dray.api import names
+from dray.api.formats import names
 
 Check = Callable[[str], list[str]]
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dray.api import kinds, openapi, openapi_types, schema
+from dray.api import kinds
+from dray.api.schema import field_types, openapi, openapi_schemas
 
 GROUP_VERSIONS = [
     (group, version) for group, versions in kinds.VERSIONS_BY_GROUP.items() for version in versions
@@ -34,7 +35,9 @@ def patch_of(document: dict[str, Any], gvk: dict[str, str]) -> dict[str, Any]:
 @pytest.mark.parametrize(("group", "version"), GROUP_VERSIONS)
 def test_every_reference_in_a_document_resolves(group: str, version: str) -> None:
     document = openapi.document(group, version)
-    defined = {openapi_types.REFERENCE_PREFIX + name for name in document["components"]["schemas"]}
+    defined = {
+        openapi_schemas.REFERENCE_PREFIX + name for name in document["components"]["schemas"]
+    }
     assert set(references(document)) - defined == set()
 
 
@@ -68,7 +71,7 @@ def test_every_kind_has_a_schema_that_says_which_kind_it_is() -> None:
     for group, version in GROUP_VERSIONS:
         schemas = openapi.document(group, version)["components"]["schemas"]
         for kind in kinds.in_group_version(group, version):
-            component = openapi_types.component(kind.in_version(version).schema_type)
+            component = openapi_schemas.component(kind.in_version(version).schema_type)
             assert schemas[component][GVK] == [
                 {"group": group, "kind": kind.kind, "version": version}
             ]
@@ -149,7 +152,7 @@ def test_path_parameters_are_declared() -> None:
 
 
 def test_a_structure_is_described_as_kubernetes_does() -> None:
-    definition = openapi_types.definition("resource.v1.ResourceClaimStatus")
+    definition = openapi_schemas.definition("resource.v1.ResourceClaimStatus")
     assert definition["type"] == "object"
     devices = dict(definition["properties"]["devices"])
     assert devices.pop("description").startswith("Devices contains the status")
@@ -201,12 +204,12 @@ def test_a_structure_is_described_as_kubernetes_does() -> None:
 )
 def test_fields_are_described_as_kubernetes_does(path: str, expected: dict[str, Any]) -> None:
     owner, _, field = path.rpartition(".")
-    found = openapi_types.definition(owner)["properties"][field]
+    found = openapi_schemas.definition(owner)["properties"][field]
     assert {key: found[key] for key in expected} == expected
     assert found["description"]
 
 
 def test_possible_values_are_part_of_the_description() -> None:
-    field = schema.fields("resource.v1.ExactDeviceRequest")["allocationMode"]
-    text = openapi_types.description("resource.v1.ExactDeviceRequest", field)
+    field = field_types.fields("resource.v1.ExactDeviceRequest")["allocationMode"]
+    text = openapi_schemas.description("resource.v1.ExactDeviceRequest", field)
     assert text.endswith('\n\n\nPossible enum values:\n - `"All"`\n - `"ExactCount"`')

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import podclaims
-from dray.api.claims import ResourceClaim
-from dray.api.names import ClaimKey
-from dray.api.podclaims import UsedClaim
-from dray.api.pods import Pod
-from dray.api.workloads import PodGroup
+from dray.api.formats.names import ClaimKey
+from dray.api.semantics import pod_claims
+from dray.api.semantics.pod_claims import UsedClaim
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import PodGroup
 
 OWN = {"name": "own", "resourceClaimName": "mine"}
 MADE = {"name": "made", "resourceClaimTemplateName": "template"}
@@ -58,21 +58,21 @@ def claim(owner: dict[str, Any] | None = None, *consumers: dict[str, str]) -> Re
 def test_the_status_says_what_became_of_a_template(
     noted: list[dict[str, str]], used: list[UsedClaim]
 ) -> None:
-    found = podclaims.used_by(pod(OWN, MADE, resourceClaimStatuses=noted))
+    found = pod_claims.used_by(pod(OWN, MADE, resourceClaimStatuses=noted))
     assert list(found) == [UsedClaim("own", "mine", False), *used]
 
 
 def test_the_claim_of_extended_resources_is_used_as_well() -> None:
     user = pod(MADE, extendedResourceClaimStatus={"resourceClaimName": "p-extended"})
-    assert list(podclaims.used_claims(user)) == [ClaimKey("ns", "p-extended")]
+    assert list(pod_claims.used_claims(user)) == [ClaimKey("ns", "p-extended")]
 
 
 def test_a_claim_is_reserved_for_the_group_that_has_the_very_same() -> None:
     user = pod(OWN, MADE, group="g")
     group = pod_group(OWN, {**MADE, "resourceClaimTemplateName": "another"})
     own, made = user.spec.resource_claims
-    assert podclaims.is_group(podclaims.consumer(user, group, own))
-    assert podclaims.consumer(user, group, made) == podclaims.pod_consumer(user)
+    assert pod_claims.is_group(pod_claims.consumer(user, group, own))
+    assert pod_claims.consumer(user, group, made) == pod_claims.pod_consumer(user)
 
 
 GROUP = {
@@ -96,7 +96,7 @@ GROUP = {
 def test_for_whom_a_claim_was_made(
     owner: dict[str, Any] | None, accepts_group: bool, expected: bool
 ) -> None:
-    assert podclaims.is_for_pod(claim(owner), pod(MADE, group="g"), accepts_group) is expected
+    assert pod_claims.is_for_pod(claim(owner), pod(MADE, group="g"), accepts_group) is expected
 
 
 def test_a_reservation_counts_by_uid_and_for_groups_by_name() -> None:
@@ -104,9 +104,9 @@ def test_a_reservation_counts_by_uid_and_for_groups_by_name() -> None:
     group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "x"}
     namesake = {"resource": "pods", "name": "p", "uid": "another"}
     own = {"resource": "pods", "name": "p", "uid": "pod-uid"}
-    assert podclaims.is_reserved_for(claim(None, own), user, accepts_group=False)
-    assert not podclaims.is_reserved_for(claim(None, namesake), user, accepts_group=True)
-    assert podclaims.is_reserved_for(claim(None, group), user, accepts_group=True)
-    assert not podclaims.is_reserved_for(claim(None, group), user, accepts_group=False)
-    assert podclaims.is_reserved_only_for(claim(None, own), frozenset({"pod-uid"}))
-    assert not podclaims.is_reserved_only_for(claim(None, own, group), frozenset({"pod-uid"}))
+    assert pod_claims.is_reserved_for(claim(None, own), user, accepts_group=False)
+    assert not pod_claims.is_reserved_for(claim(None, namesake), user, accepts_group=True)
+    assert pod_claims.is_reserved_for(claim(None, group), user, accepts_group=True)
+    assert not pod_claims.is_reserved_for(claim(None, group), user, accepts_group=False)
+    assert pod_claims.is_reserved_only_for(claim(None, own), frozenset({"pod-uid"}))
+    assert not pod_claims.is_reserved_only_for(claim(None, own, group), frozenset({"pod-uid"}))

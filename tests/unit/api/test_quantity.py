@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from dray.api import quantity
-from dray.api.quantity import Format
+from dray.api.formats import quantity
+from dray.api.formats.quantity import Format
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import quantity, quota, usage
-from dray.api.claims import ResourceClaim
-from dray.api.core import ResourceQuota, ScopedResourceSelectorRequirement
-from dray.api.names import GroupResource
-from dray.api.pods import Pod
+from dray.api.formats import quantity
+from dray.api.formats.names import GroupResource
+from dray.api.semantics import pod_resources, quota
+from dray.api.types.core import ResourceQuota, ScopedResourceSelectorRequirement
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 CLAIMS = "count/resourceclaims.resource.k8s.io"
@@ -34,7 +35,7 @@ def exactly(count: int = 0, mode: str = "ExactCount", of: str = "gpu") -> dict[s
     return {"deviceClassName": of, "allocationMode": mode, "count": count}
 
 
-def texts(amounts: usage.Amounts) -> dict[str, str]:
+def texts(amounts: pod_resources.Amounts) -> dict[str, str]:
     return {name: str(amount) for name, amount in amounts.items()}
 
 

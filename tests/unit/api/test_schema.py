@@ -4,8 +4,8 @@ import sys
 import pytest
 from tools import make_schema
 
-from dray.api import schema
-from dray.api.schema import Form, Omission
+from dray.api.schema import field_types
+from dray.api.schema.field_types import Form, Omission
 
 
 def test_the_tables_are_up_to_date_with_the_installed_models() -> None:
@@ -18,17 +18,17 @@ def test_the_tables_are_up_to_date_with_the_installed_models() -> None:
 
 def test_the_models_themselves_are_never_imported() -> None:
     code = (
-        "import sys; from dray.api import schema; schema.fields('core.v1.Pod'); print(*sys.modules)"
+        "import sys; from dray.api.schema import field_types; field_types.fields('core.v1.Pod'); print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not [name for name in done.stdout.split() if name.startswith("lightkube")]
 
 
 def test_every_field_has_a_type() -> None:
-    for name in schema.names():
-        for field in schema.fields(name).values():
+    for name in field_types.names():
+        for field in field_types.fields(name).values():
             content = field.type.content
-            assert content.form is not Form.STRUCT or schema.has(content.name), (name, field)
+            assert content.form is not Form.STRUCT or field_types.has(content.name), (name, field)
 
 
 @pytest.mark.parametrize(
@@ -51,12 +51,12 @@ def test_every_field_has_a_type() -> None:
 )
 def test_fields_have_the_types_of_go(path: str, form: Form, go: str) -> None:
     owner, _, field = path.rpartition(".")
-    found = schema.fields(owner)[field].type
+    found = field_types.fields(owner)[field].type
     assert (found.form, found.go) == (form, go)
 
 
 def test_the_content_of_a_type_is_what_its_lists_and_maps_hold() -> None:
-    requests = schema.fields("resource.v1.DeviceClaim")["requests"].type
+    requests = field_types.fields("resource.v1.DeviceClaim")["requests"].type
     assert requests.content.name == "resource.v1.DeviceRequest"
     assert requests.content.content is requests.content
 
@@ -77,7 +77,7 @@ def test_fields_know_how_go_writes_them(
     path: str, is_pointer: bool, omission: Omission, embedded: str
 ) -> None:
     owner, _, name = path.rpartition(".")
-    field = schema.fields(owner)[name]
+    field = field_types.fields(owner)[name]
     assert (field.type.is_pointer, field.omission, field.embedded) == (
         is_pointer,
         omission,
@@ -86,20 +86,20 @@ def test_fields_know_how_go_writes_them(
 
 
 def test_required_fields_are_those_of_openapi() -> None:
-    fields = schema.fields("resource.v1.ResourceSliceSpec").values()
+    fields = field_types.fields("resource.v1.ResourceSliceSpec").values()
     assert {field.name for field in fields if field.is_required} == {"driver", "pool"}
 
 
 def test_types_and_fields_have_texts() -> None:
-    assert schema.text("resource.v1.ResourceClaimSpec").startswith("ResourceClaimSpec defines")
-    assert "The spec is immutable." in schema.text("resource.v1.ResourceClaim", "spec")
-    assert schema.text("resource.v1.ResourceClaim", "nope") == ""
+    assert field_types.text("resource.v1.ResourceClaimSpec").startswith("ResourceClaimSpec defines")
+    assert "The spec is immutable." in field_types.text("resource.v1.ResourceClaim", "spec")
+    assert field_types.text("resource.v1.ResourceClaim", "nope") == ""
 
 
 def test_a_type_that_is_not_in_the_schema_is_an_error() -> None:
-    assert not schema.has("resource.v1.ResourceClass")
+    assert not field_types.has("resource.v1.ResourceClass")
     with pytest.raises(KeyError):
-        schema.fields("resource.v1.ResourceClass")
+        field_types.fields("resource.v1.ResourceClass")
 
 
 @pytest.mark.parametrize(

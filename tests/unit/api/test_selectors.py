@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api import labelsyntax, selectors
-from dray.api.meta import (
+from dray.api.selectors import label_selectors
+from dray.api.types.meta import (
     LabelSelector,
     LabelSelectorRequirement,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
 )
-from dray.api.pods import PreferredSchedulingTerm
+from dray.api.types.pods import PreferredSchedulingTerm
 
 GPU = {"model": "h100", "count": "8", "zone": "a"}
 
@@ -43,7 +43,7 @@ GPU = {"model": "h100", "count": "8", "zone": "a"}
     ],
 )
 def test_label_text_matches(text: str, matches: bool) -> None:
-    assert labelsyntax.parse(text).matches(GPU) is matches
+    assert label_selectors.parse(text).matches(GPU) is matches
 
 
 @pytest.mark.parametrize(
@@ -65,9 +65,9 @@ def test_label_text_matches(text: str, matches: bool) -> None:
     ],
 )
 def test_canonical_text(text: str, canonical: str) -> None:
-    selector = labelsyntax.parse(text)
+    selector = label_selectors.parse(text)
     assert str(selector) == canonical
-    assert labelsyntax.parse(canonical) == selector
+    assert label_selectors.parse(canonical) == selector
 
 
 @pytest.mark.parametrize(
@@ -110,19 +110,19 @@ def test_canonical_text(text: str, canonical: str) -> None:
     ],
 )
 def test_wrong_label_text(text: str, message: str) -> None:
-    with pytest.raises(selectors.SelectorError) as wrong:
-        labelsyntax.parse(text)
+    with pytest.raises(label_selectors.SelectorError) as wrong:
+        label_selectors.parse(text)
     assert str(wrong.value) == message
 
 
 def test_no_label_selector_selects_nothing_and_an_empty_one_everything() -> None:
-    assert not selectors.label_selector(None).matches({})
-    assert selectors.label_selector(LabelSelector()).matches({})
-    assert selectors.NOTHING != selectors.EVERYTHING
+    assert not label_selectors.label_selector(None).matches({})
+    assert label_selectors.label_selector(LabelSelector()).matches({})
+    assert label_selectors.NOTHING != label_selectors.EVERYTHING
 
 
 def test_label_selector_struct_needs_labels_and_expressions() -> None:
-    selector = selectors.label_selector(
+    selector = label_selectors.label_selector(
         LabelSelector(
             match_labels={"model": "h100"},
             match_expressions=(
@@ -138,14 +138,14 @@ def test_label_selector_struct_needs_labels_and_expressions() -> None:
 
 def test_label_selector_struct_with_unknown_operator() -> None:
     wrong = LabelSelector(match_expressions=(LabelSelectorRequirement("a", "Gt", ("1",)),))
-    with pytest.raises(selectors.SelectorError, match='"Gt" is not a valid label selector'):
-        selectors.label_selector(wrong)
+    with pytest.raises(label_selectors.SelectorError, match='"Gt" is not a valid label selector'):
+        label_selectors.label_selector(wrong)
 
 
 def test_label_selector_struct_without_values() -> None:
     wrong = LabelSelector(match_expressions=(LabelSelectorRequirement("a", "In"),))
-    with pytest.raises(selectors.SelectorError) as error:
-        selectors.label_selector(wrong)
+    with pytest.raises(label_selectors.SelectorError) as error:
+        label_selectors.label_selector(wrong)
     assert str(error.value) == (
         "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty"
     )
@@ -165,17 +165,17 @@ def test_label_selector_struct_without_values() -> None:
     ],
 )
 def test_field_text_matches(text: str, fields: dict[str, str], matches: bool) -> None:
-    assert selectors.parse_fields(text).matches(fields) is matches
+    assert label_selectors.parse_fields(text).matches(fields) is matches
 
 
 def test_field_text_is_canonical() -> None:
-    selector = selectors.parse_fields(r"b!=x\,y,,a==1")
+    selector = label_selectors.parse_fields(r"b!=x\,y,,a==1")
     assert str(selector) == r"a=1,b!=x\,y"
-    assert selectors.parse_fields(str(selector)) == selector
+    assert label_selectors.parse_fields(str(selector)) == selector
 
 
 def test_required_value_of_a_field() -> None:
-    selector = selectors.parse_fields("metadata.name=x,status.phase!=Failed")
+    selector = label_selectors.parse_fields("metadata.name=x,status.phase!=Failed")
     assert selector.required_value("metadata.name") == "x"
     assert selector.required_value("status.phase") is None
 
@@ -190,8 +190,8 @@ def test_required_value_of_a_field() -> None:
     ],
 )
 def test_wrong_field_text(text: str, message: str) -> None:
-    with pytest.raises(selectors.SelectorError) as wrong:
-        selectors.parse_fields(text)
+    with pytest.raises(label_selectors.SelectorError) as wrong:
+        label_selectors.parse_fields(text)
     assert str(wrong.value) == message
 
 
@@ -239,12 +239,12 @@ def requirement(key: str, operator: str, *values: str) -> NodeSelectorRequiremen
     ],
 )
 def test_node_selector(terms: list[NodeSelectorTerm], matches: bool) -> None:
-    test = selectors.compile_node_selector(NodeSelector(tuple(terms)))
+    test = label_selectors.compile_node_selector(NodeSelector(tuple(terms)))
     assert test(GPU, "node-1") is matches
 
 
 def test_fields_are_not_asked_of_a_node_without_a_name() -> None:
-    test = selectors.compile_node_selector(NodeSelector((term(name="node-1"),)))
+    test = label_selectors.compile_node_selector(NodeSelector((term(name="node-1"),)))
     assert test({}, "")
 
 
@@ -266,32 +266,32 @@ WRONG_TERM_MESSAGE = (
 
 def test_a_wrong_term_fails_the_node_selector_at_once() -> None:
     wrong = NodeSelector((WRONG_TERM, term(requirement("zone", "Exists"))))
-    with pytest.raises(selectors.SelectorError) as error:
-        selectors.compile_node_selector(wrong)
+    with pytest.raises(label_selectors.SelectorError) as error:
+        label_selectors.compile_node_selector(wrong)
     assert str(error.value) == WRONG_TERM_MESSAGE
 
 
 def test_a_wrong_term_of_an_affinity_fails_only_where_no_other_matches() -> None:
     affinity = NodeSelector((WRONG_TERM, term(requirement("zone", "Exists"))))
-    test = selectors.compile_required_affinity({}, affinity)
+    test = label_selectors.compile_required_affinity({}, affinity)
     assert test(GPU, "node-1")
-    with pytest.raises(selectors.SelectorError) as error:
+    with pytest.raises(label_selectors.SelectorError) as error:
         test({}, "node-1")
     assert str(error.value) == WRONG_TERM_MESSAGE
 
 
 def test_labels_are_asked_before_the_affinity() -> None:
-    test = selectors.compile_required_affinity({"zone": "b"}, NodeSelector((WRONG_TERM,)))
+    test = label_selectors.compile_required_affinity({"zone": "b"}, NodeSelector((WRONG_TERM,)))
     assert not test(GPU, "node-1")
 
 
 def test_a_pod_without_affinity_needs_its_labels_only() -> None:
-    assert selectors.compile_required_affinity({"zone": "a"}, None)(GPU, "x")
-    assert selectors.compile_required_affinity({}, None)({}, "x")
+    assert label_selectors.compile_required_affinity({"zone": "a"}, None)(GPU, "x")
+    assert label_selectors.compile_required_affinity({}, None)({}, "x")
 
 
 def test_preferred_terms_add_their_weights() -> None:
-    score = selectors.compile_preferred_affinity(
+    score = label_selectors.compile_preferred_affinity(
         [
             PreferredSchedulingTerm(10, term(requirement("zone", "In", "a"))),
             PreferredSchedulingTerm(3, term(name="node-1")),
@@ -305,5 +305,7 @@ def test_preferred_terms_add_their_weights() -> None:
 
 def test_a_wrong_preferred_term_is_named() -> None:
     wrong = PreferredSchedulingTerm(1, term(requirement("a", "Near")))
-    with pytest.raises(selectors.SelectorError, match=r"^\[0\]\.matchExpressions\[0\]\.operator"):
-        selectors.compile_preferred_affinity([wrong])
+    with pytest.raises(
+        label_selectors.SelectorError, match=r"^\[0\]\.matchExpressions\[0\]\.operator"
+    ):
+        label_selectors.compile_preferred_affinity([wrong])

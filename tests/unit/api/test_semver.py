@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from dray.api import semver
+from dray.api.formats import semver
 
 PRECEDENCE = [
     "1.0.0-0.3.7",

@@ -5,33 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.api import (
-    claims,
-    classes,
-    containers,
-    core,
-    meta,
-    nodes,
-    pods,
-    poolstatus,
-    schema,
-    slices,
-    taints,
-    volumes,
-    workloads,
-)
+from dray.api.schema import field_types
+from dray.api.types import containers, core, dra, meta, nodes, pods, volumes, workloads
 
 PACKAGES = {
-    claims: ["resource.v1"],
-    classes: ["resource.v1"],
     containers: ["core.v1"],
     core: ["core.v1", "coordination.v1", "scheduling.v1", "policy.v1", "events.v1"],
     meta: ["meta.v1", "core.v1"],
     nodes: ["core.v1"],
     pods: ["core.v1"],
-    poolstatus: ["resource.v1alpha3"],
-    slices: ["resource.v1"],
-    taints: ["resource.v1"],
+    dra: ["resource.v1", "resource.v1alpha3"],
     volumes: ["core.v1"],
     workloads: ["apps.v1", "batch.v1", "scheduling.v1beta1"],
 }
@@ -63,7 +46,7 @@ def test_every_field_is_one_of_the_api(struct: type[meta.Wire], packages: list[s
     names = NAMES_IN_THE_API.get(
         struct.__name__, [f"{package}.{struct.__name__}" for package in packages]
     )
-    types = [schema.fields(name) for name in names if schema.has(name)]
+    types = [field_types.fields(name) for name in names if field_types.has(name)]
     assert types, f"the API has no {struct.__name__}"
     known = {field for fields in types for field in fields}
     assert {field.encode_name for field in msgspec.structs.fields(struct)} <= known

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import quantity, usage
-from dray.api.pods import Pod
-from dray.api.usage import Counting
+from dray.api.formats import quantity
+from dray.api.semantics import pod_resources
+from dray.api.semantics.pod_resources import Counting
+from dray.api.types.pods import Pod
 
 
 def pod(**fields: Any) -> Pod:
@@ -24,7 +25,7 @@ def sidecar(**requests: str) -> dict[str, Any]:
     return {**container("s", **requests), "restartPolicy": "Always"}
 
 
-def texts(amounts: usage.Amounts) -> dict[str, str]:
+def texts(amounts: pod_resources.Amounts) -> dict[str, str]:
     return {name: str(amount) for name, amount in amounts.items()}
 
 
@@ -88,7 +89,7 @@ def texts(amounts: usage.Amounts) -> dict[str, str]:
     ],
 )
 def test_requests(spec: dict[str, Any], requests: dict[str, str]) -> None:
-    assert texts(usage.pod_requests(pod(spec=spec))) == requests
+    assert texts(pod_resources.pod_requests(pod(spec=spec))) == requests
 
 
 def test_limits_take_overhead_only_where_there_is_a_limit() -> None:
@@ -96,7 +97,7 @@ def test_limits_take_overhead_only_where_there_is_a_limit() -> None:
         "containers": [container(limits={"cpu": "1"}), container(limits={"cpu": "2"})],
         "overhead": {"cpu": "100m", "memory": "1Gi"},
     }
-    assert texts(usage.pod_limits(pod(spec=spec))) == {"cpu": "3100m"}
+    assert texts(pod_resources.pod_limits(pod(spec=spec))) == {"cpu": "3100m"}
 
 
 def test_pod_level_limits_replace_the_sum() -> None:
@@ -104,13 +105,13 @@ def test_pod_level_limits_replace_the_sum() -> None:
         "containers": [container(limits={"cpu": "1", "memory": "1Gi"})],
         "resources": {"limits": {"cpu": "8"}},
     }
-    assert texts(usage.pod_limits(pod(spec=spec))) == {"cpu": "8", "memory": "1Gi"}
+    assert texts(pod_resources.pod_limits(pod(spec=spec))) == {"cpu": "8", "memory": "1Gi"}
 
 
 def test_containers_that_do_not_say_are_assumed_to_request_something() -> None:
     counting = Counting(assumed={"cpu": quantity.parse("100m")})
     spec = {"containers": [container(memory="1Gi"), container(cpu="0")]}
-    requests = usage.pod_requests(pod(spec=spec), counting)
+    requests = pod_resources.pod_requests(pod(spec=spec), counting)
     assert texts(requests) == {"cpu": "100m", "memory": "1Gi"}
 
 
@@ -151,9 +152,9 @@ def test_resized_pods_charge_the_most_they_may_hold(
 ) -> None:
     counting = Counting(resized=True)
     changed = resized(condition, **status)
-    assert texts(usage.pod_requests(changed, counting)) == {"cpu": requests}
-    assert texts(usage.pod_limits(changed, counting)) == {"cpu": limits}
-    assert texts(usage.pod_requests(changed)) == {"cpu": "4"}
+    assert texts(pod_resources.pod_requests(changed, counting)) == {"cpu": requests}
+    assert texts(pod_resources.pod_limits(changed, counting)) == {"cpu": limits}
+    assert texts(pod_resources.pod_requests(changed)) == {"cpu": "4"}
 
 
 def test_pods_resized_as_a_whole() -> None:
@@ -162,8 +163,8 @@ def test_pods_resized_as_a_whole() -> None:
         status={"allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "4"}}},
     )
     as_a_whole = Counting(resized=True, resized_as_a_whole=True)
-    assert texts(usage.pod_requests(changed, as_a_whole)) == {"cpu": "4"}
-    assert texts(usage.pod_requests(changed, Counting(resized=True))) == {"cpu": "2"}
+    assert texts(pod_resources.pod_requests(changed, as_a_whole)) == {"cpu": "4"}
+    assert texts(pod_resources.pod_requests(changed, Counting(resized=True))) == {"cpu": "2"}
 
 
 CLAIM_STATUS = {
@@ -180,9 +181,9 @@ def test_devices_that_bring_node_resources_are_counted_on_demand() -> None:
         status={"nodeAllocatableResourceClaimStatuses": [CLAIM_STATUS]},
     )
     counting = Counting(node_allocatable_claims=True)
-    assert texts(usage.pod_requests(claiming)) == {"cpu": "1"}
-    assert texts(usage.pod_requests(claiming, counting)) == {"cpu": "5", "memory": "1536Mi"}
-    assert texts(usage.pod_limits(claiming, counting)) == {"cpu": "6"}
+    assert texts(pod_resources.pod_requests(claiming)) == {"cpu": "1"}
+    assert texts(pod_resources.pod_requests(claiming, counting)) == {"cpu": "5", "memory": "1536Mi"}
+    assert texts(pod_resources.pod_limits(claiming, counting)) == {"cpu": "6"}
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_devices_that_bring_node_resources_are_counted_on_demand() -> None:
     ],
 )
 def test_extended_resources(name: str, is_extended: bool) -> None:
-    assert usage.is_extended_resource(name) is is_extended
+    assert pod_resources.is_extended_resource(name) is is_extended
 
 
 EQUAL = {"cpu": "1", "memory": "1Gi"}
@@ -232,4 +233,4 @@ EQUAL = {"cpu": "1", "memory": "1Gi"}
     ],
 )
 def test_qos_class(spec: dict[str, Any], qos: str) -> None:
-    assert usage.qos_class(pod(spec=spec)) == qos
+    assert pod_resources.qos_class(pod(spec=spec)) == qos

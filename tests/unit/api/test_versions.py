@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.api import versions
+from dray.api.conversion import versions
 
 V1, V1BETA1 = "resource.k8s.io/v1", "resource.k8s.io/v1beta1"
 

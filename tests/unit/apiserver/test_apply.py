@@ -9,7 +9,7 @@ import pytest
 
 from dray.api import errors
 from dray.api.kinds import GroupVersionKind
-from dray.apiserver.patching import apply
+from dray.apiserver.patching import server_side_apply
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 CLASS = GroupVersionKind("resource.k8s.io", "v1", "DeviceClass")
@@ -38,7 +38,7 @@ def applied(
     force: bool = False,
     gvk: GroupVersionKind = CLASS,
 ) -> Object:
-    return apply.apply(
+    return server_side_apply.apply(
         live, configuration, gvk=gvk, manager=manager, force=force, subresource="", now=NOW
     )
 
@@ -116,7 +116,7 @@ def test_unknown_field_is_refused_as_the_real_server_does() -> None:
 
 def test_kubectl_takes_over_what_it_applied_from_the_clients_side() -> None:
     document = applied(None, device_class({"team": "a"}), "kubectl-client-side-apply")
-    annotations = {apply.LAST_APPLIED: '{"metadata":{"labels":{"team":"a"}}}'}
+    annotations = {server_side_apply.LAST_APPLIED: '{"metadata":{"labels":{"team":"a"}}}'}
     document["metadata"]["annotations"] = annotations
     document = applied(document, device_class({"team": "b"}), "kubectl")
     assert document["metadata"]["labels"] == {"team": "b"}

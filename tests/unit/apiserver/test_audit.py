@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from dray.api import errors
-from dray.api.exchange import Request, User
-from dray.apiserver import audit, requests
+from dray.api.http_messages import Request, User
+from dray.apiserver import audit
+from dray.apiserver.request import request_info
 from dray.apiserver.server import Settings
 from tests.wire.serving import Api, with_api
 
@@ -26,7 +27,7 @@ def recorded(path: Path) -> list[dict[str, Any]]:
 def record(path: Path, request: Request, user: User = ALICE, code: int = 200) -> dict[str, Any]:
     with audit.opened(path) as log:
         assert log is not None
-        log.record(request, requests.parse(request), user, code=code, seconds=0.0015)
+        log.record(request, request_info.parse(request), user, code=code, seconds=0.0015)
     return recorded(path)[-1]
 
 
@@ -81,7 +82,7 @@ def test_a_full_disk_stops_no_request(caplog: pytest.LogCaptureFixture) -> None:
         assert log is not None
         for _ in range(3):
             request = Request("GET", "/version")
-            log.record(request, requests.parse(request), ALICE, code=200, seconds=0.0)
+            log.record(request, request_info.parse(request), ALICE, code=200, seconds=0.0)
     assert [each.message for each in caplog.records] == [
         "the audit log cannot be written: [Errno 28] No space left on device"
     ]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dray.api import kinds
-from dray.api.exchange import Request, User
-from dray.apiserver import requests
+from dray.api.http_messages import Request, User
 from dray.apiserver.access import authorization
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.rbac import Attributes
+from dray.apiserver.request import request_info
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import ALICE, Object, World
 
@@ -22,7 +22,7 @@ RESOURCE = "resource.k8s.io"
 
 def attributes_of(method: str, path: str, *query: tuple[str, str]) -> Attributes:
     request = Request(method, path, query)
-    return authorization.attributes_of(request, requests.parse(request))
+    return authorization.attributes_of(request, request_info.parse(request))
 
 
 @pytest.mark.parametrize(

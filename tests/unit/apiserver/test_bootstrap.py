@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dray.api import kinds
-from dray.apiserver import bootstrap, server, storage
+from dray.apiserver import bootstrap, server
+from dray.apiserver.storage import store_keys
 from dray.store import memory
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import NOW, World
@@ -19,7 +20,7 @@ def test_everything_is_there() -> None:
 
     keys = world.run(start())
     assert len(keys) == len(list(bootstrap.objects()))
-    assert storage.key(kinds.served("", "Namespace"), "default") in keys
+    assert store_keys.key(kinds.served("", "Namespace"), "default") in keys
 
 
 def test_what_an_admin_changed_stays_changed() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dray.api import features
-from dray.api.exchange import User
-from dray.apiserver.rules.claimauthorization import NODE_NAME_KEY
+from dray.api.http_messages import User
+from dray.apiserver.admission.claim_status_authorization import NODE_NAME_KEY
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import Answer, Object, World
 

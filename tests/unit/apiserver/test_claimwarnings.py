@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api import exchange
-from dray.apiserver.rules import claimwarnings
+from dray.api import http_messages
+from dray.apiserver.admission import claim_warnings
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import Object, World
 
@@ -81,14 +81,14 @@ def test_nothing_is_said_where_nothing_is_published() -> None:
 
 
 def test_nothing_is_said_where_it_would_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claimwarnings, "MAX_DEVICES", 3)
+    monkeypatch.setattr(claim_warnings, "MAX_DEVICES", 3)
     assert not warnings_for(with_devices(4), selecting(NOWHERE))
 
 
 def test_a_selector_that_tells_all_devices_apart_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(claimwarnings, "MAX_SHAPES", 3)
+    monkeypatch.setattr(claim_warnings, "MAX_SHAPES", 3)
     unique = 'device.attributes["gpu.example.com"].uuid == "x"'
     assert not warnings_for(with_devices(5), selecting(unique))
 
@@ -107,14 +107,14 @@ def test_a_selector_that_tells_all_devices_apart_is_given_up(
 def test_a_count_of_zero_was_read_as_one(request_body: Object, name: str | None) -> None:
     body = {"kind": "ResourceClaim", "spec": {"devices": {"requests": [request_body]}}}
     expected = [f'request "{name}": count 0 was read as 1'] if name else []
-    assert claimwarnings.zero_counts(body) == expected
+    assert claim_warnings.zero_counts(body) == expected
 
 
 @pytest.mark.parametrize(
     "spec", [None, 5, {"devices": []}, {"devices": {"requests": [1, {"firstAvailable": [2]}]}}]
 )
 def test_malformed_claims_are_no_ones_business_here(spec: object) -> None:
-    assert claimwarnings.zero_counts({"kind": "ResourceClaim", "spec": spec}) == []
+    assert claim_warnings.zero_counts({"kind": "ResourceClaim", "spec": spec}) == []
 
 
 def test_the_author_hears_of_the_zero() -> None:
@@ -134,7 +134,7 @@ def test_the_author_hears_the_same_when_the_claim_is_applied(body: Object, told:
     body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **body}
 
     def apply() -> world.Answer:
-        path, patch = f"{world.CLAIMS}/c", exchange.APPLY_PATCH
+        path, patch = f"{world.CLAIMS}/c", http_messages.APPLY_PATCH
         return server.ask("PATCH", path, body, content_type=patch, query="fieldManager=me")
 
     created, again = apply(), apply()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dray.api import features
-from dray.apiserver.rules.declaredfeatures import FEATURE
+from dray.apiserver.admission.node_declared_features import FEATURE
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import Answer, Object, World
 

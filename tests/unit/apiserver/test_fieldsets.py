@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.api import canonical
-from dray.apiserver.patching import fieldsets, places
-from dray.apiserver.patching.fieldsets import FieldSet
-from dray.apiserver.patching.places import Place
+from dray.api.conversion import canonical
+from dray.apiserver.patching import field_sets, schema_node
+from dray.apiserver.patching.field_sets import FieldSet
+from dray.apiserver.patching.schema_node import Place
 
 Path = tuple[str, ...]
 
@@ -82,11 +82,11 @@ OTHER_POD: dict[str, Any] = {
 def test_compare_finds_what_comparing_path_by_path_finds(
     type_name: str, old: dict[str, Any], new: dict[str, Any]
 ) -> None:
-    place = places.root(type_name)
+    place = schema_node.root(type_name)
     before, after = values_by_path(old, place), values_by_path(new, place)
-    found = fieldsets.compare(old, new, place)
-    assert set(fieldsets.paths(found.removed)) == before.keys() - after.keys()
-    assert set(fieldsets.paths(found.changed)) == (after.keys() - before.keys()) | {
+    found = field_sets.compare(old, new, place)
+    assert set(field_sets.paths(found.removed)) == before.keys() - after.keys()
+    assert set(field_sets.paths(found.changed)) == (after.keys() - before.keys()) | {
         path
         for path in before.keys() & after.keys()
         if is_replaced(before[path], after[path], place_of(path, place))
@@ -120,9 +120,9 @@ NULLS_AND_EMPTIES: dict[str, Any] = {
     ],
 )
 def test_a_new_object_is_compared_with_nothing(type_name: str, new: dict[str, Any]) -> None:
-    nothing, place = canonical.write(type_name, {"metadata": {}}), places.root(type_name)
-    found = fieldsets.added(nothing, new, place)
-    assert found == fieldsets.compare(nothing, new, place).changed
+    nothing, place = canonical.write(type_name, {"metadata": {}}), schema_node.root(type_name)
+    found = field_sets.added(nothing, new, place)
+    assert found == field_sets.compare(nothing, new, place).changed
     assert is_sorted(found)
 
 
@@ -164,18 +164,18 @@ def made(members: Iterable[Path]) -> FieldSet:
         inner: FieldSet = {}
         for element in reversed(path):
             inner = {element: inner}
-        fields = fieldsets.union(fields, inner)
+        fields = field_sets.union(fields, inner)
     return fields
 
 
 @given(paths, paths)
 def test_sets_of_paths(left: list[tuple[str, ...]], right: list[tuple[str, ...]]) -> None:
     a, b = made(left), made(right)
-    assert set(fieldsets.paths(a)) == set(left)
-    assert set(fieldsets.paths(fieldsets.union(a, b))) == set(left) | set(right)
-    assert set(fieldsets.paths(fieldsets.intersection(a, b))) == set(left) & set(right)
-    assert set(fieldsets.paths(fieldsets.difference(a, b))) == set(left) - set(right)
-    assert is_sorted(fieldsets.union(a, b))
+    assert set(field_sets.paths(a)) == set(left)
+    assert set(field_sets.paths(field_sets.union(a, b))) == set(left) | set(right)
+    assert set(field_sets.paths(field_sets.intersection(a, b))) == set(left) & set(right)
+    assert set(field_sets.paths(field_sets.difference(a, b))) == set(left) - set(right)
+    assert is_sorted(field_sets.union(a, b))
 
 
 @pytest.mark.parametrize(
@@ -187,4 +187,4 @@ def test_sets_of_paths(left: list[tuple[str, ...]], right: list[tuple[str, ...]]
     ],
 )
 def test_text_of_a_path(path: tuple[str, ...], expected: str) -> None:
-    assert fieldsets.text(path) == expected
+    assert field_sets.text(path) == expected

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from dray.apiserver.following import Follower
+from dray.apiserver.storage.follower import Follower
 from dray.store import memory, watch
 from dray.store.store import Delete, Entry, Put, Store, Transaction
 from tests import loop

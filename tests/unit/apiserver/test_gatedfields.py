@@ -10,7 +10,7 @@ import pytest
 
 from dray.api import features
 from dray.api.features import Features
-from dray.apiserver.strategies import gatedfields
+from dray.apiserver.strategies import gated_fields
 
 OFF = msgspec.structs.replace(
     features.DEFAULT,
@@ -32,7 +32,7 @@ def claim(*requests: dict[str, Any], **status: Any) -> dict[str, Any]:
 
 def dropped(new: dict[str, Any], old: dict[str, Any] | None, gates: Features) -> dict[str, Any]:
     result = copy.deepcopy(new)
-    gatedfields.drop("ResourceClaim", result, old, gates)
+    gated_fields.drop("ResourceClaim", result, old, gates)
     return result
 
 

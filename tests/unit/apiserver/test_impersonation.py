@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.api import errors
-from dray.api.exchange import User
+from dray.api.http_messages import User
 from dray.apiserver.access import impersonation
 from dray.apiserver.access.rbac import Attributes
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.apiserver.patching import jsonpatch
+from dray.apiserver.patching import json_patch
 
 DOCUMENT = {"a": {"b": [1, 2, 3]}, "x/y": {"~": 1}}
 
@@ -37,7 +37,7 @@ DOCUMENT = {"a": {"b": [1, 2, 3]}, "x/y": {"~": 1}}
     ],
 )
 def test_operation(operations: list[Any], expected: Any) -> None:
-    assert jsonpatch.json_patch(DOCUMENT, operations)["a"] == expected
+    assert json_patch.json_patch(DOCUMENT, operations)["a"] == expected
     assert DOCUMENT == {"a": {"b": [1, 2, 3]}, "x/y": {"~": 1}}, "the document is not changed"
 
 
@@ -57,8 +57,8 @@ def test_operation(operations: list[Any], expected: Any) -> None:
     ],
 )
 def test_patch_that_does_not_fit(operations: list[Any]) -> None:
-    with pytest.raises(jsonpatch.PatchFailed):
-        jsonpatch.json_patch(DOCUMENT, operations)
+    with pytest.raises(json_patch.PatchFailed):
+        json_patch.json_patch(DOCUMENT, operations)
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def test_patch_that_does_not_fit(operations: list[Any]) -> None:
     ],
 )
 def test_malformed_patch(operations: Any) -> None:
-    with pytest.raises(jsonpatch.PatchMalformed):
-        jsonpatch.json_patch(DOCUMENT, operations)
+    with pytest.raises(json_patch.PatchMalformed):
+        json_patch.json_patch(DOCUMENT, operations)
 
 
 @pytest.mark.parametrize(
@@ -85,4 +85,4 @@ def test_malformed_patch(operations: Any) -> None:
     ],
 )
 def test_merge_patch(document: Any, patch: Any, expected: Any) -> None:
-    assert jsonpatch.merge_patch(document, patch) == expected
+    assert json_patch.merge_patch(document, patch) == expected

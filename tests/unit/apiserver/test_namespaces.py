@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.apiserver.rules import namespaces
+from dray.apiserver.admission import namespace_lifecycle
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import World
 
@@ -47,7 +47,7 @@ def test_objects_of_an_ending_namespace_can_still_change_and_go() -> None:
     assert server.ask("DELETE", f"{path}/c").status == 200
 
 
-@pytest.mark.parametrize("name", namespaces.SYSTEM)
+@pytest.mark.parametrize("name", namespace_lifecycle.SYSTEM)
 def test_system_namespaces_are_there_and_stay(name: str) -> None:
     server = World()
     assert server.get(f"/api/v1/namespaces/{name}")["status"] == {"phase": "Active"}

@@ -9,10 +9,9 @@ import msgspec
 import pytest
 
 from dray.api import features
-from dray.api.classes import DeviceClass
-from dray.api.slices import ResourceSlice
-from dray.apiserver.rules import partitionprofiles, partitionrequest
-from dray.apiserver.rules.partitionprofiles import Offer
+from dray.api.types.dra import DeviceClass, ResourceSlice
+from dray.apiserver.admission import partition_expansion, partition_profiles
+from dray.apiserver.admission.partition_profiles import Offer
 from dray.cel import device as cel
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import Object, World
@@ -68,25 +67,25 @@ def device_class(name: str, type_name: str, **labels: str) -> Object:
 
 
 GPU_CLASS = device_class(DRIVER, "gpu")
-MIG_CLASS = device_class("mig.example.com", "mig", **{partitionrequest.CLASS_MARK: DRIVER})
+MIG_CLASS = device_class("mig.example.com", "mig", **{partition_expansion.CLASS_MARK: DRIVER})
 DEVICES = [whole(), *(partition(profile, memory) for profile, memory in A100.items())]
 
 
 def offers(*devices: Object, **spec: Any) -> list[Offer]:
     body = world.resource_slice("s", "n1", *(devices or DEVICES), **spec)
-    return list(partitionprofiles.offers(msgspec.convert(body, ResourceSlice)))
+    return list(partition_profiles.offers(msgspec.convert(body, ResourceSlice)))
 
 
 def classes(*bodies: Object) -> list[DeviceClass]:
     return [msgspec.convert(body, DeviceClass) for body in bodies or (GPU_CLASS, MIG_CLASS)]
 
 
-def expand(asked: Any, **exactly: Any) -> partitionrequest.Expansion:
+def expand(asked: Any, **exactly: Any) -> partition_expansion.Expansion:
     spec = world.claim("c", **exactly)["spec"]
-    return partitionrequest.expand(spec, {"gpu": asked}, offers(), classes())
+    return partition_expansion.expand(spec, {"gpu": asked}, offers(), classes())
 
 
-def labels(expansion: partitionrequest.Expansion) -> list[str]:
+def labels(expansion: partition_expansion.Expansion) -> list[str]:
     assert not expansion.errors, [error.message for error in expansion.errors]
     (request,) = expansion.spec["devices"]["requests"]
     return [alternative["name"] for alternative in request["firstAvailable"]]
@@ -161,14 +160,14 @@ def test_at_most_eight_alternatives() -> None:
     devices = [partition(f"1g.{size}gb", f"{size}Gi") for size in range(10, 22)]
     spec = world.claim("c")["spec"]
     asked = {"gpu": {"resources": {"memory": "10Gi"}}}
-    expansion = partitionrequest.expand(spec, asked, offers(*devices), classes())
+    expansion = partition_expansion.expand(spec, asked, offers(*devices), classes())
     assert labels(expansion) == [f"1g-{size}gb" for size in range(10, 18)]
 
 
 def test_without_a_marked_class_the_partitions_are_those_of_the_class_itself() -> None:
     spec = world.claim("c", deviceClassName="mig.example.com")["spec"]
     plain = device_class("mig.example.com", "mig")
-    expansion = partitionrequest.expand(spec, {"gpu": ASKED}, offers(), classes(plain))
+    expansion = partition_expansion.expand(spec, {"gpu": ASKED}, offers(), classes(plain))
     assert labels(expansion)[0] == "2g-20gb"
 
 
@@ -180,7 +179,7 @@ def test_partitions_without_a_profile_are_told_apart_by_their_capacity() -> None
         device["capacity"]["compute"] = {"value": str(number + 1)}
         devices.append(device)
     spec = world.claim("c")["spec"]
-    expansion = partitionrequest.expand(spec, {"gpu": ASKED}, offers(*devices), classes())
+    expansion = partition_expansion.expand(spec, {"gpu": ASKED}, offers(*devices), classes())
     (request,) = expansion.spec["devices"]["requests"]
     (alternative,) = request["firstAvailable"]
     expression = alternative["selectors"][-1]["cel"]["expression"]
@@ -265,7 +264,7 @@ def test_every_version_accepts_it(version: str, request_body: Object) -> None:
     (request,) = stored["spec"]["devices"]["requests"]
     names = [alternative["name"] for alternative in request["firstAvailable"]]
     assert names == ["2g-20gb", "3g-40gb", "4g-40gb", "7g-80gb"]
-    noted = json.loads(stored["metadata"]["annotations"][partitionrequest.ANNOTATION])
+    noted = json.loads(stored["metadata"]["annotations"][partition_expansion.ANNOTATION])
     assert noted == {"gpu": ASKED}
 
 
@@ -362,8 +361,8 @@ def test_lifting_leaves_alone_what_others_may_share(request_body: Object) -> Non
     before = json.dumps(shared)
     first = {"kind": "ResourceClaim", **shared}
     second = {"kind": "ResourceClaim", **shared}
-    partitionrequest.lift(first)
-    partitionrequest.lift(second)
+    partition_expansion.lift(first)
+    partition_expansion.lift(second)
     assert json.dumps(shared) == before
     assert first == second
-    assert partitionrequest.noted(first) == {"gpu": ASKED}
+    assert partition_expansion.noted(first) == {"gpu": ASKED}

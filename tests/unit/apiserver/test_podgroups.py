@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dray.api import features
-from dray.apiserver.rules.podgroups import FINALIZER
+from dray.apiserver.admission.creation_defaults import FINALIZER
 from dray.apiserver.server import Settings
 from tests.wire.serving import Api, with_api
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from dray.apiserver import admission
+from dray.apiserver.admission import admission_chain
 from dray.store.store import GuardFailed, Transaction
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import Object, World
@@ -253,7 +253,7 @@ def test_those_who_cannot_wait_for_each_other_do_not_exceed_it_either() -> None:
     """As with several servers on one store: the guard of the transaction decides."""
     server = World()
     limited(server, {DEVICES: "5"})
-    server.chain.turn = admission.at_once
+    server.chain.turn = admission_chain.at_once
     refusals = commit_slowly(server)
     statuses = world.run(create_at_once(server, 9))
     assert (statuses.count(201), statuses.count(403)) == (5, 4)

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.exchange import User
-from dray.api.rbac import ClusterRole, PolicyRule, Role, RoleBinding
-from dray.apiserver.access import policy, rbac
+from dray.api.http_messages import User
+from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding
+from dray.apiserver.access import bootstrap_policy, rbac
 from dray.apiserver.access.rbac import Attributes, Policy
 
 ALICE = User("alice", frozenset({"team", "system:authenticated"}))
@@ -134,7 +134,7 @@ def started() -> Policy:
         "Role": Role,
         "RoleBinding": RoleBinding,
     }
-    for document in policy.objects():
+    for document in bootstrap_policy.objects():
         made.put(msgspec.convert(document, types[document["kind"]]))
     return made
 

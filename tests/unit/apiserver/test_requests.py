@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api.exchange import Request
-from dray.apiserver import requests
-from dray.apiserver.requests import RequestInfo
+from dray.api.http_messages import Request
+from dray.apiserver.request import request_info
+from dray.apiserver.request.request_info import RequestInfo
 
 DRA = "/apis/resource.k8s.io/v1"
 
@@ -67,7 +67,7 @@ DRA = "/apis/resource.k8s.io/v1"
 def test_parse(
     method: str, path: str, query: tuple[tuple[str, str], ...], expected: RequestInfo
 ) -> None:
-    found = requests.parse(Request(method, path, query))
+    found = request_info.parse(Request(method, path, query))
     assert found == RequestInfo(
         expected.verb,
         path,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dray.api.exchange import User
-from dray.apiserver.access import tokens
+from dray.api.http_messages import User
+from dray.apiserver.access import service_account_tokens
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import ADMIN, ALICE, Answer, Object, World
 
@@ -182,7 +182,7 @@ def test_who_am_i() -> None:
 
 def token_of(server: World) -> str:
     return server.signer.sign(
-        tokens.service_account_claims(
+        service_account_tokens.service_account_claims(
             "default",
             {"name": "builder", "uid": "u"},
             now=datetime.datetime.now().timestamp(),
@@ -201,7 +201,7 @@ def test_whose_token_is_this() -> None:
     status = review(server, token=token_of(server)).body["status"]
     assert status["authenticated"] is True
     assert status["user"]["username"] == "system:serviceaccount:default:builder"
-    assert status["audiences"] == [tokens.DEFAULT_AUDIENCE]
+    assert status["audiences"] == [service_account_tokens.DEFAULT_AUDIENCE]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import labelsyntax, selectors
-from dray.apiserver import codec, selection
-from dray.apiserver.selection import Selection
+from dray.api.selectors import label_selectors
+from dray.apiserver.request import selection
+from dray.apiserver.request.selection import Selection
+from dray.apiserver.storage import codec
 
 PODS: list[dict[str, Any]] = [
     {"metadata": {"name": "bare", "namespace": "a"}},
@@ -40,7 +41,7 @@ CASES = [
 
 @pytest.mark.parametrize(("labels", "fields"), CASES)
 def test_what_is_read_is_enough(labels: str, fields: str) -> None:
-    chosen = Selection(labelsyntax.parse(labels), selectors.parse_fields(fields))
+    chosen = Selection(label_selectors.parse(labels), label_selectors.parse_fields(fields))
     look = selection.reader(chosen)
     for pod in PODS:
         stored = codec.to_stored(pod)
@@ -49,6 +50,6 @@ def test_what_is_read_is_enough(labels: str, fields: str) -> None:
 
 
 def test_no_more_is_read_than_asked_for() -> None:
-    chosen = Selection(fields=selectors.parse_fields("spec.nodeName=n1,status.phase=Running"))
+    chosen = Selection(fields=label_selectors.parse_fields("spec.nodeName=n1,status.phase=Running"))
     looked = selection.reader(chosen)(codec.to_stored(PODS[2]))
     assert looked == {"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}

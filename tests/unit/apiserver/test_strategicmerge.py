@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dray.apiserver.patching import strategicmerge
-from dray.apiserver.patching.jsonpatch import PatchMalformed
+from dray.apiserver.patching import strategic_merge
+from dray.apiserver.patching.json_patch import PatchMalformed
 
 
 def pod(**spec: Any) -> dict[str, Any]:
@@ -15,7 +15,7 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 
 def merged(document: dict[str, Any], **spec: Any) -> Any:
-    return strategicmerge.merge(document, {"spec": spec}, "core.v1.Pod")["spec"]
+    return strategic_merge.merge(document, {"spec": spec}, "core.v1.Pod")["spec"]
 
 
 CONTAINERS = [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}]
@@ -57,7 +57,7 @@ def test_atomic_lists_are_replaced() -> None:
 def test_sets_merge_and_lose_what_is_deleted() -> None:
     document = {"metadata": {"finalizers": ["a", "b"]}}
     patch = {"metadata": {"finalizers": ["c"], "$deleteFromPrimitiveList/finalizers": ["a"]}}
-    result = strategicmerge.merge(document, patch, "core.v1.Pod")
+    result = strategic_merge.merge(document, patch, "core.v1.Pod")
     assert result["metadata"]["finalizers"] == ["c", "b"]
 
 
@@ -65,25 +65,25 @@ def test_what_is_new_comes_first_and_the_rest_stays_in_order() -> None:
     """As a real 1.37 was seen to put conditions: those of the patch, then the others."""
     document = {"status": {"conditions": [{"type": kind} for kind in "abcd"]}}
     patch = {"status": {"conditions": [{"type": "new"}, {"type": "c", "status": "True"}]}}
-    result = strategicmerge.merge(document, patch, "core.v1.Pod")
+    result = strategic_merge.merge(document, patch, "core.v1.Pod")
     assert [each["type"] for each in result["status"]["conditions"]] == ["new", "a", "b", "c", "d"]
 
 
 def test_order_is_obeyed() -> None:
     patch = {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}
-    result = strategicmerge.merge(pod(containers=CONTAINERS), {"spec": patch}, "core.v1.Pod")
+    result = strategic_merge.merge(pod(containers=CONTAINERS), {"spec": patch}, "core.v1.Pod")
     assert [each["name"] for each in result["spec"]["containers"]] == ["b", "a"]
 
 
 def test_retain_keys_clears_the_rest() -> None:
     document = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}}}
     patch = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
-    result = strategicmerge.merge(document, patch, "apps.v1.Deployment")
+    result = strategic_merge.merge(document, patch, "apps.v1.Deployment")
     assert result["spec"]["strategy"] == {"type": "Recreate"}
 
 
 def test_maps_merge_and_null_removes() -> None:
     document = {"metadata": {"labels": {"a": "1", "b": "2"}}}
     patch = {"metadata": {"labels": {"a": None, "c": "3"}}}
-    result = strategicmerge.merge(document, patch, "core.v1.Pod")
+    result = strategic_merge.merge(document, patch, "core.v1.Pod")
     assert result["metadata"]["labels"] == {"b": "2", "c": "3"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dray.api import kinds
-from dray.api.core import ConfigMap
-from dray.apiserver import storage
-from dray.apiserver.structs import Lookup
+from dray.api.types.core import ConfigMap
+from dray.apiserver.storage import store_keys
+from dray.apiserver.storage.lookup import Lookup
 from dray.store import memory
 from dray.store.store import Delete, Put, Store, Transaction
 from tests import loop
@@ -16,7 +16,7 @@ KIND = kinds.served("", "ConfigMap")
 
 
 async def write(store: Store, name: str, text: str, namespace: str = "a") -> None:
-    key = storage.key(KIND, name, namespace)
+    key = store_keys.key(KIND, name, namespace)
     value = b'{"metadata":{"resourceVersion":"","name":"%b"},"data":{"text":"%b"}}'
     await store.commit(Transaction((Put(key, value % (name.encode(), text.encode())),)))
 
@@ -45,7 +45,7 @@ def test_a_list_is_what_the_store_has_now(
                 ["third"],
                 ["third", "second"],
             )
-            await store.commit(Transaction((Delete(storage.key(KIND, "one", "a")),)))
+            await store.commit(Transaction((Delete(store_keys.key(KIND, "one", "a")),)))
             assert (await texts(lookup, "a"), await texts(lookup, "c")) == ([], [])
 
     loop.run(steps())

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dray.api import gotime
-from dray.api.exchange import User
-from dray.apiserver.access import tokens
+from dray.api.formats import gotime
+from dray.api.http_messages import User
+from dray.apiserver.access import service_account_tokens
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import ADMIN, Answer, Object, World
 
@@ -52,7 +52,7 @@ def test_a_token_speaks_for_its_account_for_an_hour() -> None:
     }
     assert claims["exp"] - claims["iat"] == 3600
     assert answer.body["spec"] == {
-        "audiences": [tokens.DEFAULT_AUDIENCE],
+        "audiences": [service_account_tokens.DEFAULT_AUDIENCE],
         "expirationSeconds": 3600,
         "boundObjectRef": None,
     }

@@ -11,19 +11,19 @@ from typing import Any, NamedTuple, TypeVar
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from dray import telemetry
-from dray.api import exchange, features
-from dray.api.exchange import Request, User
+from dray.api import features, http_messages
 from dray.api.features import Features
+from dray.api.http_messages import Request, User
 from dray.apiserver import app as application
-from dray.apiserver import bootstrap, server, wiring
+from dray.apiserver import bootstrap, composition, server
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
-from dray.apiserver.access.tokens import TokenSigner
-from dray.apiserver.agents import Agents
-from dray.apiserver.deletion import Deleter
+from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.discovery import Discovery
-from dray.apiserver.published import PublishedSlices
-from dray.apiserver.writes import Writer
+from dray.apiserver.node_agents import Agents
+from dray.apiserver.storage.slice_cache import PublishedSlices
+from dray.apiserver.verbs.deletion import Deleter
+from dray.apiserver.verbs.writes import Writer
 from dray.store import memory, watch
 from tests import loop
 
@@ -71,7 +71,7 @@ class World:
         numbers = itertools.count()
         run(bootstrap.bootstrap(self.store, NOW, server.new_uid))
         self.authorizer = run(Authorizer.open(self.store))
-        around = wiring.Surroundings(
+        around = composition.Surroundings(
             self.store,
             gates,
             self.authorizer,
@@ -80,13 +80,13 @@ class World:
             lambda: f"x{next(numbers)}",
             mounts_tokens,
         )
-        self.chain = wiring.chain(around)
+        self.chain = composition.chain(around)
         self.writer = Writer(self.store, gates, self.chain, server.new_uid, around.new_suffix)
         self.app = self._application()
 
     def _application(self) -> application.App:
         deleter = Deleter(self.store, self.chain)
-        behind = wiring.Answerers(
+        behind = composition.Answerers(
             self.store,
             self.chain,
             self.writer,
@@ -104,7 +104,7 @@ class World:
             writer=self.writer,
             deleter=deleter,
             metrics=application.Metrics(telemetry.Registry()),
-            subresources=wiring.subresources(behind),
+            subresources=composition.subresources(behind),
         )
 
     def ask(
@@ -114,7 +114,7 @@ class World:
         body: Object | None = None,
         *,
         user: User = ADMIN,
-        content_type: str = exchange.JSON,
+        content_type: str = http_messages.JSON,
         query: str = "",
     ) -> Answer:
         return run(self.answer(method, path, body, user, content_type, query))
@@ -125,7 +125,7 @@ class World:
         path: str,
         body: Object | None = None,
         user: User = ADMIN,
-        content_type: str = exchange.JSON,
+        content_type: str = http_messages.JSON,
         query: str = "",
     ) -> Answer:
         await self.authorizer.load()

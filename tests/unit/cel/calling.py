@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dray.cel.functions.overloads import Function, Library, Overload
-from dray.cel.values import EvaluationError
+from dray.cel.runtime.values import EvaluationError
 
 
 def function(library: Library, name: str) -> Function:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import addresses
-from dray.cel.addresses import AddressError
+from dray.cel.runtime import ip_addresses
+from dray.cel.runtime.ip_addresses import AddressError
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from dray.cel.addresses import AddressError
     ],
 )
 def test_addresses(text: str, canonical: str) -> None:
-    assert str(addresses.parse_address(text)) == canonical
+    assert str(ip_addresses.parse_address(text)) == canonical
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_addresses(text: str, canonical: str) -> None:
 )
 def test_texts_that_are_no_address(text: str, message: str) -> None:
     with pytest.raises(AddressError) as caught:
-        addresses.parse_address(text)
+        ip_addresses.parse_address(text)
     assert str(caught.value) == f'ParseAddr("{text}"): {message}'
 
 
@@ -77,7 +77,7 @@ def test_texts_that_are_no_address(text: str, message: str) -> None:
 )
 def test_texts_that_are_no_prefix(text: str, message: str) -> None:
     with pytest.raises(AddressError) as caught:
-        addresses.parse_prefix(text)
+        ip_addresses.parse_prefix(text)
     assert str(caught.value) == f'netip.ParsePrefix("{text}"): {message}'
 
 
@@ -100,7 +100,7 @@ def test_texts_that_are_no_prefix(text: str, message: str) -> None:
     ],
 )
 def test_properties(text: str, properties: set[str]) -> None:
-    address = addresses.parse_address(text)
+    address = ip_addresses.parse_address(text)
     found = {
         "unspecified": address.is_unspecified(),
         "loopback": address.is_loopback(),
@@ -113,7 +113,7 @@ def test_properties(text: str, properties: set[str]) -> None:
 
 
 def test_a_prefix_of_no_bits_contains_its_family() -> None:
-    everything = addresses.parse_prefix("0.0.0.0/0")
-    assert everything.contains(addresses.parse_address("8.8.8.8"))
-    assert not everything.contains(addresses.parse_address("::1"))
+    everything = ip_addresses.parse_prefix("0.0.0.0/0")
+    assert everything.contains(ip_addresses.parse_address("8.8.8.8"))
+    assert not everything.contains(ip_addresses.parse_address("::1"))
     assert everything.cel_size == 0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import checker, environment, parser
-from dray.cel.checker import Checked
+from dray.cel.checking import checker, environment
+from dray.cel.checking.checker import Checked
 from dray.cel.issues import CompilationFailed
-from dray.cel.syntax import Call, Node
+from dray.cel.syntax import parser
+from dray.cel.syntax.nodes import Call, Node
 
 NEW = environment.device_environment(
     stored=False, consumable_capacity=True, list_type_attributes=False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import checker, cost, environment, parser
+from dray.cel.checking import checker, cost_estimate, environment
 from dray.cel.functions.overloads import UNBOUNDED, UNKNOWN, Range, scale
+from dray.cel.syntax import parser
 
 NEW = environment.device_environment(
     stored=False, consumable_capacity=True, list_type_attributes=False
@@ -17,7 +18,7 @@ LONG = "'" + "x" * 100 + "'"
 
 
 def estimate(text: str, known: environment.Environment = NEW) -> Range:
-    return cost.estimate(checker.check(text, parser.parse(text), known), known)
+    return cost_estimate.estimate(checker.check(text, parser.parse(text), known), known)
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api import slices
+from dray.api.types import dra
 from dray.cel import device
 from dray.cel.device import DeviceView
-from dray.cel.values import EvaluationError
+from dray.cel.runtime.values import EvaluationError
 
-Attribute = slices.DeviceAttribute
+Attribute = dra.DeviceAttribute
 
 
 def view(driver: str = "d.com", **attributes: Attribute) -> DeviceView:
     named = {name.replace("__", "/").replace("_", "."): each for name, each in attributes.items()}
-    return device.view(driver, slices.Device(attributes=named))
+    return device.view(driver, dra.Device(attributes=named))
 
 
 def selector(expression: str) -> device.Selector:

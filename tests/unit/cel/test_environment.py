@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.cel import environment, types
-from dray.cel.environment import Environment, Extent
+from dray.cel import types
+from dray.cel.checking import environment
+from dray.cel.checking.environment import Environment, Extent
 from dray.cel.functions.overloads import Overload, Range
 from tests.conformance import cases
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dray.cel import types
-from dray.cel.functions.conversions import LIBRARY
-from dray.cel.values import Duration, Timestamp, UInt
+from dray.cel.functions.standard.conversions import LIBRARY
+from dray.cel.runtime.values import Duration, Timestamp, UInt
 from tests.unit.cel.calling import call, cost, failure
 
 

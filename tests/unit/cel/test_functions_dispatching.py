@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from dray.cel import types
-from dray.cel.functions import conversions, dispatching, networks, strings
+from dray.cel.functions import dispatching
+from dray.cel.functions.kubernetes import ip_cidr
 from dray.cel.functions.overloads import Overload
-from dray.cel.values import EvaluationError, UInt
+from dray.cel.functions.standard import conversions, strings
+from dray.cel.runtime.values import EvaluationError, UInt
 from tests.unit.cel.calling import function, overload
 
 
@@ -88,7 +90,7 @@ def test_a_function_that_is_bound_once_guards_itself() -> None:
 
 
 def test_a_member_is_not_mistaken_for_a_function_of_that_name() -> None:
-    member = function(networks.CIDR_LIBRARY, "ip")
-    guarded = dispatching.guarded(member, overload(networks.CIDR_LIBRARY, "cidr_ip"))
+    member = function(ip_cidr.CIDR_LIBRARY, "ip")
+    guarded = dispatching.guarded(member, overload(ip_cidr.CIDR_LIBRARY, "cidr_ip"))
     with pytest.raises(EvaluationError, match=r"^no such overload: ip\(string\)$"):
         guarded("10.0.0.1")

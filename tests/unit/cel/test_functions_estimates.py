@@ -5,20 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dray.cel import types
-from dray.cel.functions import (
-    aggregates,
-    arithmetic,
-    authorizers,
-    comparisons,
-    conversions,
-    formats,
-    lists,
-    logic,
-    networks,
-    regexes,
-    sets,
-    strings,
-)
+from dray.cel.functions.extensions import lists, sets
+from dray.cel.functions.kubernetes import aggregates, authorizers, ip_cidr, named_formats
 from dray.cel.functions.overloads import (
     UNBOUNDED,
     CallEstimate,
@@ -26,7 +14,15 @@ from dray.cel.functions.overloads import (
     Operand,
     Range,
 )
-from dray.cel.syntax import Constant, Identifier, Literal
+from dray.cel.functions.standard import (
+    arithmetic,
+    comparisons,
+    conversions,
+    logic,
+    regexes,
+    strings,
+)
+from dray.cel.syntax.nodes import Constant, Identifier, Literal
 from dray.cel.types import Type
 from tests.unit.cel.calling import overload
 
@@ -118,11 +114,11 @@ TEXT = sized(1, 64)
         ),
         (aggregates.LIBRARY, "list_a_index_of_int", (sized(0, 64), TEXT), (0, 7), None),
         (aggregates.INCLUDES, "list_includes_dyn_dyn", (sized(0, 64), TEXT), (0, 64), None),
-        (networks.IP_LIBRARY, "ip_is_canonical", (TEXT,), (1, 13), None),
-        (networks.CIDR_LIBRARY, "cidr_contains_ip_ip", (TEXT, TEXT), (1, 4), None),
-        (networks.CIDR_LIBRARY, "cidr_contains_ip_string", (TEXT, TEXT), (2, 11), None),
-        (networks.CIDR_LIBRARY, "cidr_contains_cidr", (TEXT, TEXT), (3, 7), None),
-        (formats.LIBRARY, "format-validate", (TEXT, TEXT), (32, 224), None),
+        (ip_cidr.IP_LIBRARY, "ip_is_canonical", (TEXT,), (1, 13), None),
+        (ip_cidr.CIDR_LIBRARY, "cidr_contains_ip_ip", (TEXT, TEXT), (1, 4), None),
+        (ip_cidr.CIDR_LIBRARY, "cidr_contains_ip_string", (TEXT, TEXT), (2, 11), None),
+        (ip_cidr.CIDR_LIBRARY, "cidr_contains_cidr", (TEXT, TEXT), (3, 7), None),
+        (named_formats.LIBRARY, "format-validate", (TEXT, TEXT), (32, 224), None),
         (authorizers.LIBRARY, "resourcecheck_check", (TEXT, TEXT), (350000, 350000), None),
         (authorizers.LIBRARY, "authorizer_fieldselector", (TEXT, sized(9, 9)), (261, 261), None),
     ],

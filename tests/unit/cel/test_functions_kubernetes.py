@@ -6,21 +6,14 @@ from typing import Any
 
 import pytest
 
-from dray.api import quantity, semver
-from dray.cel import values
-from dray.cel.addresses import Address
-from dray.cel.functions import (
-    formats,
-    maps,
-    networks,
-    optionals,
-    quantities,
-    semvers,
-    timestamps,
-    urls,
-)
-from dray.cel.times import parse_duration, parse_timestamp
-from dray.cel.values import CostExceeded, EvaluationError, Optional, UInt
+from dray.api.formats import quantity, semver
+from dray.cel.functions.extensions import comprehensions
+from dray.cel.functions.kubernetes import ip_cidr, named_formats, quantities, semvers, urls
+from dray.cel.functions.standard import optionals, timestamps
+from dray.cel.runtime import values
+from dray.cel.runtime.ip_addresses import Address
+from dray.cel.runtime.times import parse_duration, parse_timestamp
+from dray.cel.runtime.values import CostExceeded, EvaluationError, Optional, UInt
 from tests.unit.cel.calling import call, cost, failure
 
 GIBIBYTE = quantity.parse("1Gi")
@@ -145,15 +138,15 @@ def test_unwrapping_a_list_too_long_to_visit() -> None:
 
 def test_inserting_into_a_map_copies_it() -> None:
     entries = {"a": 1}
-    assert call(maps.LIBRARY, "cel.@mapInsert", entries, "b", 2) == {"a": 1, "b": 2}
-    assert call(maps.LIBRARY, "cel.@mapInsert", entries, {"c": 3}) == {"a": 1, "c": 3}
+    assert call(comprehensions.LIBRARY, "cel.@mapInsert", entries, "b", 2) == {"a": 1, "b": 2}
+    assert call(comprehensions.LIBRARY, "cel.@mapInsert", entries, {"c": 3}) == {"a": 1, "c": 3}
     assert entries == {"a": 1}
     message = "insert failed: key 1 already exists"
-    assert failure(maps.LIBRARY, "cel.@mapInsert", {1: 1}, UInt(1), 2) == message
+    assert failure(comprehensions.LIBRARY, "cel.@mapInsert", {1: 1}, UInt(1), 2) == message
 
 
 def test_addresses() -> None:
-    library = networks.IP_LIBRARY
+    library = ip_cidr.IP_LIBRARY
     assert call(library, "ip", "10.0.0.1") == Address(0x0A000001, 32)
     assert call(library, "isIP", "::1")
     assert not call(library, "isIP", "::ffff:1.2.3.4")
@@ -174,10 +167,10 @@ def test_addresses() -> None:
 
 
 def test_prefixes() -> None:
-    library = networks.CIDR_LIBRARY
+    library = ip_cidr.CIDR_LIBRARY
     network = call(library, "cidr", "192.168.0.7/24")
     assert call(library, "containsIP", network, "192.168.0.255")
-    assert not call(library, "containsIP", network, call(networks.IP_LIBRARY, "ip", "192.168.1.0"))
+    assert not call(library, "containsIP", network, call(ip_cidr.IP_LIBRARY, "ip", "192.168.1.0"))
     assert not call(library, "containsIP", network, "::1")
     assert call(library, "containsCIDR", network, "192.168.0.0/25")
     assert not call(library, "containsCIDR", network, "192.168.0.0/23")
@@ -193,10 +186,10 @@ def test_prefixes() -> None:
 
 
 def test_network_costs_follow_the_size_of_the_prefix() -> None:
-    network = call(networks.CIDR_LIBRARY, "cidr", "2001:db8::/65")
-    assert cost(networks.CIDR_LIBRARY, "cidr_contains_ip_string", network, "2001:db8::1") == 4
-    assert cost(networks.CIDR_LIBRARY, "cidr_contains_cidr", network, network) == 4
-    assert cost(networks.IP_LIBRARY, "ip_is_canonical", "10.0.0.1") == 2
+    network = call(ip_cidr.CIDR_LIBRARY, "cidr", "2001:db8::/65")
+    assert cost(ip_cidr.CIDR_LIBRARY, "cidr_contains_ip_string", network, "2001:db8::1") == 4
+    assert cost(ip_cidr.CIDR_LIBRARY, "cidr_contains_cidr", network, network) == 4
+    assert cost(ip_cidr.IP_LIBRARY, "ip_is_canonical", "10.0.0.1") == 2
 
 
 def test_urls() -> None:
@@ -235,17 +228,17 @@ def test_urls() -> None:
     ],
 )
 def test_named_formats(name: str, good: str, bad: str, complaint: str) -> None:
-    chosen = call(formats.LIBRARY, "format.named", name).value
-    assert call(formats.LIBRARY, f"format.{name}") == chosen
-    assert call(formats.LIBRARY, "validate", chosen, good) is values.NONE
-    (error,) = call(formats.LIBRARY, "validate", chosen, bad).value
+    chosen = call(named_formats.LIBRARY, "format.named", name).value
+    assert call(named_formats.LIBRARY, f"format.{name}") == chosen
+    assert call(named_formats.LIBRARY, "validate", chosen, good) is values.NONE
+    (error,) = call(named_formats.LIBRARY, "validate", chosen, bad).value
     assert error.startswith(complaint)
 
 
 def test_unknown_formats_are_none() -> None:
-    assert call(formats.LIBRARY, "format.named", "email") is values.NONE
+    assert call(named_formats.LIBRARY, "format.named", "email") is values.NONE
 
 
 def test_validation_costs_the_size_of_the_formats_expression() -> None:
-    label = call(formats.LIBRARY, "format.dns1123Label")
-    assert cost(formats.LIBRARY, "format-validate", label, "a" * 15) == 16
+    label = call(named_formats.LIBRARY, "format.dns1123Label")
+    assert cost(named_formats.LIBRARY, "format-validate", label, "a" * 15) == 16

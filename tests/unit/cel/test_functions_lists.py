@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from dray.api import semver
-from dray.cel import values
-from dray.cel.functions import aggregates, lists, sets
-from dray.cel.values import Concatenation, CostExceeded, Duration, EvaluationError, UInt
+from dray.api.formats import semver
+from dray.cel.functions.extensions import lists, sets
+from dray.cel.functions.kubernetes import aggregates
+from dray.cel.runtime import values
+from dray.cel.runtime.values import Concatenation, CostExceeded, Duration, EvaluationError, UInt
 from tests.unit.cel.calling import call, cost, failure, overload
 
 VERSION = semver.parse("1.2.3")

@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from dray.cel import values
-from dray.cel.functions import arithmetic, comparisons, logic
-from dray.cel.values import CostExceeded, Duration, EvaluationError, Optional, Timestamp, UInt
+from dray.cel.functions.standard import arithmetic, comparisons, logic
+from dray.cel.runtime import values
+from dray.cel.runtime.values import (
+    CostExceeded,
+    Duration,
+    EvaluationError,
+    Optional,
+    Timestamp,
+    UInt,
+)
 from tests.unit.cel.calling import call, cost, failure
 
 MAXIMUM, MINIMUM = 2**63 - 1, -(2**63)

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from dray.cel import types, values
-from dray.cel.functions import costs, formatting, lists, regexes, strings
-from dray.cel.values import CostExceeded, Duration, Timestamp, UInt
+from dray.cel import types
+from dray.cel.functions import runtime_costs
+from dray.cel.functions.extensions import lists, string_format
+from dray.cel.functions.standard import regexes, strings
+from dray.cel.runtime import values
+from dray.cel.runtime.values import CostExceeded, Duration, Timestamp, UInt
 from tests.unit.cel.calling import call, cost, failure
 
 
@@ -122,13 +125,13 @@ def test_lists_longer_than_their_price_covers_are_charged() -> None:
 
 
 def test_functions_charged_for_their_output_are_known_as_such() -> None:
-    for library in (strings.LIBRARY, formatting.LIBRARY, regexes.LIBRARY, lists.LIBRARY):
+    for library in (strings.LIBRARY, string_format.LIBRARY, regexes.LIBRARY, lists.LIBRARY):
         for each in library.functions:
             is_charged = any(
                 overload.cost and overload.cost.__qualname__.startswith("with_output")
                 for overload in each.overloads
             )
-            assert is_charged == (each.name in costs.AMPLIFYING)
+            assert is_charged == (each.name in runtime_costs.AMPLIFYING)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +168,7 @@ def test_functions_charged_for_their_output_are_known_as_such() -> None:
     ],
 )
 def test_format(template: str, arguments: list[Any], text: str) -> None:
-    assert call(formatting.LIBRARY, "format", template, arguments) == text
+    assert call(string_format.LIBRARY, "format", template, arguments) == text
 
 
 @pytest.mark.parametrize(
@@ -212,7 +215,7 @@ def test_format(template: str, arguments: list[Any], text: str) -> None:
     ],
 )
 def test_format_errors(template: str, arguments: list[Any], message: str) -> None:
-    assert failure(formatting.LIBRARY, "format", template, arguments) == message
+    assert failure(string_format.LIBRARY, "format", template, arguments) == message
 
 
 def test_format_stops_before_its_result_is_too_long() -> None:
@@ -220,10 +223,10 @@ def test_format_stops_before_its_result_is_too_long() -> None:
     for _ in range(100):
         nested = [nested, nested]
     with pytest.raises(CostExceeded):
-        call(formatting.LIBRARY, "format", "%s", [nested])
+        call(string_format.LIBRARY, "format", "%s", [nested])
     with pytest.raises(CostExceeded):
-        call(formatting.LIBRARY, "format", "%s" * 20, ["a" * 100_000] * 20)
-    assert call(formatting.LIBRARY, "format", "%.9000000000000000000f", [0.5]) == "0.5" + "0" * (
+        call(string_format.LIBRARY, "format", "%s" * 20, ["a" * 100_000] * 20)
+    assert call(string_format.LIBRARY, "format", "%.9000000000000000000f", [0.5]) == "0.5" + "0" * (
         9000000000000000000 % 256 - 1
     )
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from dray.api import slices
+from dray.api.types import dra
 from dray.cel import device
 from dray.cel.device import Selector
-from dray.cel.values import CostExceeded, EvaluationError
+from dray.cel.runtime.values import CostExceeded, EvaluationError
 
-VIEW = device.view("d.com", slices.Device())
+VIEW = device.view("d.com", dra.Device())
 
 
 def nested(opening: str, inside: str, closing: str, depth: int) -> str:

@@ -6,8 +6,9 @@ import itertools
 
 import pytest
 
-from dray.cel import inference, types
-from dray.cel.inference import Inference, TypeTooComplex
+from dray.cel import types
+from dray.cel.checking import inference
+from dray.cel.checking.inference import Inference, TypeTooComplex
 from dray.cel.types import Type, list_of, map_of, optional_of, parameter
 
 

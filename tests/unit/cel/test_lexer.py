@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import lexer
+from dray.cel.syntax import lexer
 
 
 def kinds(text: str) -> list[str]:

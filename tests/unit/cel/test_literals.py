@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import lexer, literals
-from dray.cel.values import UInt
+from dray.cel.runtime.values import UInt
+from dray.cel.syntax import lexer, literals
 
 
 @pytest.mark.parametrize(

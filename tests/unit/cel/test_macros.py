@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import parser
-from dray.cel.syntax import Comprehension, Node
-from dray.cel.trees import children, children_first
+from dray.cel.syntax import parser
+from dray.cel.syntax.factory import children, children_first
+from dray.cel.syntax.nodes import Comprehension, Node
 from tests.unit.cel.test_parser import shown
 
 SHORT_FORMS = {

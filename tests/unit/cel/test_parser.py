@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import parser
 from dray.cel.issues import CompilationFailed
-from dray.cel.syntax import (
+from dray.cel.syntax import parser
+from dray.cel.syntax.nodes import (
     Call,
     Comprehension,
     Identifier,

@@ -6,24 +6,25 @@ from typing import Any
 
 import pytest
 
-from dray.api import slices
-from dray.cel import device, environment, program
-from dray.cel.folding import InstantiationFailed
+from dray.api.types import dra
+from dray.cel import device, program
+from dray.cel.checking import environment
+from dray.cel.checking.constant_folding import InstantiationFailed
 from dray.cel.program import Program
-from dray.cel.values import EvaluationError, UInt
+from dray.cel.runtime.values import EvaluationError, UInt
 
 STORED = environment.device_environment(
     stored=True, consumable_capacity=True, list_type_attributes=False
 )
-DEVICE = slices.Device(
+DEVICE = dra.Device(
     attributes={
-        "text": slices.DeviceAttribute(string_value="abc"),
-        "number": slices.DeviceAttribute(int_value=5),
-        "flag": slices.DeviceAttribute(bool_value=True),
-        "numbers": slices.DeviceAttribute(int_values=(1, 2, 3)),
-        "other.com/text": slices.DeviceAttribute(string_value="xyz"),
+        "text": dra.DeviceAttribute(string_value="abc"),
+        "number": dra.DeviceAttribute(int_value=5),
+        "flag": dra.DeviceAttribute(bool_value=True),
+        "numbers": dra.DeviceAttribute(int_values=(1, 2, 3)),
+        "other.com/text": dra.DeviceAttribute(string_value="xyz"),
     },
-    capacity={"memory": slices.DeviceCapacity(value="10Gi")},
+    capacity={"memory": dra.DeviceCapacity(value="10Gi")},
 )
 HERE = 'device.attributes["here.com"]'
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import lexer, recovery
+from dray.cel.syntax import error_recovery, lexer
 
 EXPRESSION = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, "
@@ -41,7 +41,7 @@ EXPRESSION = (
 )
 def test_errors_of_antlr(text: str, expected: list[tuple[int, str]]) -> None:
     tokens, _ = lexer.tokenize(text)
-    found = [(issue.position, issue.message) for issue in recovery.syntax_errors(tokens)]
+    found = [(issue.position, issue.message) for issue in error_recovery.syntax_errors(tokens)]
     assert found == [(position, f"Syntax error: {message}") for position, message in expected]
 
 
@@ -50,12 +50,12 @@ def test_errors_of_antlr(text: str, expected: list[tuple[int, str]]) -> None:
 )
 def test_every_broken_text_has_an_error(text: str) -> None:
     tokens, _ = lexer.tokenize(text)
-    issues = recovery.syntax_errors(tokens)
+    issues = error_recovery.syntax_errors(tokens)
     assert issues
     assert all(issue.message.startswith("Syntax error: ") for issue in issues)
 
 
 def test_recovery_gives_up_after_thirty_attempts() -> None:
     tokens, _ = lexer.tokenize(" ".join(["a ? )"] * 100))
-    last = recovery.syntax_errors(tokens)[-1]
+    last = error_recovery.syntax_errors(tokens)[-1]
     assert "limit exceeded" in last.message

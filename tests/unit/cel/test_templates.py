@@ -2,7 +2,7 @@
 
 import pytest
 
-from dray.cel.functions.templates import UNEXPECTED_END, Clause, pieces, refusal
+from dray.cel.functions.extensions.string_format import UNEXPECTED_END, Clause, pieces, refusal
 
 
 def problem(template: str) -> str | None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from dray.api import quantity, semver
-from dray.cel import texts, times, types, values
-from dray.cel.values import Duration, Optional, UInt
+from dray.api.formats import quantity, semver
+from dray.cel import types
+from dray.cel.runtime import text_format, times, values
+from dray.cel.runtime.values import Duration, Optional, UInt
 
 
 @pytest.mark.parametrize(
@@ -33,7 +34,7 @@ from dray.cel.values import Duration, Optional, UInt
     ],
 )
 def test_doubles(number: float, text: str) -> None:
-    assert texts.double(number) == text
+    assert text_format.double(number) == text
 
 
 @pytest.mark.parametrize(
@@ -51,8 +52,8 @@ def test_doubles(number: float, text: str) -> None:
 )
 def test_durations(duration: str, seconds: str, printed: str) -> None:
     span = times.parse_duration(duration)
-    assert texts.duration(span) == seconds
-    assert texts.printed(span) == printed
+    assert text_format.duration(span) == seconds
+    assert text_format.printed(span) == printed
 
 
 @pytest.mark.parametrize(
@@ -70,8 +71,8 @@ def test_timestamps_keep_the_zone_they_were_written_in(
     timestamp: str, text: str, printed: str
 ) -> None:
     instant = times.parse_timestamp(timestamp)
-    assert texts.timestamp(instant) == text
-    assert texts.printed(instant) == printed
+    assert text_format.timestamp(instant) == text
+    assert text_format.printed(instant) == printed
 
 
 @pytest.mark.parametrize(
@@ -92,11 +93,11 @@ def test_timestamps_keep_the_zone_they_were_written_in(
     ],
 )
 def test_values_in_messages(value: Any, text: str) -> None:
-    assert texts.printed(value) == text
+    assert text_format.printed(value) == text
 
 
 def test_messages_do_not_grow_without_end() -> None:
     nested: list[Any] = [Duration(1)]
     for _ in range(100):
         nested = [nested, nested]
-    assert texts.printed(nested) == "..."
+    assert text_format.printed(nested) == "..."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import times
-from dray.cel.values import EvaluationError, Timestamp
+from dray.cel.runtime import times
+from dray.cel.runtime.values import EvaluationError, Timestamp
 
 SECOND = 10**9
 

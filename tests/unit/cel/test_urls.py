@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.cel import urls
-from dray.cel.urls import UrlError
+from dray.cel.runtime import urls
+from dray.cel.runtime.urls import UrlError
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from dray.api import quantity, semver
-from dray.cel import types, values
-from dray.cel.values import (
+from dray.api.formats import quantity, semver
+from dray.cel import types
+from dray.cel.runtime import values
+from dray.cel.runtime.values import (
     ComputedQuantity,
     Concatenation,
     CostExceeded,

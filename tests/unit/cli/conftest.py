@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from click.testing import CliRunner, Result
 
-from dray.cli import world
+from dray.cli.inputs import cluster_objects
 from dray.cli.main import main
 from dray.drivers.simulated import fleet
 
@@ -54,7 +54,7 @@ def stop(process: subprocess.Popen[str]) -> int:
 
 def fleet_documents(name: str) -> list[dict[str, Any]]:
     """The nodes, classes and slices of a simulated fleet."""
-    return world.documents_of(fleet.load(name))
+    return cluster_objects.documents_of(fleet.load(name))
 
 
 def as_list(documents: list[dict[str, Any]]) -> str:

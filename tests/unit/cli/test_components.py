@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dray.api.exchange import Request, Response
-from dray.apiserver.access import policy
-from dray.cli.components import running, scheduler, stores
-from dray.cli.failures import WrongUsage
-from dray.client.verbs import Client
+from dray.api.http_messages import Request, Response
+from dray.apiserver.access import bootstrap_policy
+from dray.cli.command_errors import WrongUsage
+from dray.cli.components import foreground, scheduler, store_option
+from dray.client.api_client import Client
 from tests import audit, etcd
 from tests.unit.cli.conftest import (
     DRAY,
@@ -111,14 +111,14 @@ def test_wrong_options_are_named(tmp_path: Path, options: list[str], complaint: 
     ],
 )
 def test_listen_addresses(text: str, expected: tuple[str, int]) -> None:
-    assert running.parse_listen(text, "--listen", "127.0.0.1:6443") == expected
+    assert foreground.parse_listen(text, "--listen", "127.0.0.1:6443") == expected
 
 
 def test_sqlite_files(tmp_path: Path) -> None:
-    assert stores.sqlite_path("", tmp_path) == tmp_path / "store.db"
-    assert stores.sqlite_path("sqlite:/x/y.db", tmp_path) == Path("/x/y.db")
+    assert store_option.sqlite_path("", tmp_path) == tmp_path / "store.db"
+    assert store_option.sqlite_path("sqlite:/x/y.db", tmp_path) == Path("/x/y.db")
     with pytest.raises(WrongUsage):
-        stores.sqlite_path("sqlite:", tmp_path)
+        store_option.sqlite_path("sqlite:", tmp_path)
 
 
 def test_unknown_controllers_are_named(cluster: Cluster) -> None:
@@ -192,7 +192,10 @@ def test_separate_processes_give_a_pod_its_device(tmp_path: Path) -> None:
         assert ": allocated: gpu=gpu.nvidia.com/" in explained.output
         asked = audit.read(log)
         assert audit.refused(asked) == set()
-        assert {each.user for each in asked} >= {policy.SCHEDULER, policy.CONTROLLERS}
+        assert {each.user for each in asked} >= {
+            bootstrap_policy.SCHEDULER,
+            bootstrap_policy.CONTROLLERS,
+        }
 
 
 class Elsewhere:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dray.cli import connection
-from dray.cli.connection import Session, Target
+from dray.cli.session import connection
+from dray.cli.session.connection import Session, Target
 from tests.unit.cli.conftest import Cluster
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dray.cli import history
-from dray.cli.failures import NotFound, WrongUsage
-from dray.cli.pastclaims import Change, Past
+from dray.cli.command_errors import NotFound, WrongUsage
+from dray.cli.insight import history
+from dray.cli.insight.history import Change, Past
 from tests.unit.cli.conftest import Cluster, as_list
 from tests.unit.cli.test_components import POD, TEMPLATE
 from tests.unit.cli.test_up import up

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dray.cli import manifests
-from dray.cli.failures import WrongUsage
-from dray.cli.printing import durations, jsontext, tables, yamltext
+from dray.cli.command_errors import WrongUsage
+from dray.cli.inputs import manifests
+from dray.cli.output import durations, serialization, tables
 from dray.cli.verbs import describe, wait
 from tests.unit.cli.conftest import run
 
@@ -75,11 +75,13 @@ def test_columns_of_a_table_that_are_shown() -> None:
     ],
 )
 def test_yaml_is_quoted_as_go_quotes_it(value: object, text: str) -> None:
-    assert yamltext.write({"key": value}) == f"key: {text}\n".replace(": \n", ":\n")
+    assert serialization.write_yaml({"key": value}) == f"key: {text}\n".replace(": \n", ":\n")
 
 
 def test_json_escapes_what_go_escapes() -> None:
-    assert jsontext.write({"b": "<&>", "a": "ä"}) == '{"a":"ä","b":"\\u003c\\u0026\\u003e"}'
+    assert (
+        serialization.write_json({"b": "<&>", "a": "ä"}) == '{"a":"ä","b":"\\u003c\\u0026\\u003e"}'
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dray.apiserver import standalone
-from dray.cli import privacy, world
+from dray.cli.inputs import cluster_objects
+from dray.cli.insight import snapshot
 from dray.client import kubeconfig
 from tests.unit.cli.conftest import Cluster, as_list, fleet_documents, run
 
@@ -160,7 +161,7 @@ SENSITIVE = {
 
 
 def test_of_a_pod_only_what_matters_is_taken_along() -> None:
-    kept = privacy.without_private(SENSITIVE)
+    kept = snapshot.without_private(SENSITIVE)
     text = json.dumps({**kept, "metadata": {}}).replace("private-message", "")
     assert "private" not in text
     assert "10.0.0.1" not in text
@@ -168,15 +169,15 @@ def test_of_a_pod_only_what_matters_is_taken_along() -> None:
     assert kept["spec"]["containers"] == [{"name": "c", "resources": {"claims": [{"name": "gpu"}]}}]
     assert "managedFields" not in kept["metadata"]
     assert "annotations" not in kept["metadata"]
-    (nameless,) = privacy.anonymised([kept])
+    (nameless,) = snapshot.anonymised([kept])
     assert "private" not in json.dumps(nameless)
 
 
 def test_a_snapshot_brings_the_features_of_its_cluster(tmp_path: Path) -> None:
     file = tmp_path / "old.json"
-    metadata = {"annotations": {world.VERSION_ANNOTATION: "1.34"}}
+    metadata = {"annotations": {cluster_objects.VERSION_ANNOTATION: "1.34"}}
     file.write_text(json.dumps({"kind": "List", "metadata": metadata, "items": []}))
-    assert world.from_files([str(file)]).features.version == "1.34"
+    assert cluster_objects.from_files([str(file)]).features.version == "1.34"
 
 
 def test_names_are_replaced_everywhere_alike(filled: Cluster, tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ def test_unique_ids_are_replaced() -> None:
         "metadata": {"name": "n", "uid": uid},
         "status": {"text": f"GPU-{uid}"},
     }
-    (changed,) = privacy.anonymised([document])
+    (changed,) = snapshot.anonymised([document])
     assert changed["metadata"] == {"name": "node-1", "uid": "id-1"}
     assert changed["status"]["text"] == "GPU-id-1"
 

@@ -12,13 +12,12 @@ import msgspec
 import pytest
 
 from dray.api import kinds
-from dray.api.core import ObjectReference
-from dray.api.exchange import User
+from dray.api.http_messages import User
+from dray.api.types.core import ObjectReference
 from dray.apiserver import server
 from dray.client import events
+from dray.client.api_client import Client, InProcessTransport
 from dray.client.events import EVENT, Recorder
-from dray.client.inprocess import InProcessTransport
-from dray.client.verbs import Client
 from dray.store import memory
 
 POD = ObjectReference(kind="Pod", namespace="default", name="p", uid="1", api_version="v1")

@@ -9,11 +9,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dray.api import errors
-from dray.api.exchange import Request, Response, User
+from dray.api.http_messages import Request, Response, User
 from dray.apiserver import server
-from dray.client.inprocess import InProcessTransport
+from dray.client.api_client import Client, InProcessTransport
 from dray.client.lease import LEASE, LeaderElection, LeadershipLost, Timing
-from dray.client.verbs import Client
 from dray.store import memory
 
 FAST = Timing(duration_seconds=1.0, deadline_seconds=0.3, retry_seconds=0.02)

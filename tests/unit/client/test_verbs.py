@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from dray.api import errors, kinds
-from dray.api.exchange import Request, Response
-from dray.client.verbs import Client, Selection
+from dray.api.http_messages import Request, Response
+from dray.client.api_client import Client, Selection
 from tests import loop
 
 PODS = kinds.served("", "Pod")

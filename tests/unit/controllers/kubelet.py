@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api import errors, gotime
-from dray.api.pods import Pod
+from dray.api import errors
+from dray.api.formats import gotime
+from dray.api.semantics import pod_status
+from dray.api.types.pods import Pod
 from dray.client.cache import ObjectKey
-from dray.controllers import loops, podstate, resources
+from dray.controllers import loops, resources
 from dray.controllers.loops import Context, Loop
 
 ENDS_AS = "test.dray.dev/ends-as"
@@ -28,7 +30,7 @@ class Kubelet(Loop[ObjectKey]):
         pod = self._pods.get(key.name, key.namespace)
         if pod is None:
             return
-        if podstate.is_deleted(pod):
+        if pod_status.is_deleted(pod):
             await self._remove(pod)
         elif pod.status.phase in ("", "Pending"):
             if _has_its_claims(pod):
@@ -37,7 +39,7 @@ class Kubelet(Loop[ObjectKey]):
             await self._write(pod, self._ended(pod, pod.metadata.annotations[ENDS_AS]))
 
     async def _remove(self, pod: Pod) -> None:
-        if not podstate.has_ended(pod):
+        if not pod_status.has_ended(pod):
             await self._write(pod, self._ended(pod, "Succeeded"))
             return
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}

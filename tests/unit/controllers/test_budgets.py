@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.verbs import Object
-from dray.controllers.budgets import Budgets
+from dray.client.api_client import Object
+from dray.controllers.disruption_budgets import Budgets
 from dray.controllers.workloads.deployments import Deployments
 from dray.controllers.workloads.replicasets import ReplicaSets
 from tests.unit.controllers.kubelet import Kubelet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import features as gates
-from dray.client.verbs import Object
+from dray.client.api_client import Object
 from dray.controllers.devices import claim_generation
 from dray.controllers.devices.claims import Claims, Work
 from tests.unit.controllers import objects

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api import exchange
-from dray.client.verbs import Object
+from dray.api import http_messages
+from dray.client.api_client import Object
+from dray.controllers.workloads.controller_revisions import short_hash
 from dray.controllers.workloads.daemonsets import DaemonSets
 from dray.controllers.workloads.statefulsets import StatefulSets
-from dray.controllers.workloads.templatehash import short_hash
 from tests.unit.controllers import objects
 from tests.unit.controllers.kubelet import NEVER_READY, Kubelet
 from tests.unit.controllers.world import World, with_loops
@@ -106,7 +106,9 @@ async def test_a_stateful_set_records_each_template_once_and_returns_to_it(here:
     await come_to(here, "web:2", "web:2")
     assert await history(here) == {1: "web:1", 2: "web:2"}
     first = await revision_named(here, "web:1")
-    await here.patch("statefulsets", "db", first["data"], patch_type=exchange.STRATEGIC_MERGE_PATCH)
+    await here.patch(
+        "statefulsets", "db", first["data"], patch_type=http_messages.STRATEGIC_MERGE_PATCH
+    )
     await come_to(here, "web:1", "web:1")
     assert await history(here) == {2: "web:2", 3: "web:1"}
     status = (await here.get("statefulsets", "db"))["status"]

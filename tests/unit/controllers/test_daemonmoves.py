@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.pods import Pod
-from dray.controllers.templated import DaemonSet
-from dray.controllers.workloads import daemonmoves
-from dray.controllers.workloads.daemonmoves import Daemons, Moves, Nodes
+from dray.api.types.pods import Pod
+from dray.controllers.slim_types import DaemonSet
+from dray.controllers.workloads import daemon_updates
+from dray.controllers.workloads.daemon_updates import Daemons, Moves, Nodes
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 OLD, NEW = "old", "new"
@@ -45,7 +45,7 @@ def daemons(
     tolerable: str | None = None,
     generation: str = "",
 ) -> Daemons:
-    annotations = {daemonmoves.GENERATION: generation} if generation else {}
+    annotations = {daemon_updates.GENERATION: generation} if generation else {}
     body = {"metadata": {"annotations": annotations}, "spec": {"updateStrategy": strategy}}
     by_node: dict[str, list[Pod]] = {}
     for each in pods:
@@ -121,7 +121,7 @@ SURGE = rolling(maxUnavailable=0, maxSurge=1)
     ],
 )
 def test_placement(here: Daemons, expected: tuple[str, str]) -> None:
-    assert names(daemonmoves.placement(here)) == expected
+    assert names(daemon_updates.placement(here)) == expected
 
 
 @pytest.mark.parametrize(
@@ -180,11 +180,11 @@ def test_placement(here: Daemons, expected: tuple[str, str]) -> None:
     ],
 )
 def test_update(here: Daemons, expected: tuple[str, str]) -> None:
-    assert names(daemonmoves.update(here)) == expected
+    assert names(daemon_updates.update(here)) == expected
 
 
 def test_a_pod_is_also_known_by_the_generation_of_its_template() -> None:
-    labels = {daemonmoves.GENERATION_LABEL: "7"}
+    labels = {daemon_updates.GENERATION_LABEL: "7"}
     old = pod("a1")
     metadata = msgspec.structs.replace(old.metadata, labels=labels)
     known = msgspec.structs.replace(old, metadata=metadata)

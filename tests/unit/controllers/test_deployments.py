@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dray.client.verbs import Object
-from dray.controllers.templated import Deployment, ReplicaSet
-from dray.controllers.wire import decode
+from dray.client.api_client import Object
+from dray.controllers.slim_types import Deployment, ReplicaSet
+from dray.controllers.status_patches import decode
 from dray.controllers.workloads import rollouts
 from dray.controllers.workloads.deployments import Deployments
 from dray.controllers.workloads.replicasets import ReplicaSets

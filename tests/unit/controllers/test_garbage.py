@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.verbs import Object
+from dray.client.api_client import Object
 from dray.controllers.devices.claims import Claims
-from dray.controllers.garbage import Garbage
+from dray.controllers.garbage_collector import Garbage
 from dray.controllers.jobs.jobs import Jobs
 from dray.controllers.workloads.deployments import Deployments
 from dray.controllers.workloads.replicasets import ReplicaSets

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.client.verbs import Object
+from dray.client.api_client import Object
 from dray.controllers.devices.claims import Claims
 from dray.controllers.jobs import job_indexes
 from dray.controllers.jobs.jobs import Jobs

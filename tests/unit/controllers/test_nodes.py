@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from dray.api.nodes import Taint
-from dray.api.pods import Toleration
+from dray.api.types.nodes import Taint
+from dray.api.types.pods import Toleration
 from dray.controllers.nodes import node_eviction
 from dray.controllers.nodes.node_eviction import NodeEviction
-from dray.controllers.nodes.nodes import LEASE_ANNOTATION, Nodes
+from dray.controllers.nodes.node_lifecycle import LEASE_ANNOTATION, Nodes
 from dray.controllers.nodes.pod_garbage import PodGarbage
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops

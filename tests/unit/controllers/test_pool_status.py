@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import features as gates
-from dray.api.claims import DeviceRequestAllocationResult
-from dray.api.slices import ResourceSlice
-from dray.api.taints import DeviceTaintRule
-from dray.client.verbs import Object
-from dray.controllers.devices import pool_views
+from dray.api.types.dra import DeviceRequestAllocationResult, DeviceTaintRule, ResourceSlice
+from dray.client.api_client import Object
+from dray.controllers.devices import pool_summary
 from dray.controllers.devices.pool_status import PoolStatuses
-from dray.controllers.devices.pool_views import Use
-from dray.controllers.wire import decode
+from dray.controllers.devices.pool_summary import Use
+from dray.controllers.status_patches import decode
 from tests.unit.controllers import objects
 from tests.unit.controllers.test_claims import allocate
 from tests.unit.controllers.test_taint_eviction import published, rule
@@ -64,7 +62,7 @@ async def test_a_request_is_answered_once(here: World) -> None:
 
 def view(*slices: Object, use: Use = Use(), rules: Any = (), attribute: str | None = None) -> Any:  # noqa: B008
     decoded = [decode(each, ResourceSlice) for each in slices]
-    return pool_views.pool_status(
+    return pool_summary.pool_status(
         decoded, use, [decode(each, DeviceTaintRule) for each in rules], attribute
     )
 
@@ -134,7 +132,7 @@ def test_shared_capacity_is_what_claims_have_left() -> None:
             driver="gpu.example.com", pool="node-1", device="gpu-1", admin_access=True
         ),
     ]
-    use = pool_views.uses(results)["gpu.example.com", "node-1"]
+    use = pool_summary.uses(results)["gpu.example.com", "node-1"]
     summary = view(body, use=use).shareable_summary
     assert (summary.fully_available_devices, summary.partially_available_devices) == (1, 1)
     (memory,) = summary.capacity

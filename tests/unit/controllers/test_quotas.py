@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.verbs import Object
+from dray.client.api_client import Object
 from dray.controllers.quotas import Quotas
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops

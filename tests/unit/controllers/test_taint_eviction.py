@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from dray.api.claims import ResourceClaim
-from dray.api.taints import DeviceTaintRule
-from dray.client.verbs import Object
+from dray.api.types.dra import DeviceTaintRule, ResourceClaim
+from dray.client.api_client import Object
 from dray.controllers.devices import eviction_times
 from dray.controllers.devices.claims import Claims
 from dray.controllers.devices.eviction_times import TaintedSlice
 from dray.controllers.devices.taint_eviction import TaintEviction
-from dray.controllers.wire import decode
+from dray.controllers.status_patches import decode
 from tests.unit.controllers import objects
 from tests.unit.controllers.kubelet import Kubelet
 from tests.unit.controllers.test_claims import allocate, start

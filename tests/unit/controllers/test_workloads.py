@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.verbs import Object
+from dray.client.api_client import Object
 from dray.controllers.workloads.daemonsets import DaemonSets
 from dray.controllers.workloads.statefulsets import StatefulSets
 from tests.unit.controllers import objects

@@ -17,15 +17,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from dray.api import errors, kinds
 from dray.api import features as gates
-from dray.api.exchange import User
 from dray.api.features import Features
+from dray.api.http_messages import User
 from dray.api.kinds import Kind
-from dray.apiserver import codec, server, storage
-from dray.apiserver.access.tokens import TokenSigner
+from dray.apiserver import server
+from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.server import Settings
-from dray.client.inprocess import InProcessTransport
-from dray.client.verbs import Client, Object, Selection
-from dray.controllers import discovery, loops
+from dray.apiserver.storage import codec, store_keys
+from dray.client.api_client import Client, InProcessTransport, Object, Selection
+from dray.controllers import loops, served_kinds
 from dray.controllers.caches import Caches
 from dray.controllers.loops import Context, Loop
 from dray.store import memory
@@ -110,7 +110,7 @@ class World:
         self, kind: str, name: str, change: Callable[[Object], Any], namespace: str = "default"
     ) -> None:
         """Change what is stored, past everything the API server would say to it."""
-        key = storage.key(named(kind), name, namespace)
+        key = store_keys.key(named(kind), name, namespace)
         entry = await self.store.get(key)
         assert entry is not None, name
         document = decode(entry.value)
@@ -182,7 +182,7 @@ async def world(
     ):
         admin = Client(InProcessTransport(api.app.handle, ADMIN))
         client = Client(InProcessTransport(api.app.handle, CONTROLLERS))
-        served = await discovery.served_kinds(client)
+        served = await served_kinds.served_kinds(client)
         now = clock or loops.utc_now
         context = Context(client, Caches(client), features, now, {}, served)
         made = [build(context) for build in builds]

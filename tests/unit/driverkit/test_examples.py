@@ -10,10 +10,10 @@ from examples.drivers import hello, shared_gpu
 
 from dray import driverkit
 from dray.api import features
-from dray.api.claims import DeviceRequestAllocationResult, ResourceClaim
-from dray.driverkit import pools
+from dray.api.types.dra import DeviceRequestAllocationResult, ResourceClaim
+from dray.driverkit import pool_layout
 from dray.driverkit.driver import Allocated, Driver
-from dray.driverkit.pools import Pool
+from dray.driverkit.pool_layout import Pool
 from dray.validation.dra import slices
 
 
@@ -26,7 +26,7 @@ def allocated(driver: Driver, device: str, **result: object) -> Allocated:
 @pytest.mark.parametrize("driver", [hello.Hello(), shared_gpu.SharedGpu()])
 def test_an_example_publishes_valid_slices(driver: Driver) -> None:
     pool = Pool(driver.name, "n1", tuple(driver.devices()), node_name="n1")
-    for each in pools.lay_out(pool):
+    for each in pool_layout.lay_out(pool):
         assert [str(error) for error in slices.resource_slice(each, features.DEFAULT)] == []
 
 

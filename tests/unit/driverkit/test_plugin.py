@@ -16,10 +16,9 @@ from examples.drivers.hello import Hello
 
 from dray import devicemetadata, driverkit
 from dray.api import features
-from dray.api.claims import NetworkDeviceData
-from dray.api.meta import ObjectMeta
-from dray.api.slices import Device
-from dray.client.verbs import Object
+from dray.api.types.dra import Device, NetworkDeviceData
+from dray.api.types.meta import ObjectMeta
+from dray.client.api_client import Object
 from dray.driverkit import cdi
 from dray.driverkit.driver import DeviceHealth, DeviceStatus, Health, condition
 from dray.driverkit.plugin import Directories, Plugin

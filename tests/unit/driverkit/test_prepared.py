@@ -13,10 +13,9 @@ import msgspec
 import pytest
 
 from dray import driverkit
-from dray.api.claims import ResourceClaim
-from dray.api.slices import Device
+from dray.api.types.dra import Device, ResourceClaim
 from dray.driverkit import cdi, checkpoint
-from dray.driverkit.prepared import PreparedClaims, PreparedDevice
+from dray.driverkit.prepared_claims import PreparedClaims, PreparedDevice
 
 DATA = driverkit.DeviceStatus(data=object())
 

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dray.api import features
-from dray.api.names import PoolId
-from dray.api.slices import Device
-from dray.api.taints import DeviceTaint
-from dray.client.verbs import Object, Selection
+from dray.api.formats.names import PoolId
+from dray.api.types.dra import Device, DeviceTaint
+from dray.client.api_client import Object, Selection
 from dray.driverkit import driver
-from dray.driverkit.pools import Pool
+from dray.driverkit.pool_layout import Pool
 from dray.driverkit.publisher import Offer, Publisher
 from tests.unit.controllers import world
 from tests.unit.controllers.world import World

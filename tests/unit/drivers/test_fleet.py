@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from dray.api import features, quantity
-from dray.api.slices import Counter as DeviceCounter
-from dray.api.slices import Device, ResourceSlice
+from dray.api import features
+from dray.api.formats import quantity
+from dray.api.types.dra import Counter as DeviceCounter
+from dray.api.types.dra import Device, ResourceSlice
 from dray.cel import device as cel
 from dray.drivers.simulated import fleet
-from dray.drivers.simulated.blueprint import FleetError
 from dray.drivers.simulated.fleet import Fleet
+from dray.drivers.simulated.fleet_file import FleetError
 from dray.validation.dra import classes, slices
 
 SHIPPED = fleet.shipped()

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.claims import DeviceRequestAllocationResult, ResourceClaim
-from dray.api.meta import ObjectMeta
+from dray.api.types.dra import DeviceRequestAllocationResult, ResourceClaim
+from dray.api.types.meta import ObjectMeta
 from dray.driverkit.driver import Allocated, Health, Released
 from dray.drivers.simulated import faults
 from dray.drivers.simulated import fleet as fleets

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dray.allocator import requests, resolution
-from dray.allocator.fleet import Fleet
-from dray.api.claims import ResourceClaim
-from dray.api.meta import ObjectMeta
-from dray.api.names import ClaimKey
-from dray.api.slices import ResourceSlice
-from dray.api.taints import (
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import requests
+from dray.allocator.problem import resolution
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import (
     DeviceTaint,
     DeviceTaintRule,
     DeviceTaintRuleSpec,
     DeviceTaintSelector,
+    ResourceClaim,
+    ResourceSlice,
 )
-from dray.explain import alike
-from dray.explain.alike import Group
+from dray.api.types.meta import ObjectMeta
+from dray.explain.survey import equivalence
+from dray.explain.survey.equivalence import Group
 from tests.builders import (
     DRIVER,
     claim,
@@ -35,8 +36,8 @@ SICK = DeviceTaint("sick", "", "NoSchedule")
 
 def grouped(world: Fleet, *claims: ResourceClaim) -> list[Group]:
     present = [name for name, entry in world.nodes.items() if entry.node is not None]
-    paths = alike.read_by(resolved(world, *claims), world.features)
-    return alike.group(world, present, paths)
+    paths = equivalence.read_by(resolved(world, *claims), world.features)
+    return equivalence.group(world, present, paths)
 
 
 def resolved(world: Fleet, *claims: ResourceClaim) -> list[resolution.ResolvedClaim]:
@@ -112,8 +113,8 @@ def test_holders_are_those_of_the_devices_that_look_the_same() -> None:
     hold(world, "one", "gpu-0", pool="n1")
     hold(world, "other", "gpu-1", pool="n2")
     ((first, second),) = grouped(world, claim(request()))
-    assert list(alike.holders(world, 0b01, first, second)) == [ClaimKey("default", "other")]
-    assert list(alike.holders(world, 0b10, first, second)) == []
+    assert list(equivalence.holders(world, 0b01, first, second)) == [ClaimKey("default", "other")]
+    assert list(equivalence.holders(world, 0b10, first, second)) == []
 
 
 def test_twins_agree_in_order_and_in_which_constrained_values_are_the_same() -> None:
@@ -126,7 +127,7 @@ def test_twins_agree_in_order_and_in_which_constrained_values_are_the_same() -> 
     asked = claim(request(count=2), match=f"{DRIVER}/uuid")
     groups = grouped(world, asked)
     assert names(groups) == [["n1", "n2", "n3", "n4"]]
-    assert alike.twins(groups, resolved(world, asked)) == {
+    assert equivalence.twins(groups, resolved(world, asked)) == {
         "n1": "n1",
         "n2": "n2",
         "n3": "n1",

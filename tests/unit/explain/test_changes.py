@@ -5,14 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.allocator.fleet import Fleet
+from dray.allocator.inventory.cluster_inventory import Fleet
 from dray.allocator.placement import Fit, Placement
-from dray.api.claims import DeviceConstraint, ExactDeviceRequest
 from dray.api.features import DEFAULT
-from dray.api.names import ClaimKey, DeviceId
-from dray.api.taints import DeviceTaint, DeviceToleration
-from dray.explain import changes
-from dray.explain.changes import Rewriting
+from dray.api.formats.names import ClaimKey, DeviceId
+from dray.api.types.dra import DeviceConstraint, DeviceTaint, DeviceToleration, ExactDeviceRequest
+from dray.explain.suggestions import changes
+from dray.explain.suggestions.changes import Rewriting
 from tests.builders import (
     DRIVER,
     alternatives,

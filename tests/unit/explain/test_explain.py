@@ -5,14 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.allocator import verdicts
-from dray.api.claims import AllocationResult, ResourceClaimStatus
+from dray.allocator.model import rejections
 from dray.api.features import DEFAULT
-from dray.api.names import ClaimKey
-from dray.explain import explain, faults
-from dray.explain.explain import Outcome
-from dray.explain.gates import Kind
-from dray.explain.strays import Cause
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import AllocationResult, ResourceClaimStatus
+from dray.explain import claim_explanation
+from dray.explain.claim_explanation import Outcome
+from dray.explain.survey import faults
+from dray.explain.survey.filters import Kind
+from dray.explain.survey.unreachable_slices import Cause
 from tests.builders import (
     DRIVER,
     claim,
@@ -28,7 +29,7 @@ from tests.builders import (
 
 
 def test_claims_that_fit_say_where() -> None:
-    found = explain.explain(fleet(gpu_slice()), [claim(request())], new_share_id=str)
+    found = claim_explanation.explain(fleet(gpu_slice()), [claim(request())], new_share_id=str)
     assert (found.outcome, found.node) == (Outcome.FITS, "n1")
     assert [each.device.device for each in found.devices] == ["gpu-0"]
 
@@ -36,7 +37,7 @@ def test_claims_that_fit_say_where() -> None:
 def test_only_the_given_nodes_come_into_question() -> None:
     world = fleet(gpu_slice("n1"), gpu_slice("n2", 1))
     asked = [claim(request("gpu", count=2))]
-    found = explain.explain(world, asked, new_share_id=str, nodes=["n2"])
+    found = claim_explanation.explain(world, asked, new_share_id=str, nodes=["n2"])
     assert (found.outcome, found.nodes) == (Outcome.REFUSED, 1)
     assert {change.node for change in found.changes} == {"n2"}
 
@@ -45,7 +46,7 @@ def test_allocated_claim_of_the_pod_leaves_its_nodes() -> None:
     world = fleet(gpu_slice("n1"), nodes=[node("n2", labels={"zone": "z"})])
     bound = AllocationResult(node_selector=nodes_labelled("zone", "z"))
     data = msgspec.structs.replace(claim(request(), name="data"), status=ResourceClaimStatus(bound))
-    found = explain.explain(world, [data, claim(request())], new_share_id=str)
+    found = claim_explanation.explain(world, [data, claim(request())], new_share_id=str)
     assert (found.outcome, found.nodes) == (Outcome.REFUSED, 1)
     assert found.allocated == (ClaimKey("default", "data"),)
 
@@ -58,26 +59,26 @@ def test_nodes_that_come_closest_are_named_first() -> None:
     )
     hold(world, "other", "gpu-0", "gpu-1")
     selector = f'device.attributes["{DRIVER}"].productName == "H100"'
-    found = explain.explain(world, [claim(request("gpu", selector))], new_share_id=str)
+    found = claim_explanation.explain(world, [claim(request("gpu", selector))], new_share_id=str)
     causes = [(each.gate and each.gate.kind, each.nodes) for each in found.reasons]
     assert causes == [(Kind.TAKEN, 1), (Kind.SELECTOR, 1), (None, 5)]
 
 
 def test_requests_that_fit_alone_are_refused_by_the_allocators_verdict() -> None:
     devices = [gpu(f"gpu-{number}", attributes={"side": number % 3}) for number in range(5)]
-    found = explain.explain(
+    found = claim_explanation.explain(
         fleet(resource_slice(*devices), resource_slice(*devices[:3], node="n2")),
         [claim(request("gpu", count=3), match=f"{DRIVER}/side")],
         new_share_id=str,
     )
     (reason,) = found.reasons
     assert reason.nodes == 2
-    assert reason.verdict == verdicts.NoCommonValue(0, "gpu", f"{DRIVER}/side", 3, 2, "0")
+    assert reason.verdict == rejections.NoCommonValue(0, "gpu", f"{DRIVER}/side", 3, 2, "0")
 
 
 def test_failure_carries_upstreams_words_and_every_fault() -> None:
     asked = claim(request("gpu", "nonsense", cls="gpu"), request("nic", cls="nics"))
-    found = explain.explain(fleet(gpu_slice()), [asked], new_share_id=str)
+    found = claim_explanation.explain(fleet(gpu_slice()), [asked], new_share_id=str)
     assert found.outcome is Outcome.FAILED
     assert found.message.startswith("claim default/train, request nic: could not retrieve device")
     assert [type(each) for each in found.faults] == [faults.SelectorBroken, faults.ClassUnknown]
@@ -93,7 +94,7 @@ def test_failure_carries_upstreams_words_and_every_fault() -> None:
 )
 def test_gate_that_a_request_needs_is_named(gate: str, asked: object) -> None:
     features = msgspec.structs.replace(DEFAULT, **{gate: False})
-    found = explain.explain(
+    found = claim_explanation.explain(
         fleet(gpu_slice(), features=features),
         [claim(asked)],  # type: ignore[arg-type]
         new_share_id=str,
@@ -106,7 +107,7 @@ def test_slices_that_no_node_sees_are_named_with_the_cause() -> None:
     far = resource_slice(gpu("far"), node=None, node_selector=nodes_labelled("zone", "z"))
     world = fleet(far, gpu_slice("gone", 2), nodes=[node("n1")])
     world.drop_node("gone")
-    found = explain.explain(world, [claim(request())], new_share_id=str)
+    found = claim_explanation.explain(world, [claim(request())], new_share_id=str)
     causes = {(stray.cause, stray.devices) for stray in found.strays}
     assert causes == {(Cause.NO_NODE_MATCHES, 1), (Cause.NO_SUCH_NODE, 2)}
 
@@ -120,8 +121,10 @@ def test_search_is_given_up_after_many_positions(monkeypatch: pytest.MonkeyPatch
         match=f"{DRIVER}/a",
         distinct=f"{DRIVER}/b",
     )
-    monkeypatch.setattr("dray.explain.trials.Asking._is_out_of_patience", lambda self: True)
-    found = explain.explain(fleet(resource_slice(*devices)), [asked], new_share_id=str)
+    monkeypatch.setattr(
+        "dray.explain.suggestions.change_tester.Asking._is_out_of_patience", lambda self: True
+    )
+    found = claim_explanation.explain(fleet(resource_slice(*devices)), [asked], new_share_id=str)
     assert found.outcome is Outcome.UNDECIDED
 
 
@@ -130,7 +133,7 @@ def test_fleet_holds_what_it_held_before() -> None:
     hold(world, "a", "gpu-0")
     hold(world, "b", "gpu-1")
     features, classes = world.features, dict(world.classes)
-    explain.explain(world, [claim(request("gpu", count=2))], new_share_id=str)
+    claim_explanation.explain(world, [claim(request("gpu", count=2))], new_share_id=str)
     assert world.release(ClaimKey("default", "a")) is not None
     assert world.release(ClaimKey("default", "b")) is not None
     assert (world.features, world.classes) == (features, classes)

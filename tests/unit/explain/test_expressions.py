@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.explain import expressions
-from dray.explain.expressions import Subject
+from dray.explain.selectors import expressions
+from dray.explain.selectors.expressions import Subject
 
 MODEL = Subject("attributes", "a.com", "model")
 MEMORY = Subject("capacity", "a.com", "memory")

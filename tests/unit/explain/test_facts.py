@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dray.allocator import requests, resolution
-from dray.allocator.fleet import Fleet
-from dray.api.claims import ResourceClaim
-from dray.explain import facts, survey
-from dray.explain.facts import ClauseCount, Count, GateFacts, Similar
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import requests
+from dray.allocator.problem import resolution
+from dray.api.types.dra import ResourceClaim
+from dray.explain.survey import facts, node_survey
+from dray.explain.survey.facts import ClauseCount, Count, GateFacts, Similar
 from tests.builders import DRIVER, claim, fleet, gpu, gpu_slice, node, request, resource_slice
 
 ATTRIBUTES = f'device.attributes["{DRIVER}"]'
@@ -16,7 +17,7 @@ CAPACITY = f'device.capacity["{DRIVER}"]'
 def observed(world: Fleet, asked: ResourceClaim) -> tuple[GateFacts, ...]:
     question = requests.parse(asked.spec.devices)
     resolved = resolution.resolve([question], world.classes, world.selectors, world.features)
-    found = survey.take(world, list(world.nodes), resolved)
+    found = node_survey.take(world, list(world.nodes), resolved)
     observations = facts.observe(world, found, resolved)
     return tuple(each.facts for each in observations)
 

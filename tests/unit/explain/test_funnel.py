@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from dray.allocator import requests, resolution, verdicts
-from dray.allocator.fleet import Fleet
-from dray.api.claims import ResourceClaim
-from dray.api.names import ClaimKey
-from dray.api.taints import DeviceTaint
-from dray.explain import survey
-from dray.explain.funnel import Funnel, Holder, NodeCount
-from dray.explain.gates import CannotEvaluate, Gate, Kind
-from dray.explain.survey import Survey
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import rejections, requests
+from dray.allocator.problem import resolution
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import DeviceTaint, ResourceClaim
+from dray.explain.survey import node_survey
+from dray.explain.survey.filters import CannotEvaluate, Gate, Kind
+from dray.explain.survey.funnel import Funnel, Holder, NodeCount
+from dray.explain.survey.node_survey import Survey
 from tests.builders import (
     DRIVER,
     claim,
@@ -39,7 +39,7 @@ def surveyed(world: Fleet, *claims: ResourceClaim) -> Survey:
     questions = [requests.parse(each.spec.devices) for each in claims]
     resolved = resolution.resolve(questions, world.classes, world.selectors, world.features)
     present = [name for name, entry in world.nodes.items() if entry.node is not None]
-    return survey.take(world, present, resolved)
+    return node_survey.take(world, present, resolved)
 
 
 def measured(world: Fleet, *claims: ResourceClaim) -> Funnel:
@@ -128,7 +128,7 @@ def test_nearest_miss_is_the_device_that_the_fewest_gates_refuse() -> None:
     near = measured(world, claim(request("gpu", f'{PRODUCT} == "H100"'))).nearest
     assert near is not None
     assert near.device.device == "gpu-2"
-    assert [type(each) for each in near.lacks] == [verdicts.TaintNotTolerated]
+    assert [type(each) for each in near.lacks] == [rejections.TaintNotTolerated]
 
 
 def test_device_of_another_class_is_further_away_than_one_that_is_taken() -> None:
@@ -168,7 +168,7 @@ def test_options_of_unknown_class_have_no_funnel() -> None:
 def test_nodes_that_look_alike_are_represented_by_a_few() -> None:
     world = fleet(*(gpu_slice(f"n{number}", 1 + number % 2) for number in range(300)))
     found = surveyed(world, claim(request("gpu", count=3)))
-    assert len(found.representatives) == 2 * survey.EXAMPLES_KEPT
+    assert len(found.representatives) == 2 * node_survey.EXAMPLES_KEPT
     assert found.representatives[0].blocked == {(0, "gpu")}
 
 

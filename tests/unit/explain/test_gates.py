@@ -5,14 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.allocator import requests, resolution, verdicts
-from dray.allocator.fleet import Fleet
-from dray.api.claims import ResourceClaim
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import rejections, requests
+from dray.allocator.problem import resolution
 from dray.api.features import DEFAULT
-from dray.api.names import ClaimKey
-from dray.api.slices import Device
-from dray.api.taints import DeviceTaint
-from dray.explain.gates import CannotEvaluate, Kind, Objection, Panel
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import Device, DeviceTaint, ResourceClaim
+from dray.explain.survey.filters import CannotEvaluate, Kind, Objection, Panel
 from tests.builders import (
     DRIVER,
     claim,
@@ -55,7 +54,7 @@ def test_gates_are_asked_independently() -> None:
     hold(world, "other", "gpu-0")
     found = objections(world, claim(request("gpu", "false")))
     assert set(found) == {Kind.SELECTOR, Kind.TAINTS, Kind.TAKEN}
-    assert found[Kind.TAKEN] == verdicts.DeviceTaken(
+    assert found[Kind.TAKEN] == rejections.DeviceTaken(
         found[Kind.TAKEN].device,  # type: ignore[union-attr]
         (ClaimKey("default", "other"),),
     )
@@ -100,7 +99,7 @@ def test_capacity_left_by_shares() -> None:
     for name in ("b", "a"):
         hold(world, name, "gpu-0", share={"memory": "40Gi"})
     short = objections(world, claim(request("gpu", capacity={"memory": "1Gi"})))[Kind.CAPACITY]
-    assert isinstance(short, verdicts.CapacityShort)
+    assert isinstance(short, rejections.CapacityShort)
     assert (short.available, short.total) == ("0", "80Gi")
     assert short.holders == (ClaimKey("default", "a"), ClaimKey("default", "b"))
 
@@ -109,14 +108,14 @@ def test_counters_that_others_have_drawn_from() -> None:
     world = fleet(*mig_slices())
     hold(world, "other", "gpu-0-half-0")
     short = objections(world, claim(request()))[Kind.COUNTERS]
-    assert isinstance(short, verdicts.CounterShort)
+    assert isinstance(short, rejections.CounterShort)
     assert (short.needed, short.available) == ("40Gi", "20Gi")
     assert short.holders == (ClaimKey("default", "other"),)
 
 
 def test_attribute_that_a_constraint_compares_is_absent() -> None:
     found = objections(fleet(gpu_slice()), claim(request(), match=f"{DRIVER}/numa"))
-    assert isinstance(found[Kind.CONSTRAINTS], verdicts.AttributeAbsent)
+    assert isinstance(found[Kind.CONSTRAINTS], rejections.AttributeAbsent)
 
 
 def test_derived_attribute_that_fails_is_an_objection_and_raises_nothing() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.explain import hearsay
-from dray.explain.hearsay import FailedBinding
+from dray.explain.pod import message_patterns
+from dray.explain.pod.message_patterns import FailedBinding
 
 PREBIND = 'running PreBind plugin "DynamicResources": '
 
@@ -32,11 +32,11 @@ PREBIND = 'running PreBind plugin "DynamicResources": '
 def test_failures_to_attach_devices_name_the_claim_and_why(
     message: str, failed: FailedBinding | None
 ) -> None:
-    assert hearsay.failed_binding(PREBIND + message) == failed
+    assert message_patterns.failed_binding(PREBIND + message) == failed
 
 
 def test_a_driver_is_unregistered_only_under_its_whole_name() -> None:
     message = "DRA driver gpu.example.com is not registered"
-    assert hearsay.is_unregistered("gpu.example.com", message)
-    assert not hearsay.is_unregistered("gpu.example.com.au", message)
-    assert not hearsay.is_unregistered("example.com", message)
+    assert message_patterns.is_unregistered("gpu.example.com", message)
+    assert not message_patterns.is_unregistered("gpu.example.com.au", message)
+    assert not message_patterns.is_unregistered("example.com", message)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator import requests, resolution
-from dray.allocator.fleet import Fleet
-from dray.allocator.inventory import Inventory
-from dray.allocator.resolution import ResolvedOption
-from dray.api.claims import DeviceRequest
-from dray.api.names import ClaimKey
-from dray.api.slices import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
-from dray.api.taints import DeviceTaint, DeviceToleration
-from dray.explain import offers
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.model import requests
+from dray.allocator.problem import resolution
+from dray.allocator.problem.resolution import ResolvedOption
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import (
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    DeviceCapacity,
+    DeviceRequest,
+    DeviceTaint,
+    DeviceToleration,
+)
+from dray.explain.suggestions import availability
 from tests.builders import claim, fleet, gpu_slice, hold, mig_slices, request, valid_values
 
 
@@ -42,7 +48,7 @@ def test_largest_amount_that_the_policy_hands_out(
     world = fleet(gpu_slice("n1", 1, memory=memory, shareable=True))
     hold(world, "other", "gpu-0", share={"memory": "10Gi"})
     inventory, option = on_node(world, request("gpu", capacity={"memory": asked}))
-    (found,) = offers.capacities(inventory, option)
+    (found,) = availability.capacities(inventory, option)
     assert found.amounts == {"memory": expected}
     assert 0 < found.share < 1
 
@@ -50,12 +56,12 @@ def test_largest_amount_that_the_policy_hands_out(
 def test_nothing_is_offered_where_nothing_is_left() -> None:
     world = fleet(gpu_slice("n1", 1, shareable=True))
     hold(world, "other", "gpu-0", share={"memory": "80Gi"})
-    assert list(offers.capacities(*on_node(world, request(capacity={"memory": "1Gi"})))) == []
+    assert list(availability.capacities(*on_node(world, request(capacity={"memory": "1Gi"})))) == []
 
 
 def test_misspelt_capacity_is_offered_by_its_name() -> None:
     world = fleet(gpu_slice("n1", 1, shareable=True))
-    (found,) = offers.capacities(*on_node(world, request(capacity={"memroy": "1Gi"})))
+    (found,) = availability.capacities(*on_node(world, request(capacity={"memroy": "1Gi"})))
     assert found.amounts == {"memory": "1Gi"}
 
 
@@ -64,14 +70,14 @@ def test_taints_that_are_tolerated_are_not_in_the_way() -> None:
     two = DeviceTaint("b", "", "NoSchedule")
     world = fleet(gpu_slice("n1", 1, taints=[one, two, DeviceTaint("c", "", "None")]))
     tolerant = request(tolerations=[DeviceToleration("a", "Exists")])
-    assert list(offers.untolerated(*on_node(world, tolerant))) == [two]
-    assert set(offers.untolerated(*on_node(world, request()))) == {None, one, two}
+    assert list(availability.untolerated(*on_node(world, tolerant))) == [two]
+    assert set(availability.untolerated(*on_node(world, request()))) == {None, one, two}
 
 
 def test_holders_of_other_devices_on_the_same_counters_are_found() -> None:
     world = fleet(*mig_slices())
     hold(world, "other", "gpu-0-half-0")
     size = 'device.attributes["gpu.example.com"].size == "whole"'
-    assert offers.holders(*on_node(world, request("gpu", size))) == {
+    assert availability.holders(*on_node(world, request("gpu", size))) == {
         ClaimKey("default", "other"): 1
     }

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.fleet import Fleet
-from dray.api.claims import ResourceClaim
-from dray.api.names import ClaimKey
-from dray.api.taints import DeviceTaint
-from dray.explain import changes, explain
-from dray.explain.changes import Change, Rewriting
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import DeviceTaint, ResourceClaim
+from dray.explain import claim_explanation
+from dray.explain.suggestions import changes
+from dray.explain.suggestions.changes import Change, Rewriting
 from tests.builders import (
     DRIVER,
     claim,
@@ -28,7 +28,7 @@ CAPACITY = f'device.capacity["{DRIVER}"]'
 
 
 def found(world: Fleet, *claims: ResourceClaim) -> tuple[Change, ...]:
-    return explain.explain(world, claims, new_share_id=str).changes
+    return claim_explanation.explain(world, claims, new_share_id=str).changes
 
 
 def rewritten(world: Fleet, selector: str) -> changes.ReplaceSelector:

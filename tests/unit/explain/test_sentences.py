@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from dray.explain import explain, sentences
-from dray.explain.explain import Explanation
+from dray.explain import claim_explanation
+from dray.explain.claim_explanation import Explanation
+from dray.explain.text import explanation_text
 from tests.builders import claim, fleet, gpu_slice, hold, node, request
 
 
 def refused() -> Explanation:
     world = fleet(gpu_slice("n1", 2), nodes=[node(f"cpu{number}") for number in range(1200)])
     hold(world, "other", "gpu-0")
-    return explain.explain(world, [claim(request("gpu", count=2))], new_share_id=str)
+    return claim_explanation.explain(world, [claim(request("gpu", count=2))], new_share_id=str)
 
 
 def test_numbers_have_thousands_separators() -> None:
-    assert "does not fit on any of 1,201 nodes" in sentences.text(refused())
+    assert "does not fit on any of 1,201 nodes" in explanation_text.text(refused())
 
 
 def test_summary_is_one_line_with_causes_and_the_smallest_change() -> None:
-    assert sentences.summary(refused()) == (
+    assert explanation_text.summary(refused()) == (
         "1 node: fewer than 2 devices are free (held by default/other); "
         "1,200 nodes: no devices that can be used. "
         "Would fit: wait until default/other ends."
@@ -29,7 +30,7 @@ def test_summary_is_one_line_with_causes_and_the_smallest_change() -> None:
 
 
 def test_json_has_data_and_words_and_ids_as_text() -> None:
-    built: dict[str, Any] = json.loads(json.dumps(sentences.as_json(refused())))
+    built: dict[str, Any] = json.loads(json.dumps(explanation_text.as_json(refused())))
     assert built["outcome"] == "refused"
     assert built["claims"] == ["default/train"]
     change = built["changes"][0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dray.explain import spelling
-from dray.explain.expressions import Subject
+from dray.explain.selectors import spelling
+from dray.explain.selectors.expressions import Subject
 
 NAME = Subject("attributes", "a.com", "productName")
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.claims import ResourceClaim
-from dray.api.names import ClaimKey
-from dray.api.pods import Pod
-from dray.explain import obstacles, wellbeing
-from dray.explain.obstacles import Obstacle
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod
+from dray.explain.pod import device_problems, obstacles
+from dray.explain.pod.obstacles import Obstacle
 
 DRIVER = "gpu.example.com"
 
@@ -41,7 +41,7 @@ def claims(*devices: tuple[str, str]) -> dict[ClaimKey, ResourceClaim]:
 
 
 def unwell(asked: Pod, held: dict[ClaimKey, ResourceClaim]) -> list[Obstacle]:
-    return list(wellbeing.concerns(asked, held, (), ()))
+    return list(device_problems.concerns(asked, held, (), ()))
 
 
 @pytest.mark.parametrize(

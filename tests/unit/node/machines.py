@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from dray.api import features
-from dray.api.names import DeviceId
-from dray.client.verbs import Object, Selection
+from dray.api.formats.names import DeviceId
+from dray.client.api_client import Object, Selection
 from dray.controllers.loops import utc_now
 from dray.drivers.simulated import fleet
-from dray.drivers.simulated.driver import SimulatedDriver
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
-from dray.node.nameonly import NameOnlyAgent
+from dray.drivers.simulated.publisher import SimulatedDriver
 from dray.node.registration import Registration
-from dray.node.runtimes import none
+from dray.node.runtimes import simulated
+from dray.node.simulated_agent import NameOnlyAgent
 from tests.unit.controllers import world
 from tests.unit.controllers.world import World
 
@@ -97,7 +97,7 @@ async def running(here: World, loaded: Fleet) -> AsyncIterator[Machines]:
         here.client,
         loaded.nodes(),
         lease="machines",
-        runtime=none.NAME,
+        runtime=simulated.NAME,
         now=utc_now,
         selection=ours,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.node.runtimes import choice, podman, sandbox
+from dray.node.runtimes import podman, sandbox, selection
 from dray.node.runtimes.interface import Unusable
 
 
@@ -19,25 +19,25 @@ def accept(_self: object) -> None:
 def test_the_first_that_works_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox.Sandbox, "try_out", refuse)
     monkeypatch.setattr(podman.Podman, "try_out", accept)
-    assert choice.choose(choice.AUTO).name == "podman"
+    assert selection.choose(selection.AUTO).name == "podman"
     monkeypatch.setattr(sandbox.Sandbox, "try_out", accept)
-    assert choice.choose(choice.AUTO).name == "sandbox"
+    assert selection.choose(selection.AUTO).name == "sandbox"
 
 
 def test_without_one_that_works_pods_run_in_name_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox.Sandbox, "try_out", refuse)
     monkeypatch.setattr(podman.Podman, "try_out", refuse)
-    chosen = choice.choose(choice.AUTO)
+    chosen = selection.choose(selection.AUTO)
     assert (chosen.name, chosen.why) == ("none", "it does not work; it does not work")
 
 
 def test_a_large_fleet_runs_in_name_only_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox.Sandbox, "try_out", accept)
-    assert choice.choose(choice.AUTO, machines=16).name == "sandbox"
-    chosen = choice.choose(choice.AUTO, machines=17)
+    assert selection.choose(selection.AUTO, machines=16).name == "sandbox"
+    chosen = selection.choose(selection.AUTO, machines=17)
     assert chosen.name == "none"
     assert "17 machines" in chosen.why
-    assert choice.choose("sandbox", machines=17).name == "sandbox"
+    assert selection.choose("sandbox", machines=17).name == "sandbox"
 
 
 def test_one_that_is_asked_for_and_does_not_work_is_an_error(
@@ -45,12 +45,12 @@ def test_one_that_is_asked_for_and_does_not_work_is_an_error(
 ) -> None:
     monkeypatch.setattr(sandbox.Sandbox, "try_out", refuse)
     with pytest.raises(Unusable, match="it does not work"):
-        choice.choose("sandbox")
+        selection.choose("sandbox")
 
 
 def test_plain_processes_must_be_allowed() -> None:
     with pytest.raises(Unusable, match="isolates nothing, so it needs --allow-host-access"):
-        choice.choose("process")
-    chosen = choice.choose("process", allows_host=True)
+        selection.choose("process")
+    chosen = selection.choose("process", allows_host=True)
     assert chosen.runtime is not None
     assert "isolates nothing" in chosen.runtime.caution

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.node import drivers
-from dray.node.drivers import Driver, Drivers
+from dray.node.devices import drivers
+from dray.node.devices.drivers import Driver, Drivers
 from dray.protocol import services
 
 WAIT_SECONDS = 30.0

@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.containers import Container, ResourceFieldSelector, VolumeMount
-from dray.api.pods import Pod
-from dray.api.volumes import KeyToPath
-from dray.node import environment, preparation, sources, volumes
-from dray.node.drivers import Device
-from dray.node.preparation import HeldClaim
-from dray.node.sources import ConfigError
+from dray.api.types.containers import Container, ResourceFieldSelector, VolumeMount
+from dray.api.types.pods import Pod
+from dray.api.types.volumes import KeyToPath
+from dray.node.devices import preparation
+from dray.node.devices.drivers import Device
+from dray.node.devices.preparation import HeldClaim
+from dray.node.pods import environment, value_sources, volumes
+from dray.node.pods.value_sources import ConfigError
 
 POD = msgspec.convert(
     {
@@ -61,12 +62,12 @@ def test_references_are_expanded(text: str, expanded: str) -> None:
     ],
 )
 def test_fields_of_the_pod(path: str, value: str) -> None:
-    assert sources.field(POD, path) == value
+    assert value_sources.field(POD, path) == value
 
 
 def test_an_unknown_field_is_named() -> None:
     with pytest.raises(ConfigError, match=r"unsupported field path spec.secret"):
-        sources.field(POD, "spec.secret")
+        value_sources.field(POD, "spec.secret")
 
 
 @pytest.mark.parametrize(
@@ -82,16 +83,16 @@ def test_resources_are_rounded_up_to_the_divisor(resource: str, divisor: str, va
     amounts = {"limits": {"cpu": "1500m"}, "requests": {"memory": "64Mi"}}
     container = msgspec.convert({"name": "c", "resources": amounts}, Container)
     selector = ResourceFieldSelector(resource=resource, divisor=divisor)
-    assert sources.resource(POD, container, selector) == value
+    assert value_sources.resource(POD, container, selector) == value
 
 
 def test_keys_of_a_volume_can_be_chosen_and_renamed() -> None:
     values = {"a": b"1", "b": b"2"}
-    assert sources.chosen(values, (), False) == values
-    assert sources.chosen(values, [KeyToPath("a", "x/y")], False) == {"x/y": b"1"}
-    assert sources.chosen(values, [KeyToPath("c", "x")], True) == {}
+    assert value_sources.chosen(values, (), False) == values
+    assert value_sources.chosen(values, [KeyToPath("a", "x/y")], False) == {"x/y": b"1"}
+    assert value_sources.chosen(values, [KeyToPath("c", "x")], True) == {}
     with pytest.raises(ConfigError, match="references non-existent key: c"):
-        sources.chosen(values, [KeyToPath("c", "x")], False)
+        value_sources.chosen(values, [KeyToPath("c", "x")], False)
 
 
 @pytest.mark.parametrize("path", ["../other", "/etc", "a/../../b"])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.node import logs
-from dray.node.logs import LogOptions
+from dray.node.containers import logs
+from dray.node.containers.logs import LogOptions
 
 LINES = (
     "2026-01-01T00:00:01.000000000Z stdout F one\n"

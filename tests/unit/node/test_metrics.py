@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dray.node import metrics
-from dray.node.preparation import HeldClaim
+from dray.node.devices.preparation import HeldClaim
 from dray.telemetry import Registry
 
 

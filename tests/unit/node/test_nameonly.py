@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dray.api.names import DeviceId
-from dray.client.verbs import Object
+from dray.api.formats.names import DeviceId
+from dray.client.api_client import Object
 from tests.unit.node import machines
 from tests.unit.node.machines import Machines, with_fleet
 

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.containers import Container
-from dray.api.pods import Pod
-from dray.node import preparation
-from dray.node.claims import NotUsable
-from dray.node.drivers import ClaimReference, Device, DriverError
-from dray.node.preparation import Preparation
+from dray.api.types.containers import Container
+from dray.api.types.pods import Pod
+from dray.node.devices import preparation
+from dray.node.devices.claim_access import NotUsable
+from dray.node.devices.drivers import ClaimReference, Device, DriverError
+from dray.node.devices.preparation import Preparation
 
 DRIVER = "gpu.example.com"
 Object = dict[str, Any]

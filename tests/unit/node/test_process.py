@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dray.node import logs
-from dray.node.containers import Starter
+from dray.node.containers import logs
+from dray.node.containers.container_attempts import Starter
+from dray.node.pods.value_sources import ConfigError
 from dray.node.runtimes.interface import Bind, ContainerSpec
 from dray.node.runtimes.process import PlainProcess
-from dray.node.sources import ConfigError
 
 
 def test_a_process_runs_where_and_with_what_it_is_told(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from dray.driverkit.cdi import DeviceNode
-from dray.node import containers, shim
-from dray.node.containers import Attempt, Exit, Starter
+from dray.node.containers import container_attempts, shim
+from dray.node.containers.container_attempts import Attempt, Exit, Starter
 from dray.node.runtimes import sandbox
 from dray.node.runtimes.interface import Bind, ContainerSpec
 from dray.node.runtimes.sandbox import Sandbox
@@ -164,7 +164,7 @@ def test_a_container_outlives_who_started_it_and_its_end_is_found(tmp_path: Path
     assert agent.returncode == -signal.SIGKILL
 
     async def test() -> None:
-        found = containers.last_attempt(tmp_path)
+        found = container_attempts.last_attempt(tmp_path)
         assert found is not None
         assert found.exit() is None
         assert (await found.wait()).code == 3
@@ -194,7 +194,7 @@ def test_the_latest_attempt_is_found(tmp_path: Path) -> None:
     async def test() -> None:
         for number in range(3):
             await (await start(tmp_path, shell(f"exit {number}"), number)).wait()
-        found = containers.last_attempt(tmp_path)
+        found = container_attempts.last_attempt(tmp_path)
         assert found is not None
         assert found.number == 2
         assert found.exit() == (await found.wait())

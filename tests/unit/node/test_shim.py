@@ -8,8 +8,8 @@ import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from dray.node import containers, logs, shim
-from dray.node.containers import Attempt, Command, Starter
+from dray.node.containers import container_attempts, logs, shim
+from dray.node.containers.container_attempts import Attempt, Command, Starter
 from dray.node.runtimes.interface import with_terminal
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
@@ -41,7 +41,7 @@ def test_a_start_that_is_cancelled_leaves_a_container_that_can_be_found(tmp_path
             with contextlib.suppress(asyncio.CancelledError):
                 await starting
             assert starting.cancelled()
-            found = containers.last_attempt(tmp_path)
+            found = container_attempts.last_attempt(tmp_path)
             assert found is not None
             assert (found.has_begun, found.exit()) == (True, None)
             found.kill()

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dray.api import errors
-from dray.api.exchange import Request, Response
+from dray.api.http_messages import Request, Response
 from dray.apiserver.app import status_response
 from dray.scheduler import queue
-from dray.scheduler.writing import claimwrites
+from dray.scheduler.claims import claim_writes
 from tests import loop
 from tests.unit.scheduler.world import (
     Clock,
@@ -393,7 +393,7 @@ async def test_after_a_time_out_the_pod_is_tried_again(world: World) -> None:
 def test_a_write_that_is_never_answered_ends_with_a_fresh_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(claimwrites, "WRITE_SECONDS", 0.05)
+    monkeypatch.setattr(claim_writes, "WRITE_SECONDS", 0.05)
 
     async def run() -> None:
         async with connected() as world:

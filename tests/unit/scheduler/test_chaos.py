@@ -11,12 +11,11 @@ import pytest
 
 from dray.api import errors
 from dray.api import features as gates
-from dray.api.exchange import Request, Response
+from dray.api.http_messages import Request, Response
 from dray.apiserver.app import status_response
-from dray.client.inprocess import InProcessTransport
-from dray.client.verbs import Client, Object
+from dray.client.api_client import Client, InProcessTransport, Object
 from dray.scheduler import queue, scheduler
-from dray.scheduler.writing import claimwrites
+from dray.scheduler.claims import claim_writes
 from tests import loop
 from tests.unit.scheduler.world import (
     SCHEDULER,
@@ -185,7 +184,7 @@ async def resting(here: World) -> set[str]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_chaos(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claimwrites, "FIRST_RETRY_SECONDS", 0.002)
+    monkeypatch.setattr(claim_writes, "FIRST_RETRY_SECONDS", 0.002)
 
     async def run() -> None:
         async with world(features=FEATURES) as here:

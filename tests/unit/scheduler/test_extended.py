@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from dray.api import errors
-from dray.api.classes import DeviceClass, DeviceClassSpec
-from dray.api.exchange import Request, Response
-from dray.api.meta import ObjectMeta
-from dray.api.pods import Pod
+from dray.api.http_messages import Request, Response
+from dray.api.types.dra import DeviceClass, DeviceClassSpec
+from dray.api.types.meta import ObjectMeta
+from dray.api.types.pods import Pod
 from dray.apiserver.app import status_response
-from dray.scheduler.fitting import extended
-from dray.scheduler.fitting.extended import Classes
+from dray.scheduling import extended_resources
+from dray.scheduling.extended_resources import Classes
 from tests.unit.scheduler.world import (
     World,
     claim,
@@ -60,7 +60,7 @@ def pod_with(containers: list[int], init: list[tuple[int, bool]]) -> Pod:
     return msgspec.convert({"metadata": {"name": "p", "uid": "u"}, "spec": spec}, Pod)
 
 
-def requests_of(made: extended.ExtendedClaim) -> dict[str, int]:
+def requests_of(made: extended_resources.ExtendedClaim) -> dict[str, int]:
     return {
         each.name: each.exactly.count
         for each in made.claim.spec.devices.requests
@@ -68,7 +68,7 @@ def requests_of(made: extended.ExtendedClaim) -> dict[str, int]:
     }
 
 
-def mappings_of(made: extended.ExtendedClaim) -> list[tuple[str, str]]:
+def mappings_of(made: extended_resources.ExtendedClaim) -> list[tuple[str, str]]:
     return [(each.container_name, each.request_name) for each in made.mappings]
 
 
@@ -137,7 +137,7 @@ def test_requests_and_mappings(
     mappings: list[tuple[str, str]],
 ) -> None:
     found = classes(("gpu", RESOURCE, "2026-01-01T00:00:00Z"))
-    made = extended.claim_for(pod_with(containers, init), [RESOURCE], found)
+    made = extended_resources.claim_for(pod_with(containers, init), [RESOURCE], found)
     assert requests_of(made) == requests
     assert mappings_of(made) == mappings
 

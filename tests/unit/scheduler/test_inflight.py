@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.allocator.fleet import Fleet
-from dray.api.claims import (
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.api.formats.names import ClaimKey, DeviceId
+from dray.api.types.dra import (
     AllocationResult,
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from dray.api.names import ClaimKey, DeviceId
 from dray.client.cache import ObjectKey, Undecodable
-from dray.scheduler.writing.inflight import Inflight
+from dray.scheduler.claims.in_flight import Inflight
 
 KEY = ClaimKey("default", "x")
 DEVICE = DeviceId("d", "pool", "gpu-0")

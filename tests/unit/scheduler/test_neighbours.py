@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.verbs import Object
+from dray.client.api_client import Object
 from tests.unit.scheduler.world import World, in_world, node, pod
 
 HOST = "kubernetes.io/hostname"

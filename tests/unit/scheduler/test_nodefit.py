@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.nodes import Node
-from dray.api.pods import Pod
-from dray.scheduler.fitting import needs, nodefit
-from dray.scheduler.fitting.nodefit import Nodes
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
+from dray.scheduling import node_fit, pod_requirements
+from dray.scheduling.node_fit import Nodes
 
 
 def make_node(taints: Any = (), unschedulable: bool = False, **allocatable: str) -> Node:
@@ -33,10 +33,12 @@ def answer(node: Node, pod: Pod, *others: Pod, delegated: str = "") -> list[str]
     nodes = Nodes()
     nodes.put(node, 0)
     for other in others:
-        nodes.charge(other.metadata.uid, "n", needs.needs_of(other).charge)
+        nodes.charge(other.metadata.uid, "n", pod_requirements.needs_of(other).charge)
     state = nodes.get("n")
     assert state is not None
-    reasons = nodefit.reasons_against(state, needs.needs_of(pod), {delegated}.__contains__)
+    reasons = node_fit.reasons_against(
+        state, pod_requirements.needs_of(pod), {delegated}.__contains__
+    )
     return [reason.text for reason in reasons]
 
 
@@ -154,14 +156,14 @@ def test_a_port_of_the_node_has_one_user(taken: Any, wanted: Any, clashes: bool)
 
 def test_equal_pods_have_one_and_the_same_needs() -> None:
     one, other = make_pod({"cpu": "1"}, name="a"), make_pod({"cpu": "1"}, name="b")
-    assert needs.needs_of(one) is needs.needs_of(other)
-    assert needs.needs_of(one) is not needs.needs_of(make_pod({"cpu": "2"}))
+    assert pod_requirements.needs_of(one) is pod_requirements.needs_of(other)
+    assert pod_requirements.needs_of(one) is not pod_requirements.needs_of(make_pod({"cpu": "2"}))
 
 
 def test_a_pod_that_leaves_gives_everything_back() -> None:
     nodes = Nodes()
     nodes.put(make_node(), 0)
-    charge = needs.needs_of(make_pod({"cpu": "3"})).charge
+    charge = pod_requirements.needs_of(make_pod({"cpu": "3"})).charge
     nodes.charge("p", "n", charge)
     assert nodes.discharge("p")
     assert not nodes.discharge("p")
@@ -172,7 +174,7 @@ def test_a_pod_that_leaves_gives_everything_back() -> None:
 
 def test_pods_on_a_node_that_comes_later_count() -> None:
     nodes = Nodes()
-    nodes.charge("p", "n", needs.needs_of(make_pod({"cpu": "3"})).charge)
+    nodes.charge("p", "n", pod_requirements.needs_of(make_pod({"cpu": "3"})).charge)
     assert nodes.get("n") is None
     nodes.put(make_node(), 0)
     state = nodes.get("n")

@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.allocator.fleet import Fleet
-from dray.api.claims import AllocationResult, ResourceClaim
-from dray.api.nodes import Node
-from dray.api.pods import Pod
-from dray.scheduler.fitting import needs, nodefit, scoring
-from dray.scheduler.fitting.needs import Needs
-from dray.scheduler.fitting.nodefit import Nodes
-from dray.scheduler.fitting.scoring import Ranking
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.api.types.dra import AllocationResult, ResourceClaim
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
+from dray.scheduling import node_fit, pod_requirements, scoring
+from dray.scheduling.node_fit import Nodes
+from dray.scheduling.pod_requirements import Needs
+from dray.scheduling.scoring import Ranking
 from tests.unit.scheduler import world
 
 
@@ -25,7 +25,7 @@ def never(_name: str) -> bool:
 
 def make_needs(cpu: str = "1", **spec: Any) -> Needs:
     body = world.pod("p", requests={"cpu": cpu}, **spec)
-    return needs.needs_of(msgspec.convert(body, Pod))
+    return pod_requirements.needs_of(msgspec.convert(body, Pod))
 
 
 class Setting:
@@ -70,9 +70,9 @@ def test_the_emptiest_node_comes_first() -> None:
     setting = Setting()
     for name in ("a", "b", "c"):
         setting.add(name)
-    busy = needs.Charge({"cpu": 32_000}, 32_000, 0)
+    busy = pod_requirements.Charge({"cpu": 32_000}, 32_000, 0)
     setting.nodes.charge("x", "a", busy)
-    setting.nodes.charge("y", "b", needs.Charge({"cpu": 16_000}, 16_000, 0))
+    setting.nodes.charge("y", "b", pod_requirements.Charge({"cpu": 16_000}, 16_000, 0))
     assert in_order(setting.ranking(make_needs())) == ["c", "b", "a"]
 
 
@@ -80,7 +80,7 @@ def test_a_preferred_node_comes_before_an_emptier_one() -> None:
     setting = Setting()
     setting.add("empty")
     setting.add("preferred", {"disk": "fast"})
-    setting.nodes.charge("x", "preferred", needs.Charge({"cpu": 20_000}, 20_000, 0))
+    setting.nodes.charge("x", "preferred", pod_requirements.Charge({"cpu": 20_000}, 20_000, 0))
     term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]}
     preference = [{"weight": 100, "preference": term}]
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preference}}
@@ -91,7 +91,7 @@ def test_a_node_that_would_rather_not_comes_last() -> None:
     setting = Setting()
     setting.add("reluctant", None, [{"key": "k", "effect": "PreferNoSchedule"}])
     setting.add("busy")
-    setting.nodes.charge("x", "busy", needs.Charge({"cpu": 60_000}, 60_000, 0))
+    setting.nodes.charge("x", "busy", pod_requirements.Charge({"cpu": 60_000}, 60_000, 0))
     assert best(setting.ranking(make_needs())) == "busy"
 
 
@@ -99,7 +99,7 @@ def test_pack_prefers_the_fuller_node() -> None:
     setting = Setting()
     setting.add("a")
     setting.add("b")
-    setting.nodes.charge("x", "b", needs.Charge({"cpu": 32_000}, 32_000, 0))
+    setting.nodes.charge("x", "b", pod_requirements.Charge({"cpu": 32_000}, 32_000, 0))
     rate = scoring.rate_for("pack", setting.fleet)
     ranking = Ranking(setting.nodes, setting.fleet, make_needs(), rate, never)
     assert best(ranking) == "b"
@@ -159,7 +159,7 @@ def test_a_refused_node_is_no_candidate_until_something_changes_there() -> None:
     assert best(ranking) == "a"
     state = setting.nodes.get("a")
     assert state is not None
-    ranking.refuse(state, (nodefit.HAD_TAINTS,))
+    ranking.refuse(state, (node_fit.HAD_TAINTS,))
     assert best(ranking) == "b"
     setting.nodes.charge("x", "b", make_needs().charge)
     assert best(ranking) == "b"

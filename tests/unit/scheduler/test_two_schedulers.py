@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from dray.client.inprocess import InProcessTransport
-from dray.client.verbs import Client
+from dray.client.api_client import Client, InProcessTransport
 from dray.scheduler import scheduler
 from tests.unit.scheduler.world import (
     SCHEDULER,

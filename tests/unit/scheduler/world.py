@@ -15,13 +15,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from dray import telemetry
 from dray.api import errors, kinds
 from dray.api import features as gates
-from dray.api.exchange import Handler, Request, Response, User
 from dray.api.features import Features
+from dray.api.http_messages import Handler, Request, Response, User
 from dray.api.kinds import Kind
 from dray.apiserver import server
-from dray.apiserver.access.tokens import TokenSigner
-from dray.client.inprocess import InProcessTransport
-from dray.client.verbs import Client, Object, Selection
+from dray.apiserver.access.service_account_tokens import TokenSigner
+from dray.client.api_client import Client, InProcessTransport, Object, Selection
 from dray.controllers import manager
 from dray.scheduler import scheduler
 from dray.store import memory

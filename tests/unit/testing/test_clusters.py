@@ -21,8 +21,8 @@ from kubernetes import config as official_config
 
 from dray.api import errors, kinds
 from dray.client import kubeconfig
+from dray.client.api_client import Client
 from dray.client.rest import RestTransport
-from dray.client.verbs import Client
 from dray.driverkit.driver import Allocated, PrepareError
 from dray.testing import Cluster, invariants, keys
 

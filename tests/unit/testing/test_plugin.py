@@ -57,7 +57,7 @@ def test_fixture_and_marker(tmp_path: Path) -> None:
 
 
 def test_loading_the_plugin_loads_nothing_heavy() -> None:
-    code = "import sys, dray.testing.plugin; print('dray.cluster' in sys.modules)"
+    code = "import sys, dray.testing.plugin; print('dray.cluster.assembly' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
 

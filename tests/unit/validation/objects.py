@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from dray.api import canonical, defaults, features, kinds
+from dray.api import features, kinds
+from dray.api.conversion import canonical, defaults
 from dray.validation import fields, rules
 
 NOW = "2026-01-01T00:00:00Z"

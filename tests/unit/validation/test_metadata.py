@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import meta
+from dray.api.types import meta
 from dray.validation import fields, metadata
 from tests.unit.validation import objects
 

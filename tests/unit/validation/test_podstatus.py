@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.api import pods
+from dray.api.types import pods
 from tests.unit.validation import objects
 
 CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import claims, kinds
+from dray.api import kinds
+from dray.api.types import dra
 from dray.validation import rules
 from tests.unit.validation import objects
 
@@ -91,12 +92,12 @@ def test_the_spec_of_a_stored_claim_may_be_invalid() -> None:
 
 
 def test_the_same_quantity_in_other_words_is_no_change() -> None:
-    def with_memory(text: str) -> claims.ResourceClaim:
-        capacity = claims.CapacityRequirements(requests={"memory": text})
-        exactly = claims.ExactDeviceRequest(device_class_name="c", capacity=capacity)
-        requests = (claims.DeviceRequest(name="gpu", exactly=exactly),)
-        spec = claims.ResourceClaimSpec(devices=claims.DeviceClaim(requests=requests))
-        return claims.ResourceClaim(metadata=objects.claim().metadata, spec=spec)
+    def with_memory(text: str) -> dra.ResourceClaim:
+        capacity = dra.CapacityRequirements(requests={"memory": text})
+        exactly = dra.ExactDeviceRequest(device_class_name="c", capacity=capacity)
+        requests = (dra.DeviceRequest(name="gpu", exactly=exactly),)
+        spec = dra.ResourceClaimSpec(devices=dra.DeviceClaim(requests=requests))
+        return dra.ResourceClaim(metadata=objects.claim().metadata, spec=spec)
 
     assert not objects.updated("ResourceClaim", with_memory("1024Mi"), with_memory("1Gi"))
     assert objects.updated("ResourceClaim", with_memory("2Gi"), with_memory("1Gi"))

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dray.api import errors
-from dray.api.exchange import User
-from dray.apiserver.access.tokens import DEFAULT_AUDIENCE, TokenRefused, TokenSigner
+from dray.api.http_messages import User
+from dray.apiserver.access.service_account_tokens import DEFAULT_AUDIENCE, TokenRefused, TokenSigner
 
 AUTHENTICATED = "system:authenticated"
 UNAUTHENTICATED = "system:unauthenticated"

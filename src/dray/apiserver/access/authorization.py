@@ -8,17 +8,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from dray.api import gotext, kinds, selectors
-from dray.api.exchange import Request, User
+from dray.api import kinds
+from dray.api.formats import gotext
+from dray.api.http_messages import Request, User
 from dray.api.kinds import Kind
-from dray.api.rbac import ClusterRole, PolicyRule, Role, RoleBinding
-from dray.apiserver import storage
-from dray.apiserver.access import nodeauthorization, policy
-from dray.apiserver.access.nodeauthorization import NodeAuthorizer
+from dray.api.selectors import label_selectors
+from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding
+from dray.apiserver.access import bootstrap_policy, node_authorizer
+from dray.apiserver.access.node_authorizer import NodeAuthorizer
 from dray.apiserver.access.rbac import ALLOWED, Attributes, Decision, Policy
-from dray.apiserver.following import Follower
-from dray.apiserver.requests import RequestInfo
-from dray.apiserver.structs import Reader
+from dray.apiserver.request.request_info import RequestInfo
+from dray.apiserver.storage import store_keys
+from dray.apiserver.storage.follower import Follower
+from dray.apiserver.storage.lookup import Reader
 from dray.store.store import Entry, Store
 
 RoleOrBinding = Role | ClusterRole | RoleBinding
@@ -61,7 +63,7 @@ class Authorizer:
 
     def authorize(self, user: User, attributes: Attributes) -> Decision:
         reason = ""
-        node = nodeauthorization.node_of(user)
+        node = node_authorizer.node_of(user)
         if node is not None:
             decision = self._nodes.authorize(node, attributes)
             if decision.allowed:
@@ -108,8 +110,8 @@ def _required_fields(request: Request) -> frozenset[tuple[str, str]]:
     if not text:
         return frozenset()
     try:
-        terms = selectors.parse_fields(text).terms
-    except selectors.SelectorError:
+        terms = label_selectors.parse_fields(text).terms
+    except label_selectors.SelectorError:
         # Whoever reads the objects refuses it; nothing is allowed on the strength of it.
         return frozenset()
     return frozenset((term.field, term.value) for term in terms if not term.is_negated)
@@ -143,8 +145,8 @@ def _policy_followers(store: Store, to: Policy) -> list[Follower]:
     }
     followers = []
     for name, type_ in types.items():
-        kind = kinds.served(policy.GROUP, name)
-        followers.append(Follower(store, storage.prefix(kind), _PolicyCopy(kind, type_, to)))
+        kind = kinds.served(bootstrap_policy.GROUP, name)
+        followers.append(Follower(store, store_keys.prefix(kind), _PolicyCopy(kind, type_, to)))
     return followers
 
 
@@ -160,5 +162,5 @@ class _PolicyCopy:
         self._policy.put(self._reader.read(entry))
 
     def remove(self, key: str) -> None:
-        namespace, _, name = key.removeprefix(storage.prefix(self._kind)).rpartition("/")
+        namespace, _, name = key.removeprefix(store_keys.prefix(self._kind)).rpartition("/")
         self._policy.remove(self._kind.kind, name, namespace)

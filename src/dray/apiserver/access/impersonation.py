@@ -11,8 +11,8 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from dray.api import errors
-from dray.api.exchange import User
-from dray.api.names import GroupResource
+from dray.api.formats.names import GroupResource
+from dray.api.http_messages import User
 from dray.apiserver.access.authentication import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
 from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.app import Authorize

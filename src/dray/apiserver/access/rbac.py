@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import selectors
-from dray.api.exchange import User
-from dray.api.rbac import ClusterRole, PolicyRule, Role, RoleBinding, RoleRef, Subject
+from dray.api.http_messages import User
+from dray.api.selectors import label_selectors
+from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding, RoleRef, Subject
 
 ALL = "*"
 MASTERS = "system:masters"
@@ -136,7 +136,7 @@ class Policy:
         if role.aggregation_rule is None:
             return
         wanted = [
-            selectors.label_selector(selector)
+            label_selectors.label_selector(selector)
             for selector in role.aggregation_rule.cluster_role_selectors
         ]
         for other in self._cluster_roles.values():

@@ -8,20 +8,21 @@ from typing import Any
 import msgspec
 import yaml
 
-from dray.api import errors, exchange, gotext
-from dray.api.names import GroupKind
-from dray.apiserver import bodies
-from dray.apiserver.options import WriteOptions
-from dray.apiserver.patching import apply, jsonpatch, strategicmerge
-from dray.apiserver.reads import Call
+from dray.api import errors, http_messages
+from dray.api.formats import gotext
+from dray.api.formats.names import GroupKind
+from dray.apiserver.patching import json_patch, server_side_apply, strategic_merge
+from dray.apiserver.request import bodies
+from dray.apiserver.request.write_options import WriteOptions
+from dray.apiserver.verbs.reads import Call
 
 Object = dict[str, Any]
 
 MEDIA_TYPES = (
-    exchange.JSON_PATCH,
-    exchange.MERGE_PATCH,
-    exchange.STRATEGIC_MERGE_PATCH,
-    exchange.APPLY_PATCH,
+    http_messages.JSON_PATCH,
+    http_messages.MERGE_PATCH,
+    http_messages.STRATEGIC_MERGE_PATCH,
+    http_messages.APPLY_PATCH,
 )
 
 
@@ -46,25 +47,28 @@ def parse(
     warnings: list[str],
     lift: bodies.Lift = bodies.lift_nothing,
 ) -> Patch:
-    if media_type == exchange.APPLY_PATCH:
+    if media_type == http_messages.APPLY_PATCH:
         applied = _applied(call, chosen)
         lift(applied)
         return Patch(lambda live: _apply(call, live, applied, chosen), owns_fields=True)
     content = _json(call)
     change = {
-        exchange.JSON_PATCH: jsonpatch.json_patch,
-        exchange.MERGE_PATCH: _merge,
-        exchange.STRATEGIC_MERGE_PATCH: _strategic(call),
+        http_messages.JSON_PATCH: json_patch.json_patch,
+        http_messages.MERGE_PATCH: _merge,
+        http_messages.STRATEGIC_MERGE_PATCH: _strategic(call),
     }[media_type]
 
     def refused(result: Object, why: object) -> errors.Invalid:
-        is_strategic = media_type == exchange.STRATEGIC_MERGE_PATCH
+        is_strategic = media_type == http_messages.STRATEGIC_MERGE_PATCH
         return _refused(gotext.value(content) if is_strategic else _text(result), why)
 
     def patched(document: Object | None) -> Object:
         result = _attempt(change, document, content)
         wanted = {"kind": call.gvk.kind, "apiVersion": call.gvk.api_version}
-        if media_type != exchange.STRATEGIC_MERGE_PATCH and not wanted.items() <= result.items():
+        if (
+            media_type != http_messages.STRATEGIC_MERGE_PATCH
+            and not wanted.items() <= result.items()
+        ):
             raise refused(result, f"kind and apiVersion of a {call.gvk.kind} cannot be changed")
         result.update(wanted)
         lift(result)
@@ -98,15 +102,15 @@ def _json(call: Call) -> Any:
 
 def _merge(document: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
-        raise jsonpatch.PatchMalformed("a merge patch is an object")
-    return jsonpatch.merge_patch(document, patch)
+        raise json_patch.PatchMalformed("a merge patch is an object")
+    return json_patch.merge_patch(document, patch)
 
 
 def _strategic(call: Call) -> Callable[[Any, Any], Any]:
     def merge(document: Any, patch: Any) -> Any:
         if not isinstance(patch, dict):
-            raise jsonpatch.PatchMalformed("a strategic merge patch is an object")
-        return strategicmerge.merge(document, patch, call.gvk.schema_type)
+            raise json_patch.PatchMalformed("a strategic merge patch is an object")
+        return strategic_merge.merge(document, patch, call.gvk.schema_type)
 
     return merge
 
@@ -124,9 +128,9 @@ def _text(document: Object) -> str:
 def _attempt(change: Callable[[Any, Any], Any], document: Object | None, patch: Any) -> Object:
     try:
         result = change(document, patch)
-    except jsonpatch.PatchMalformed as error:
+    except json_patch.PatchMalformed as error:
         raise errors.bad_request(str(error)) from error
-    except jsonpatch.PatchFailed as error:
+    except json_patch.PatchFailed as error:
         raise errors.Invalid(
             f"the server rejected our request due to an error in our request: {error}",
             errors.Details(),
@@ -150,7 +154,7 @@ def _applied(call: Call, chosen: WriteOptions) -> Object:
 
 def _apply(call: Call, live: Object | None, applied: Object, chosen: WriteOptions) -> Object:
     _check_applied(call, applied)
-    return apply.apply(
+    return server_side_apply.apply(
         live,
         applied,
         gvk=call.gvk,

@@ -10,8 +10,8 @@ import datetime
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dray.api import versions
-from dray.apiserver.printing import podsummary
+from dray.api.conversion import versions
+from dray.apiserver.printing import pod_summary
 
 Object = dict[str, Any]
 Cells = list[Any]
@@ -138,7 +138,7 @@ _TEMPLATE = (_container_names, _container_images)
 
 
 def _pod(document: Object, now: datetime.datetime) -> Cells:
-    summary = podsummary.summarize(document)
+    summary = pod_summary.summarize(document)
     restarts = str(summary.restarts)
     if summary.restarts and summary.last_restart:
         restarts = f"{summary.restarts} ({since(summary.last_restart, now)} ago)"

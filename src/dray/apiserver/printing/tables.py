@@ -7,9 +7,9 @@ import functools
 from collections.abc import Iterable
 from typing import Any
 
-from dray.api import schema
-from dray.api.columns import Column
 from dray.api.kinds import Kind
+from dray.api.schema import field_types
+from dray.api.table_columns import Column
 from dray.apiserver.printing import cells
 
 Object = dict[str, Any]
@@ -44,7 +44,7 @@ def column_definitions(columns: tuple[Column, ...]) -> list[Object]:
             "name": column.name,
             "type": column.type,
             "format": column.format,
-            "description": column.text or schema.text(*column.field),
+            "description": column.text or field_types.text(*column.field),
             "priority": column.priority,
         }
         for column in columns

@@ -11,16 +11,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dray.api import errors, gotext, kinds, names
-from dray.api.exchange import Response
+from dray.api import errors, kinds
+from dray.api.formats import gotext, names
+from dray.api.formats.names import GroupResource
+from dray.api.http_messages import Response
 from dray.api.kinds import GroupVersionKind
-from dray.api.meta import ObjectMeta, Wire
-from dray.api.names import GroupResource
-from dray.apiserver import codec, options, storage
-from dray.apiserver.admission import Chain
-from dray.apiserver.reads import Call
-from dray.apiserver.structs import Lookup
-from dray.apiserver.subresources import subresources
+from dray.api.types.meta import ObjectMeta, Wire
+from dray.apiserver.admission.admission_chain import Chain
+from dray.apiserver.request import write_options
+from dray.apiserver.storage import codec, store_keys
+from dray.apiserver.storage.lookup import Lookup
+from dray.apiserver.subresources import common
+from dray.apiserver.verbs.reads import Call
 from dray.store.store import GuardFailed, Put, Store, Transaction
 
 Object = dict[str, Any]
@@ -47,33 +49,33 @@ class Bindings:
 
     async def create(self, call: Call) -> Response:
         """Answers `pods/NAME/binding`, and `bindings`, where the body alone names the pod."""
-        chosen = options.parse(call.request, "CreateOptions")
-        binding = subresources.body_of(call, BINDING, chosen).document
+        chosen = write_options.parse(call.request, "CreateOptions")
+        binding = common.body_of(call, BINDING, chosen).document
         metadata = binding.get("metadata") or {}
         if call.kind is not _PODS:
             info = replace(call.info, name=metadata.get("name", ""), subresource="binding")
             call = call.about(_PODS, info)
-        action = subresources.creation(call, binding, "binding", dry_run=chosen.dry_run)
+        action = common.creation(call, binding, "binding", dry_run=chosen.dry_run)
         await self.chain.mutate(action)
         if metadata.get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Binding object")
         _check(binding)
         await self.chain.validate(action)
         await self._bind(call, binding, chosen.dry_run)
-        return subresources.success(call)
+        return common.success(call)
 
     async def _bind(self, call: Call, binding: Object, dry_run: bool) -> None:
         labels = await self._topology_of(binding["target"]["name"])
-        for _ in range(subresources.ATTEMPTS):
-            entry = await subresources.entry_of(self.store, call)
-            pod = subresources.document_of(entry, call)
+        for _ in range(common.ATTEMPTS):
+            entry = await common.entry_of(self.store, call)
+            pod = common.document_of(entry, call)
             _check_bindable(call.info.name, pod, binding.get("metadata") or {})
             _assign(call, pod, binding, labels)
             if dry_run:
                 return
             put = Put(entry.key, codec.to_stored(pod), entry.revision)
             try:
-                with storage.translated():
+                with store_keys.translated():
                     await self.store.commit(Transaction((put,)))
                 return
             except GuardFailed:
@@ -138,4 +140,4 @@ def _assign(call: Call, pod: Object, binding: Object, labels: dict[str, str]) ->
         if added:
             metadata[field] = {**(metadata.get(field) or {}), **added}
     condition = {"type": "PodScheduled", "status": "True"}
-    subresources.set_condition(pod, condition, call.now, times=("lastProbeTime",))
+    common.set_condition(pod, condition, call.now, times=("lastProbeTime",))

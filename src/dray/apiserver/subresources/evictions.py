@@ -10,17 +10,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from dray.api import errors, gotime, kinds, selectors
-from dray.api.core import PodDisruptionBudget
-from dray.api.exchange import Response
+from dray.api import errors, kinds
+from dray.api.formats import gotime
+from dray.api.formats.names import GroupResource
+from dray.api.http_messages import Response
 from dray.api.kinds import GroupVersionKind
-from dray.api.names import GroupResource
-from dray.apiserver import codec, deletion, options, storage
-from dray.apiserver.admission import Chain
-from dray.apiserver.deletion import DeleteOptions, Deleter
-from dray.apiserver.reads import Call
-from dray.apiserver.structs import Found, Lookup
-from dray.apiserver.subresources import subresources
+from dray.api.selectors import label_selectors
+from dray.api.types.core import PodDisruptionBudget
+from dray.apiserver.admission.admission_chain import Chain
+from dray.apiserver.request import write_options
+from dray.apiserver.storage import codec, store_keys
+from dray.apiserver.storage.lookup import Found, Lookup
+from dray.apiserver.subresources import common
+from dray.apiserver.verbs import deletion
+from dray.apiserver.verbs.deletion import DeleteOptions, Deleter
+from dray.apiserver.verbs.reads import Call
 from dray.store.store import GuardFailed, Put, Store, Transaction
 
 Object = dict[str, Any]
@@ -30,7 +34,7 @@ MAX_UNCONFIRMED = 2000
 VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
 CAUSE = "DisruptionBudget"
 _BUDGETS = kinds.served("policy", "PodDisruptionBudget")
-_BUDGET_GVK = storage.storage_gvk(_BUDGETS)
+_BUDGET_GVK = store_keys.storage_gvk(_BUDGETS)
 _BUDGET_RESOURCE = GroupResource("policy", "poddisruptionbudget")
 
 
@@ -41,31 +45,31 @@ class Evictions:
     deleter: Deleter
 
     async def create(self, call: Call) -> Response:
-        chosen = options.parse(call.request, "CreateOptions")
-        eviction = subresources.body_of(call, EVICTION, chosen).document
+        chosen = write_options.parse(call.request, "CreateOptions")
+        eviction = common.body_of(call, EVICTION, chosen).document
         if (eviction.get("metadata") or {}).get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         wanted = _delete_options(call, eviction)
-        action = subresources.creation(call, eviction, "eviction", dry_run=wanted.dry_run)
+        action = common.creation(call, eviction, "eviction", dry_run=wanted.dry_run)
         await self.chain.mutate(action)
         await self.chain.validate(action)
         await self._evict(_about_pod(call), wanted)
-        return subresources.success(call)
+        return common.success(call)
 
     async def _evict(self, call: Call, wanted: DeleteOptions) -> None:
         """Again where the pod has changed meanwhile, unless the client meant one revision."""
-        for _ in range(subresources.ATTEMPTS):
+        for _ in range(common.ATTEMPTS):
             try:
                 await self._attempt(call, wanted)
                 return
             except errors.Conflict:
                 if wanted.resource_version or wanted.uid:
                     raise
-        raise errors.conflict(storage.group_resource(call.kind), call.info.name)
+        raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
     async def _attempt(self, call: Call, wanted: DeleteOptions) -> None:
-        entry = await subresources.entry_of(self.store, call)
-        pod = subresources.document_of(entry, call)
+        entry = await common.entry_of(self.store, call)
+        pod = common.document_of(entry, call)
         if _is_over(pod):
             await self._delete(call, wanted)
             return
@@ -98,13 +102,13 @@ class Evictions:
         """Note in the budget that this pod goes, so that the next one counts with it."""
         name, namespace = found.value.metadata.name, call.namespace
         lookup = Lookup(self.store, _BUDGETS, PodDisruptionBudget)
-        for _ in range(subresources.ATTEMPTS):
+        for _ in range(common.ATTEMPTS):
             _check_allowed(found.value)
             if dry_run:
                 return
             put = _spent(call, found)
             try:
-                with storage.translated():
+                with store_keys.translated():
                     await self.store.commit(Transaction((put,)))
                 return
             except GuardFailed:
@@ -136,9 +140,9 @@ class Evictions:
 
     async def _mark_disrupted(self, call: Call, wanted: DeleteOptions) -> int:
         """Say in the pod's status why it goes, before it does."""
-        for _ in range(subresources.ATTEMPTS):
-            entry = await subresources.entry_of(self.store, call)
-            pod = subresources.document_of(entry, call)
+        for _ in range(common.ATTEMPTS):
+            entry = await common.entry_of(self.store, call)
+            pod = common.document_of(entry, call)
             deletion.check_preconditions(call, pod, wanted)
             condition = {
                 "type": "DisruptionTarget",
@@ -146,14 +150,14 @@ class Evictions:
                 "reason": "EvictionByEvictionAPI",
                 "message": "Eviction API: evicting",
             }
-            subresources.set_condition(pod, condition, call.now, times=("lastProbeTime",))
+            common.set_condition(pod, condition, call.now, times=("lastProbeTime",))
             put = Put(entry.key, codec.to_stored(pod), entry.revision)
             try:
-                with storage.translated():
+                with store_keys.translated():
                     return await self.store.commit(Transaction((put,)))
             except GuardFailed:
                 continue
-        raise errors.conflict(storage.group_resource(call.kind), call.info.name)
+        raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
 
 def _delete_options(call: Call, eviction: Object) -> DeleteOptions:
@@ -191,8 +195,8 @@ def _phase(pod: Object) -> str:
 
 def _covers(budget: PodDisruptionBudget, pod: Object) -> bool:
     try:
-        selector = selectors.label_selector(budget.spec.selector)
-    except selectors.SelectorError:
+        selector = label_selectors.label_selector(budget.spec.selector)
+    except label_selectors.SelectorError:
         return False
     return selector.matches(pod["metadata"].get("labels") or {})
 
@@ -275,6 +279,6 @@ def _spent(call: Call, found: Found[PodDisruptionBudget]) -> Put:
             "message": "",
             "observedGeneration": status.get("observedGeneration", 0),
         }
-        subresources.set_condition(document, condition, call.now)
+        common.set_condition(document, condition, call.now)
     status.setdefault("disruptedPods", {})[call.info.name] = gotime.write(call.now)
     return Put(found.entry.key, codec.to_stored(document), found.entry.revision)

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dray.api import errors
-from dray.api.exchange import Response
-from dray.api.names import GroupKind
-from dray.apiserver import checks, codec, deletion, options, reads, storage, writes
-from dray.apiserver.reads import Call
-from dray.apiserver.subresources import subresources
+from dray.api.formats.names import GroupKind
+from dray.api.http_messages import Response
+from dray.apiserver.request import validation, write_options
+from dray.apiserver.storage import codec, store_keys
+from dray.apiserver.subresources import common
+from dray.apiserver.verbs import deletion, reads, writes
+from dray.apiserver.verbs.reads import Call
 from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
 from dray.validation import fields, metadata
 
@@ -27,14 +29,14 @@ class Finalization:
     store: Store
 
     async def update(self, call: Call) -> Response:
-        chosen = options.parse(call.request, "UpdateOptions")
-        body = subresources.body_of(call, call.gvk, chosen).document
+        chosen = write_options.parse(call.request, "UpdateOptions")
+        body = common.body_of(call, call.gvk, chosen).document
         writes.check_name(call, body)
         finalizers: list[str] = (body.get("spec") or {}).get("finalizers") or []
         _check_finalizers(call, finalizers)
-        for _ in range(subresources.ATTEMPTS):
-            entry = await subresources.entry_of(self.store, call)
-            namespace = subresources.document_of(entry, call)
+        for _ in range(common.ATTEMPTS):
+            entry = await common.entry_of(self.store, call)
+            namespace = common.document_of(entry, call)
             is_guarded = writes.check_preconditions(call, body, namespace)
             _set_finalizers(namespace, finalizers)
             try:
@@ -44,7 +46,7 @@ class Finalization:
             except GuardFailed:
                 if is_guarded:
                     break
-        raise errors.conflict(storage.group_resource(call.kind), call.info.name)
+        raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
     async def _write(self, entry: Entry, namespace: Object) -> None:
         """Write the namespace, or remove it where this was all that kept it."""
@@ -53,7 +55,7 @@ class Finalization:
             if deletion.is_over(namespace)
             else Put(entry.key, codec.to_stored(namespace), entry.revision)
         )
-        with storage.translated():
+        with store_keys.translated():
             revision = await self.store.commit(Transaction((change,)))
         namespace["metadata"]["resourceVersion"] = str(revision)
 
@@ -74,4 +76,4 @@ def _check_finalizers(call: Call, finalizers: list[str]) -> None:
     ]
     found += metadata.finalizers_known(finalizers, _FINALIZERS)
     if found:
-        raise errors.invalid(GroupKind("", "Namespace"), call.info.name, checks.causes(found))
+        raise errors.invalid(GroupKind("", "Namespace"), call.info.name, validation.causes(found))

@@ -12,22 +12,25 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from dray.api import canonical, columns, errors, selectors
-from dray.api.exchange import Response
+from dray.api import errors, table_columns
+from dray.api.conversion import canonical
+from dray.api.formats.names import GroupKind
+from dray.api.http_messages import Response
 from dray.api.kinds import Kind
-from dray.api.meta import LabelSelector
-from dray.api.names import GroupKind
-from dray.apiserver import options, reads, warningheaders, writes
-from dray.apiserver.options import WriteOptions
+from dray.api.selectors import label_selectors
+from dray.api.types.meta import LabelSelector
 from dray.apiserver.patching import patches
-from dray.apiserver.reads import Call
-from dray.apiserver.subresources import subresources
-from dray.apiserver.writes import Writer
+from dray.apiserver.request import warning_headers, write_options
+from dray.apiserver.request.write_options import WriteOptions
+from dray.apiserver.subresources import common
+from dray.apiserver.verbs import reads, writes
+from dray.apiserver.verbs.reads import Call
+from dray.apiserver.verbs.writes import Writer
 from dray.store.store import Store
 
 Object = dict[str, Any]
 
-SCALE = Kind("autoscaling", "Scale", "scales", namespaced=True, columns=columns.SCALE)
+SCALE = Kind("autoscaling", "Scale", "scales", namespaced=True, columns=table_columns.SCALE)
 _GUARDS = ("uid", "resourceVersion")
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
@@ -38,18 +41,18 @@ class Scales:
     writer: Writer
 
     async def get(self, call: Call) -> Response:
-        entry = await subresources.entry_of(self.store, call)
-        return _respond(call, subresources.document_of(entry, call))
+        entry = await common.entry_of(self.store, call)
+        return _respond(call, common.document_of(entry, call))
 
     async def update(self, call: Call) -> Response:
-        chosen = options.parse(call.request, "UpdateOptions")
-        body = subresources.body_of(call, _as_scale(call).gvk, chosen)
+        chosen = write_options.parse(call.request, "UpdateOptions")
+        body = common.body_of(call, _as_scale(call).gvk, chosen)
         writes.check_name(call, body.document)
         return await self._change(call, lambda _scale: body.document, chosen, list(body.warnings))
 
     async def patch(self, call: Call) -> Response:
         media_type = writes.patch_type(call)
-        chosen = options.parse(call.request, "PatchOptions")
+        chosen = write_options.parse(call.request, "PatchOptions")
         warnings: list[str] = []
         change = patches.parse(_as_scale(call), media_type, chosen, warnings)
         return await self._change(call, change, chosen, warnings)
@@ -65,7 +68,7 @@ class Scales:
             return _with_scale(document, change(_scale_of(document)))
 
         written = await self.writer.update_document(call, scaled, chosen, warnings)
-        return _respond(call, written.document, warningheaders.headers(warnings))
+        return _respond(call, written.document, warning_headers.headers(warnings))
 
 
 def _as_scale(call: Call) -> Call:
@@ -93,11 +96,11 @@ def _scale_of(document: Object) -> Object:
     return canonical.write(SCALE.in_version("v1").schema_type, scale)
 
 
-def _selector(selector: Object) -> selectors.Selector:
+def _selector(selector: Object) -> label_selectors.Selector:
     """Replication controllers have plain labels where the others have a selector."""
     if all(isinstance(value, str) for value in selector.values()):
-        return selectors.exact_labels(selector)
-    return selectors.label_selector(msgspec.convert(selector, LabelSelector))
+        return label_selectors.exact_labels(selector)
+    return label_selectors.label_selector(msgspec.convert(selector, LabelSelector))
 
 
 def _with_scale(document: Object, scale: Object) -> Object:

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dray.cel import macros, runtime, values
 from dray.cel.code import metering
 from dray.cel.code.emitter import Emitter, Plan, Qualifier
 from dray.cel.code.metering import LIST_CREATION, MAP_CREATION
-from dray.cel.syntax import Call, Comprehension, ListLiteral, MapLiteral, Node
-from dray.cel.trampoline import Step
-from dray.cel.values import MISSING, NONE
+from dray.cel.runtime import operations, values
+from dray.cel.runtime.values import MISSING, NONE
+from dray.cel.syntax import macros
+from dray.cel.syntax.nodes import Call, Comprehension, ListLiteral, MapLiteral, Node
+from dray.cel.syntax.traversal import Step
 
 _HELPERS: dict[str, Any] = {
     "MISSING": MISSING,
@@ -29,13 +30,13 @@ _HELPERS: dict[str, Any] = {
     "is_error": metering.is_error,
     "or_error": metering.or_error,
     "value_of": metering.value_of,
-    "append_optional": runtime.append_optional,
-    "elements": runtime.elements,
-    "entries": runtime.entries,
-    "insert": runtime.insert,
-    "insert_all": runtime.insert_all,
-    "put": runtime.put,
-    "put_optional": runtime.put_optional,
+    "append_optional": operations.append_optional,
+    "elements": operations.elements,
+    "entries": operations.entries,
+    "insert": operations.insert,
+    "insert_all": operations.insert_all,
+    "put": operations.put,
+    "put_optional": operations.put_optional,
 }
 
 _STOPS_EARLY = frozenset({"string_format"})

@@ -9,21 +9,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dray.cel import runtime, trampoline, types, values
-from dray.cel.checker import Checked
+from dray.cel import types
+from dray.cel.checking.checker import Checked
+from dray.cel.checking.constant_folding import Folded
+from dray.cel.checking.environment import Environment
 from dray.cel.code.source import Writer
-from dray.cel.environment import Environment
-from dray.cel.folding import Folded
 from dray.cel.functions import dispatching
 from dray.cel.functions.overloads import Function, Overload
-from dray.cel.syntax import Call, Comprehension, Identifier, Node, Select
-from dray.cel.trampoline import Step
+from dray.cel.runtime import operations, values
+from dray.cel.syntax import traversal
+from dray.cel.syntax.nodes import Call, Comprehension, Identifier, Node, Select
+from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind, Type
 
 UNSET = object()
 """What a variable holds before its value is found."""
 
-_HELPERS = {"__builtins__": {}, "UNSET": UNSET, "as_value": runtime.as_value}
+_HELPERS = {"__builtins__": {}, "UNSET": UNSET, "as_value": operations.as_value}
 
 MAYBE_OPTIONAL = frozenset({Kind.OPTIONAL, Kind.DYN, Kind.ANY, Kind.PARAMETER})
 
@@ -168,7 +170,7 @@ class Emitter(ABC):
         for variable in self.plan.environment.variables:
             self.declare(variable, self.writer.name("v"))
         name = self.writer.begin_function(self._visible)
-        trampoline.run(self.returned(self.plan.checked.root))
+        traversal.run(self.returned(self.plan.checked.root))
         self.writer.end_function()
         return self.writer.build(name)
 

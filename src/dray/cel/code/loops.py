@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dray.cel import macros, runtime, values
 from dray.cel.code.emitter import Emitter
-from dray.cel.syntax import Call, Comprehension, ListLiteral, MapLiteral, Node
-from dray.cel.trampoline import Step
+from dray.cel.runtime import operations, values
+from dray.cel.runtime.values import EvaluationError
+from dray.cel.syntax import macros
+from dray.cel.syntax.nodes import Call, Comprehension, ListLiteral, MapLiteral, Node
+from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind
-from dray.cel.values import EvaluationError
 
 HELPERS: dict[str, Any] = {
     "EvaluationError": EvaluationError,
     "no_such_overload": values.no_such_overload,
-    "elements": runtime.elements,
-    "entries": runtime.entries,
-    "insert": runtime.insert,
-    "insert_all": runtime.insert_all,
+    "elements": operations.elements,
+    "entries": operations.entries,
+    "insert": operations.insert,
+    "insert_all": operations.insert_all,
 }
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dray.cel import runtime, values
-from dray.cel.values import MISSING, NONE, CostExceeded, EvaluationError, Optional
+from dray.cel.runtime import operations, values
+from dray.cel.runtime.values import MISSING, NONE, CostExceeded, EvaluationError, Optional
 
 Cost = Callable[[Sequence[Any], Any], int]
 
@@ -59,7 +59,7 @@ class Resolution:
     def __init__(self, meter: Meter, start: Any) -> None:
         self._meter = meter
         self._is_optional = start.__class__ is Optional
-        self._value = runtime.unwrap(start)
+        self._value = operations.unwrap(start)
 
     @property
     def is_open(self) -> bool:
@@ -69,13 +69,13 @@ class Resolution:
     def qualify(self, key: Any, is_optional: bool = False) -> None:
         if self.is_open:
             self._is_optional = self._is_optional or is_optional
-            advance = runtime.probe if self._is_optional else runtime.qualify
+            advance = operations.probe if self._is_optional else operations.qualify
             self._advance(advance, key)
 
     def test(self, key: Any) -> None:
         """The last step of `has()`: whether there is such an entry."""
         if self.is_open:
-            self._advance(runtime.probe if self._is_optional else runtime.is_present, key)
+            self._advance(operations.probe if self._is_optional else operations.is_present, key)
 
     def _advance(self, advance: Callable[[Any, Any], Any], key: Any) -> None:
         """An optional step costs something only where it finds something."""
@@ -86,7 +86,9 @@ class Resolution:
     def result(self, cost: int) -> Any:
         self._meter.charge(cost)
         return (
-            self._value if is_error(self._value) else runtime.wrap(self._value, self._is_optional)
+            self._value
+            if is_error(self._value)
+            else operations.wrap(self._value, self._is_optional)
         )
 
     def test_result(self) -> Any:

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dray.api.quantity import Quantity
-from dray.api.semver import Version
-from dray.cel import regexes, runtime, types, values
+from dray.api.formats.quantity import Quantity
+from dray.api.formats.semver import Version
+from dray.cel import types
 from dray.cel.code import loops, selections
 from dray.cel.code.emitter import Plan
 from dray.cel.code.loops import LoopingEmitter
 from dray.cel.code.selections import SelectingEmitter
 from dray.cel.functions.overloads import Overload
-from dray.cel.syntax import Call, Comprehension, ListLiteral, MapLiteral, Node, Select
-from dray.cel.trampoline import Step
+from dray.cel.runtime import operations, regexes, values
+from dray.cel.runtime.values import CostExceeded, EvaluationError
+from dray.cel.syntax.nodes import Call, Comprehension, ListLiteral, MapLiteral, Node, Select
+from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind
-from dray.cel.values import CostExceeded, EvaluationError
 
 _HELPERS: dict[str, Any] = {
     **selections.HELPERS,
@@ -33,9 +34,9 @@ _HELPERS: dict[str, Any] = {
     "contains": values.contains,
     "equal": values.equal,
     "is_equal": values.is_equal,
-    "append_optional": runtime.append_optional,
-    "put": runtime.put,
-    "put_optional": runtime.put_optional,
+    "append_optional": operations.append_optional,
+    "put": operations.put,
+    "put_optional": operations.put_optional,
 }
 
 _COMPARISONS = {"_<_": "<", "_<=_": "<=", "_>_": ">", "_>=_": ">="}

@@ -6,12 +6,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from dray.cel import runtime
 from dray.cel.code.emitter import MAYBE_OPTIONAL, Chain, Emitter, Qualifier
-from dray.cel.syntax import Call, Node
-from dray.cel.trampoline import Step
+from dray.cel.runtime import operations
+from dray.cel.runtime.values import MISSING, NONE, Optional
+from dray.cel.syntax.nodes import Call, Node
+from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind
-from dray.cel.values import MISSING, NONE, Optional
 
 HELPERS: dict[str, Any] = {
     "KeyError": KeyError,
@@ -19,13 +19,13 @@ HELPERS: dict[str, Any] = {
     "MISSING": MISSING,
     "NONE": NONE,
     "Optional": Optional,
-    "advance": runtime.advance,
-    "is_present": runtime.is_present,
-    "probe": runtime.probe,
-    "qualify": runtime.qualify,
-    "qualify_all": runtime.qualify_all,
-    "unwrap": runtime.unwrap,
-    "wrap": runtime.wrap,
+    "advance": operations.advance,
+    "is_present": operations.is_present,
+    "probe": operations.probe,
+    "qualify": operations.qualify,
+    "qualify_all": operations.qualify_all,
+    "unwrap": operations.unwrap,
+    "wrap": operations.wrap,
 }
 
 _SHORTCUT_LENGTH = 3
@@ -66,8 +66,8 @@ class SelectingEmitter(Emitter):
         if self.plan.type(chain.root).kind is not Kind.OBJECT:
             return None
         keys = [self.plan.text_key(qualifier) for qualifier in chain.qualifiers[:_SHORTCUT_LENGTH]]
-        known = [key for key in keys if key is not None and runtime.SEPARATOR not in key]
-        return runtime.shortcut(*known) if len(known) == _SHORTCUT_LENGTH else None
+        known = [key for key in keys if key is not None and operations.SEPARATOR not in key]
+        return operations.shortcut(*known) if len(known) == _SHORTCUT_LENGTH else None
 
     def _take_shortcut(self, value: str, shortcut: str, qualifiers: Sequence[Qualifier]) -> str:
         """The value of the first steps, taken at once if the object allows it."""

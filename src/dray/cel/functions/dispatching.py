@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dray.cel import values
-from dray.cel.functions.costs import Cost
 from dray.cel.functions.overloads import Function, Overload
+from dray.cel.functions.runtime_costs import Cost
+from dray.cel.runtime import values
+from dray.cel.runtime.values import EvaluationError
 from dray.cel.types import Kind, Type
-from dray.cel.values import EvaluationError
 
 Call = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dray.cel.syntax import Node
+from dray.cel.syntax.nodes import Node
 from dray.cel.types import Type
 
 UNBOUNDED = 2**64 - 1

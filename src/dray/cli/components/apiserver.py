@@ -10,17 +10,17 @@ import click
 
 from dray.api import features, kinds
 from dray.apiserver import server, standalone
-from dray.apiserver.access import policy
+from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
-from dray.cli.components import running, stores
-from dray.cli.failures import Command, Failure, WrongUsage
+from dray.cli.command_errors import Command, Failure, WrongUsage
+from dray.cli.components import foreground, store_option
 from dray.client import kubeconfig
 from dray.store import compaction
 
 DEFAULT_DATA = "~/.local/share/dray"
 DEFAULT_LISTEN = "127.0.0.1:6443"
-COMPONENTS = {"scheduler": policy.SCHEDULER, "controllers": policy.CONTROLLERS}
+COMPONENTS = {"scheduler": bootstrap_policy.SCHEDULER, "controllers": bootstrap_policy.CONTROLLERS}
 """Who has just the rights that a component needs."""
 
 audit_log_option = click.option(
@@ -32,7 +32,9 @@ audit_log_option = click.option(
 
 
 @click.command("apiserver", cls=Command)
-@click.option("--store", default="", metavar="STORE", help=f"{stores.FORMS}; sqlite in --data.")
+@click.option(
+    "--store", default="", metavar="STORE", help=f"{store_option.FORMS}; sqlite in --data."
+)
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
 @click.option(
     "--data",
@@ -67,10 +69,10 @@ def apiserver(
         disabled=disabled_versions(runtime_config),
         audit_log=audit_log,
     )
-    host, port = running.parse_listen(listen, "--listen", DEFAULT_LISTEN)
+    host, port = foreground.parse_listen(listen, "--listen", DEFAULT_LISTEN)
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    running.run(serve(directory, store, host, port, settings))
+    foreground.run(serve(directory, store, host, port, settings))
 
 
 def disabled_versions(text: str) -> tuple[str, ...]:
@@ -95,14 +97,14 @@ def disabled_versions(text: str) -> tuple[str, ...]:
 
 async def serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:
     """Serve until the process is told to end."""
-    await running.until_told_to_end(lambda: _serve(directory, store, host, port, settings))
+    await foreground.until_told_to_end(lambda: _serve(directory, store, host, port, settings))
 
 
 async def _serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:
     authority = Authority.load_or_create(directory)
     names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
     async with contextlib.AsyncExitStack() as stack:
-        state = await stack.enter_async_context(stores.opened(store, directory))
+        state = await stack.enter_async_context(store_option.opened(store, directory))
         opened = await stack.enter_async_context(
             server.opened(
                 state,

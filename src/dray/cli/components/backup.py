@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from dray.cli.components import stores
+from dray.cli.command_errors import Command, Failure, WrongUsage
+from dray.cli.components import store_option
 from dray.cli.components.apiserver import DEFAULT_DATA
-from dray.cli.failures import Command, Failure, WrongUsage
 from dray.store import backup as backups
-from dray.store import database, history
+from dray.store import sqlite_file, sqlite_history
 from dray.store import store as stored
 
 _data = click.option(
@@ -28,12 +28,15 @@ _store = click.option("--store", default="", metavar="sqlite:PATH", help="A file
 @click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 def backup(file: Path, data: str, store: str, overwrite: bool) -> None:
     """Write the whole state to FILE; the cluster may go on meanwhile."""
-    path = stores.sqlite_path(store, Path(data).expanduser())
+    path = store_option.sqlite_path(store, Path(data).expanduser())
     if not path.exists():
         raise Failure(f"{path} does not exist.", "Say where the store is with --data or --store.")
     if file.exists() and not overwrite:
         raise WrongUsage(f"{file} exists.", "Replace it with --overwrite, or choose another name.")
-    with _refusals(path), contextlib.closing(history.History(path, database.connect)) as past:
+    with (
+        _refusals(path),
+        contextlib.closing(sqlite_history.History(path, sqlite_file.connect)) as past,
+    ):
         backups.write(past.copy, file)
     click.echo(f"Wrote {file} ({file.stat().st_size} bytes). Put it back with: dray restore {file}")
 
@@ -45,7 +48,7 @@ def backup(file: Path, data: str, store: str, overwrite: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def restore(file: Path, data: str, store: str, yes: bool) -> None:
     """Replace the state of a stopped cluster by that of FILE."""
-    path = stores.sqlite_path(store, Path(data).expanduser())
+    path = store_option.sqlite_path(store, Path(data).expanduser())
     if path.exists() and not yes:
         click.confirm(f"Replace {path}, and with it all that it holds?", abort=True)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -57,7 +60,7 @@ def restore(file: Path, data: str, store: str, yes: bool) -> None:
 @contextlib.contextmanager
 def _refusals(path: Path) -> Iterator[None]:
     try:
-        with database.refusing(path):
+        with sqlite_file.refusing(path):
             yield
     except stored.Unusable as error:
         raise Failure(str(error), "Stop what uses it (dray apiserver) before a restore.") from error

@@ -8,11 +8,11 @@ import functools
 import click
 
 from dray.api import features
-from dray.cli import connection, serverversion
-from dray.cli.components import monitored, running
-from dray.cli.components.monitored import Candidate
-from dray.cli.connection import Target
-from dray.cli.failures import Command, WrongUsage
+from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.components import foreground, metrics_endpoint
+from dray.cli.components.metrics_endpoint import Candidate
+from dray.cli.session import connection, server_version
+from dray.cli.session.connection import Target
 from dray.controllers import manager
 
 
@@ -21,7 +21,7 @@ from dray.controllers import manager
 @click.option("--only", default="", metavar="A,B", help=f"Some of {', '.join(manager.LOOPS)}.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
-@monitored.option
+@metrics_endpoint.option
 def controllers(
     target: Target, only: str, feature_gates: str, leader_elect: bool, metrics_listen: str
 ) -> None:
@@ -31,14 +31,14 @@ def controllers(
     async def work() -> None:
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(
-                running.client_of(target, manager.FIELD_MANAGER)
+                foreground.client_of(target, manager.FIELD_MANAGER)
             )
-            election = manager.candidate(client, running.identity()) if leader_elect else None
+            election = manager.candidate(client, foreground.identity()) if leader_elect else None
             here = Candidate(election)
             await stack.enter_async_context(
-                monitored.shown(metrics_listen, here.registry, here.is_ready)
+                metrics_endpoint.shown(metrics_listen, here.registry, here.is_ready)
             )
-            version = await serverversion.ask(client)
+            version = await server_version.ask(client)
             gates = features.parse(feature_gates, version.features)
             try:
                 manager.chosen(names, gates)
@@ -54,4 +54,4 @@ def controllers(
             )
             await (manager.run_elected(election, run) if election else run())
 
-    running.run(running.until_told_to_end(work))
+    foreground.run(foreground.until_told_to_end(work))

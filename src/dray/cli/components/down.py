@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from dray.cli import progress
+from dray.cli.command_errors import Command, Failure, TimedOut
 from dray.cli.components import instance
 from dray.cli.components.apiserver import DEFAULT_DATA
 from dray.cli.components.instance import Instance
-from dray.cli.failures import Command, Failure, TimedOut
-from dray.cli.printing import durations
-from dray.node import containers
-from dray.node.containers import Attempt
+from dray.cli.output import durations
+from dray.cli.session import progress
+from dray.node.containers import container_attempts
+from dray.node.containers.container_attempts import Attempt
 
 GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
@@ -76,7 +76,7 @@ def _stop_containers(directory: Path) -> int:
 
 def _attempts(directory: Path) -> Iterator[Attempt]:
     for folder in directory.glob("**/pods/*/containers/*"):
-        attempt = containers.last_attempt(folder)
+        attempt = container_attempts.last_attempt(folder)
         if attempt is not None:
             yield attempt
 

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from dray import telemetry
-from dray.cli.components import monitored, running
-from dray.cli.connection import Target
-from dray.cli.failures import Command, Failure
+from dray.cli.command_errors import Command, Failure
+from dray.cli.components import foreground, metrics_endpoint
+from dray.cli.session.connection import Target
 from dray.driverkit.plugin import Directories
 from dray.drivers.nvidia import devices
 from dray.drivers.nvidia import driver as drivers
@@ -21,7 +21,7 @@ from dray.drivers.nvidia.driver import NvidiaDriver, Options
 from dray.drivers.nvidia.hardware import HardwareError, Unavailable
 from dray.drivers.nvidia.health import QUIET_SECONDS
 from dray.drivers.nvidia.inventory import Settings
-from dray.drivers.nvidia.running import Running
+from dray.drivers.nvidia.runner import Running
 
 PLACES = Directories()
 
@@ -61,7 +61,7 @@ def driver() -> None:
     metavar="SECONDS",
     help="A fault is forgotten after so long without another.",
 )
-@monitored.option
+@metrics_endpoint.option
 def nvidia(
     kubeconfig: str,
     node: str,
@@ -82,15 +82,17 @@ def nvidia(
 
     async def work() -> None:
         registry = telemetry.Registry()
-        async with running.client_of(Target(kubeconfig), found.name) as client:
+        async with foreground.client_of(Target(kubeconfig), found.name) as client:
             instance = os.environ.get("POD_UID", "")
             here = Running(
                 found, client, node, directories=places, instance=instance, registry=registry
             )
-            async with monitored.shown(metrics_listen, registry, lambda: here.plugin.is_published):
+            async with metrics_endpoint.shown(
+                metrics_listen, registry, lambda: here.plugin.is_published
+            ):
                 await here.run()
 
-    running.run(running.until_told_to_end(work))
+    foreground.run(foreground.until_told_to_end(work))
 
 
 def _find(folder: Path, options: Options, root: Path) -> NvidiaDriver:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from dray.cli.failures import Failure
+from dray.cli.command_errors import Failure
 from dray.driverkit import checkpoint
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02

@@ -17,22 +17,22 @@ from dray import telemetry
 from dray.api import features
 from dray.api.features import Features
 from dray.apiserver.access.certificates import Authority
-from dray.cli import connection
-from dray.cli.components import monitored, running
-from dray.cli.connection import Target
-from dray.cli.failures import Command, Failure, WrongUsage
+from dray.cli.command_errors import Command, Failure, WrongUsage
+from dray.cli.components import foreground, metrics_endpoint
+from dray.cli.session import connection
+from dray.cli.session.connection import Target
+from dray.client.api_client import Selection
 from dray.client.kubeconfig import Connection
-from dray.client.verbs import Selection
 from dray.driverkit.plugin import Directories
-from dray.node import hardware
+from dray.node import host_info
 from dray.node.agent import Agent, Folders, Means
-from dray.node.containers import Starter
+from dray.node.containers.container_attempts import Starter
 from dray.node.endpoint import API_SERVERS, Endpoint, Identity
-from dray.node.presence import Presence, Reach
+from dray.node.node_status import Presence, Reach
 from dray.node.registration import FIELD_MANAGER, Registration
-from dray.node.runtimes import choice, none
-from dray.node.runtimes.choice import Choice
+from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import Runtime, Unusable
+from dray.node.runtimes.selection import Choice
 
 DEFAULT_DATA = "~/.dray/node"
 DEFAULT_PLACES = Directories()
@@ -67,8 +67,8 @@ class Settings:
 @click.option("--client", "clients", multiple=True, help=f"Instead of {API_SERVERS[0]}.")
 @click.option(
     "--runtime",
-    type=click.Choice([each for each in choice.NAMES if each != none.NAME]),
-    default=choice.AUTO,
+    type=click.Choice([each for each in selection.NAMES if each != simulated.NAME]),
+    default=selection.AUTO,
     show_default=True,
     help="What containers run in; auto takes the first that works here.",
 )
@@ -78,7 +78,7 @@ class Settings:
     help="Let containers see this computer: hostPath volumes and --runtime process.",
 )
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
-@monitored.option
+@metrics_endpoint.option
 def node(
     target: Target,
     name: str,
@@ -120,12 +120,12 @@ def node(
     assert chosen.runtime is not None
     containers_in = chosen.runtime
     click.echo(f"Containers run in: {chosen.name} ({chosen.why}).")
-    running.run(running.until_told_to_end(lambda: _run(target, settings, containers_in)))
+    foreground.run(foreground.until_told_to_end(lambda: _run(target, settings, containers_in)))
 
 
 def _chosen(runtime: str, allows_host: bool) -> Choice:
     try:
-        found = choice.choose(runtime, allows_host=allows_host)
+        found = selection.choose(runtime, allows_host=allows_host)
     except Unusable as error:
         raise Failure(f"--runtime {runtime}: {error}.") from error
     if found.runtime is None:
@@ -165,7 +165,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
     pair = Authority.load_or_create(folders.state / "tls").server_pair((settings.address, name))
     identity = Identity(pair.certificate, pair.key, settings.client_authority, settings.clients)
     async with contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(running.client_of(target, FIELD_MANAGER))
+        client = await stack.enter_async_context(foreground.client_of(target, FIELD_MANAGER))
         starter = await stack.enter_async_context(Starter())
         means = Means(runtime, starter, settings.allows_host)
         registry = telemetry.Registry()
@@ -182,7 +182,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         reach = Reach(settings.address, port, pair.certificate)
         registration = Registration(
             client,
-            [hardware.node(name, settings.labels)],
+            [host_info.node(name, settings.labels)],
             lease=name,
             runtime=runtime.name,
             now=_now,
@@ -190,7 +190,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         )
         presence = Presence(client, name, runtime.name, reach, settings.gates)
         await stack.enter_async_context(
-            monitored.shown(
+            metrics_endpoint.shown(
                 settings.metrics_listen,
                 registry,
                 lambda: registration.is_complete and agent.is_ready,

@@ -9,19 +9,20 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from dray.allocator import policies
-from dray.allocator.fleet import Fleet
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.search import device_order
 from dray.api import features
-from dray.api.claims import ResourceClaim
 from dray.api.features import Features
-from dray.cli import connection, serverversion
-from dray.cli.components import monitored, running
-from dray.cli.components.monitored import Candidate
-from dray.cli.connection import Target
-from dray.cli.failures import Command, WrongUsage
+from dray.api.types.dra import ResourceClaim
+from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.components import foreground, metrics_endpoint
+from dray.cli.components.metrics_endpoint import Candidate
+from dray.cli.session import connection, server_version
+from dray.cli.session.connection import Target
+from dray.client.api_client import Client
 from dray.client.lease import LeaderElection
-from dray.client.verbs import Client
-from dray.explain import explain, sentences
+from dray.explain import claim_explanation
+from dray.explain.text import explanation_text
 from dray.scheduler import scheduler as scheduling
 
 LEASE_NAME = "dray-scheduler"
@@ -31,10 +32,10 @@ LEASE_NAME = "dray-scheduler"
 @connection.options
 @click.option("--scheduler-name", default=scheduling.DEFAULT_NAME, show_default=True)
 @click.option("--node-selector", default="", help="Only nodes with these labels.")
-@click.option("--policy", type=click.Choice(sorted(policies.BY_NAME)), default=None)
+@click.option("--policy", type=click.Choice(sorted(device_order.BY_NAME)), default=None)
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
 @click.option("--leader-elect/--no-leader-elect", default=True, show_default=True)
-@monitored.option
+@metrics_endpoint.option
 def scheduler(
     target: Target,
     scheduler_name: str,
@@ -49,12 +50,12 @@ def scheduler(
     async def work() -> None:
         async with contextlib.AsyncExitStack() as stack:
             client = await stack.enter_async_context(
-                running.client_of(target, scheduling.FIELD_MANAGER)
+                foreground.client_of(target, scheduling.FIELD_MANAGER)
             )
             election = _election(client) if leader_elect else None
             here = Candidate(election)
             await stack.enter_async_context(
-                monitored.shown(metrics_listen, here.registry, here.is_ready)
+                metrics_endpoint.shown(metrics_listen, here.registry, here.is_ready)
             )
             schedule = functools.partial(
                 scheduling.run,
@@ -69,26 +70,28 @@ def scheduler(
             )
             await (election.run(schedule) if election else schedule())
 
-    running.run(running.until_told_to_end(work))
+    foreground.run(foreground.until_told_to_end(work))
 
 
 def _election(client: Client) -> LeaderElection:
-    return LeaderElection(client, LEASE_NAME, running.identity(), now=scheduling.utc_now)
+    return LeaderElection(client, LEASE_NAME, foreground.identity(), now=scheduling.utc_now)
 
 
 def _explainer(fleet: Fleet) -> Callable[[Sequence[ResourceClaim]], str]:
     """Why claims find no device, in one line, from the scheduler's own view of the fleet."""
 
     def why(claims: Sequence[ResourceClaim]) -> str:
-        explanation = explain.explain(fleet, claims, new_share_id=lambda: str(uuid.uuid4()))
-        return sentences.summary(explanation)
+        explanation = claim_explanation.explain(
+            fleet, claims, new_share_id=lambda: str(uuid.uuid4())
+        )
+        return explanation_text.summary(explanation)
 
     return why
 
 
 async def allowed_features(client: Client, node_selector: str, gates: str) -> Features:
     """The gates of the cluster; refuses nodes that another scheduler serves as well."""
-    version = await serverversion.ask(client)
+    version = await server_version.ask(client)
     if not version.is_dray and not node_selector:
         raise WrongUsage(
             "this cluster has a scheduler of its own, and two that give out the same devices "

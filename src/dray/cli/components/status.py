@@ -13,25 +13,26 @@ import click
 import msgspec
 
 from dray.api import kinds
-from dray.api.exchange import Request
+from dray.api.http_messages import Request
 from dray.apiserver.printing import cells
-from dray.cli import connection, failures
+from dray.cli import command_errors
+from dray.cli.command_errors import Command, Failure, Unreachable
 from dray.cli.components import instance
 from dray.cli.components.apiserver import DEFAULT_DATA
 from dray.cli.components.instance import Instance
-from dray.cli.connection import Session, Target
-from dray.cli.failures import Command, Failure, Unreachable
-from dray.cli.printing import output
-from dray.cli.printing.output import Format
+from dray.cli.output import formats
+from dray.cli.output.formats import Format
+from dray.cli.session import connection
+from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices, listing
-from dray.client.verbs import Selection
+from dray.client.api_client import Selection
 
 Counts = dict[str, dict[str, int]]
 
 
 @click.command("status", cls=Command)
 @click.option("--data", default=DEFAULT_DATA, show_default=True, metavar="DIR")
-@output.option
+@formats.option
 def status(data: str, format: Format) -> None:
     """Say whether `dray up` runs on a data directory, and how its cluster is.
 
@@ -42,7 +43,7 @@ def status(data: str, format: Format) -> None:
     running = instance.find(directory)
     counts, trouble = _counted(directory, running)
     if not format.is_table:
-        output.show_document(_document(directory, running, counts), format)
+        formats.show_document(_document(directory, running, counts), format)
     elif running is None:
         click.echo(f"dray is not up on {directory}. Start it with: {_up(data)}")
     else:
@@ -61,7 +62,7 @@ def _counted(directory: Path, running: Instance | None) -> tuple[Counts, Failure
     if running is None or not running.url:
         return {}, None
     try:
-        with failures.reported():
+        with command_errors.reported():
             target = Target(kubeconfig=str(directory / "kubeconfig"), all_namespaces=True)
             return connection.run(target, _ask)
     except Failure as failure:

@@ -16,23 +16,24 @@ from pathlib import Path
 import click
 import msgspec
 
-from dray import cluster
-from dray.api import features, gotime
+from dray.api import features
+from dray.api.formats import gotime
 from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
-from dray.cli.components import apiserver, instance, running, stores
+from dray.cli.command_errors import Command, Failure, WrongUsage
+from dray.cli.components import apiserver, foreground, instance, store_option
 from dray.cli.components.instance import Instance
-from dray.cli.failures import Command, Failure, WrongUsage
-from dray.cli.printing import durations
+from dray.cli.output import durations
 from dray.client import kubeconfig
-from dray.cluster import Cluster, Plan
+from dray.cluster import assembly
+from dray.cluster.assembly import Cluster, Plan
 from dray.drivers.nvidia import nvml
-from dray.drivers.simulated import blueprint
 from dray.drivers.simulated import fleet as fleets
-from dray.node.runtimes import choice, none
-from dray.node.runtimes.choice import Choice
+from dray.drivers.simulated import fleet_file
+from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import Unusable
+from dray.node.runtimes.selection import Choice
 from dray.store import compaction
 
 QUICKSTART = "quickstart"
@@ -48,7 +49,9 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
     help=f"The machines: one of {', '.join(fleets.shipped())}, or a file of your own.",
 )
 @click.option("--nodes", type=int, help="How many machines of each kind, instead of the fleet's.")
-@click.option("--store", default="", metavar="STORE", help=f"{stores.FORMS}; sqlite in --data.")
+@click.option(
+    "--store", default="", metavar="STORE", help=f"{store_option.FORMS}; sqlite in --data."
+)
 @click.option("--listen", default=apiserver.DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT")
 @click.option("--data", default=apiserver.DEFAULT_DATA, show_default=True, metavar="DIR")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
@@ -63,8 +66,8 @@ RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pod
 )
 @click.option(
     "--runtime",
-    type=click.Choice(choice.NAMES),
-    default=choice.AUTO,
+    type=click.Choice(selection.NAMES),
+    default=selection.AUTO,
     show_default=True,
     help="What containers run in; auto takes the first that works here.",
 )
@@ -100,7 +103,7 @@ def up(
     as running. Containers are stopped at the end, unless it comes by SIGUSR1 or with --keep-pods.
     """
     started = time.perf_counter()
-    has_computer = not fleet and runtime != none.NAME and nvml.is_here()
+    has_computer = not fleet and runtime != simulated.NAME and nvml.is_here()
     plan = Plan(
         Settings(features=features.parse(feature_gates), audit_log=audit_log),
         fleet=None if has_computer else _loaded(fleet or QUICKSTART, nodes),
@@ -109,7 +112,7 @@ def up(
         allows_host=allow_host_access,
         keeps_pods=keep_pods,
     )
-    host, port = running.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
+    host, port = foreground.parse_listen(listen, "--listen", apiserver.DEFAULT_LISTEN)
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -120,8 +123,8 @@ def up(
         _announce(directory, url, plan, seconds, merge_kubeconfig, made.choice)
 
     with instance.held(directory):
-        running.run(
-            running.until_told_to_end(
+        foreground.run(
+            foreground.until_told_to_end(
                 lambda: _run(directory, store, (host, port), plan, history_seconds, announce)
             ),
             logging.INFO if verbose else logging.WARNING,
@@ -131,7 +134,7 @@ def up(
 def _loaded(name: str, nodes: int | None) -> fleets.Fleet:
     try:
         return fleets.load(name, nodes=nodes)
-    except (OSError, blueprint.FleetError) as error:
+    except (OSError, fleet_file.FleetError) as error:
         raise WrongUsage(f"--fleet {name}: {error}") from error
 
 
@@ -147,9 +150,9 @@ async def _run(
     authority = Authority.load_or_create(directory)
     names = dict.fromkeys((host, standalone.LOOPBACK, "localhost", socket.gethostname()))
     async with contextlib.AsyncExitStack() as stack:
-        state = await stack.enter_async_context(stores.opened(store, directory))
+        state = await stack.enter_async_context(store_option.opened(store, directory))
         try:
-            made = await stack.enter_async_context(cluster.running(state, directory, plan))
+            made = await stack.enter_async_context(assembly.running(state, directory, plan))
         except Unusable as error:
             raise Failure(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
         _keep_pods_when_told(made)
@@ -193,8 +196,8 @@ def _account(url: str, store: str, directory: Path, plan: Plan) -> Instance:
         since=gotime.write(datetime.datetime.now(datetime.UTC)),
         url=url,
         fleet=plan.fleet.name if plan.fleet else "",
-        store=store or f"{stores.SQLITE}{stores.sqlite_path(store, directory)}",
-        components=("apiserver", *cluster.component_names(plan)),
+        store=store or f"{store_option.SQLITE}{store_option.sqlite_path(store, directory)}",
+        components=("apiserver", *assembly.component_names(plan)),
     )
 
 

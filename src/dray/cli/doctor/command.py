@@ -6,21 +6,22 @@ import sys
 
 import click
 
-from dray.api import exchange, kinds
-from dray.cli import connection, world
-from dray.cli.connection import Session, Target
-from dray.cli.doctor import ailments
-from dray.cli.doctor.ailments import Ailment, Deletion, Repair
-from dray.cli.failures import Command, WrongUsage
-from dray.cli.printing import output
-from dray.cli.printing.output import Format
-from dray.client.verbs import Selection
+from dray.api import http_messages, kinds
+from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.doctor import problems
+from dray.cli.doctor.problems import Ailment, Deletion, Repair
+from dray.cli.inputs import cluster_objects
+from dray.cli.output import formats
+from dray.cli.output.formats import Format
+from dray.cli.session import connection
+from dray.cli.session.connection import Session, Target
+from dray.client.api_client import Selection
 
 
 @click.command("doctor", cls=Command)
 @connection.options
-@world.option
-@output.option
+@cluster_objects.option
+@formats.option
 @click.option("--fix", is_flag=True, help="Mend what can be mended; asks before each repair.")
 @click.option("--yes", is_flag=True, help="With --fix: do not ask.")
 def doctor(target: Target, against: str, format: Format, fix: bool, yes: bool) -> None:
@@ -38,18 +39,18 @@ def doctor(target: Target, against: str, format: Format, fix: bool, yes: bool) -
     if format.is_table:
         _show(found)
     else:
-        output.show_document([_document(each) for each in found], format)
+        formats.show_document([_document(each) for each in found], format)
     mended = _mended(target, found, yes) if fix else 0
     if len(found) > mended:
         sys.exit(1)
 
 
 def _look(against: str, target: Target) -> list[Ailment]:
-    told = Selection(field_selector=f"reason={ailments.PREPARE_FAILED}")
-    around = world.load(against, target, told)
+    told = Selection(field_selector=f"reason={problems.PREPARE_FAILED}")
+    around = cluster_objects.load(against, target, told)
     for refusal in around.unread.values():
         click.echo(f"Could not be looked at: {refusal}", err=True)
-    return ailments.find(around)
+    return problems.find(around)
 
 
 def _show(found: list[Ailment]) -> None:
@@ -107,5 +108,5 @@ async def _repair(session: Session, repair: Repair) -> None:
             repair.patch,
             target.namespace,
             subresource="status",
-            patch_type=exchange.JSON_PATCH,
+            patch_type=http_messages.JSON_PATCH,
         )

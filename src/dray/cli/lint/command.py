@@ -8,19 +8,27 @@ from pathlib import Path
 import click
 
 from dray.api import features as gates
-from dray.cli import connection, manifests, world
-from dray.cli.connection import Target
-from dray.cli.failures import Command
-from dray.cli.lint import extended, findings, fixes, objects, relations, sources
+from dray.cli.command_errors import Command
+from dray.cli.inputs import cluster_objects, manifests
+from dray.cli.inputs.cluster_objects import World
+from dray.cli.lint import (
+    extended_resources,
+    findings,
+    fixes,
+    object_checks,
+    reference_checks,
+    source_documents,
+)
 from dray.cli.lint.findings import Finding, Severity
-from dray.cli.lint.sources import Document, NotYaml
-from dray.cli.world import World
+from dray.cli.lint.source_documents import Document, NotYaml
+from dray.cli.session import connection
+from dray.cli.session.connection import Target
 
 
 @click.command("lint", cls=Command)
 @click.argument("files", nargs=-1, required=True)
 @connection.options
-@world.option
+@cluster_objects.option
 @click.option(
     "--fix", is_flag=True, help="Rewrite outdated versions and extended resources in place."
 )
@@ -30,7 +38,7 @@ def lint(
     target: Target, files: tuple[str, ...], against: str, fix: bool, form: str, strict: bool
 ) -> None:
     """Say what is wrong with manifests, with file and line, all at once."""
-    around = world.load(against, target) if against else None
+    around = cluster_objects.load(against, target) if against else None
     features = around.features if around else gates.DEFAULT
     texts = list(manifests.texts(files, recursive=True))
     if fix:
@@ -39,15 +47,17 @@ def lint(
     every: list[Document] = []
     for file, text in texts:
         try:
-            documents = list(sources.documents(file, text))
+            documents = list(source_documents.documents(file, text))
         except NotYaml as error:
             found.append(
                 Finding(file, error.line, Severity.ERROR, "not-yaml", f"not YAML: {error.problem}")
             )
             continue
         every += documents
-        found += [each for document in documents for each in objects.check(document, features)]
-    found += relations.check(every, around)
+        found += [
+            each for document in documents for each in object_checks.check(document, features)
+        ]
+    found += reference_checks.check(every, around)
     findings.show(found, form, aside=fix and manifests.STANDARD_INPUT in files)
     _conclude(found, len(every), form, strict)
 
@@ -55,8 +65,8 @@ def lint(
 def _fixed(file: str, text: str, around: World | None) -> str:
     """The text after it was rewritten in place; standard input goes to standard output."""
     try:
-        documents = list(sources.documents(file, text))
-        changed = fixes.fixed(text, documents, extended.classes(documents, around))
+        documents = list(source_documents.documents(file, text))
+        changed = fixes.fixed(text, documents, extended_resources.classes(documents, around))
     except NotYaml:
         return text
     if file == manifests.STANDARD_INPUT_NAME:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 import dray
-from dray.cli.printing import jsontext
+from dray.cli.output import serialization
 
 
 class Severity(enum.StrEnum):
@@ -32,9 +32,11 @@ def show(findings: Iterable[Finding], form: str, *, aside: bool = False) -> None
     """Print them, to standard error if the output belongs to something else."""
     shown = sorted(findings, key=lambda each: (each.file, each.line))
     if form == "json":
-        click.echo(jsontext.write([each._asdict() for each in shown], indent=2), err=aside)
+        click.echo(
+            serialization.write_json([each._asdict() for each in shown], indent=2), err=aside
+        )
     elif form == "sarif":
-        click.echo(jsontext.write(_sarif(shown), indent=2), err=aside)
+        click.echo(serialization.write_json(_sarif(shown), indent=2), err=aside)
     else:
         for finding in shown:
             click.echo(_FORMS[form](finding), err=aside)

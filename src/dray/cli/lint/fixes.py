@@ -12,20 +12,23 @@ from typing import Any
 
 import yaml
 
-from dray.api import kinds, versions
-from dray.cli.lint import edits, extended, objects
-from dray.cli.lint.edits import Edit
-from dray.cli.lint.extended import Claimed, Classes
-from dray.cli.lint.sources import Document
-from dray.cli.manifests import Loader
-from dray.cli.printing import yamltext
+from dray.api import kinds
+from dray.api.conversion import versions
+from dray.cli.inputs.manifests import Loader
+from dray.cli.lint import extended_resources, line_edits, object_checks
+from dray.cli.lint.extended_resources import Claimed, Classes
+from dray.cli.lint.line_edits import Edit
+from dray.cli.lint.source_documents import Document
+from dray.cli.output import serialization
 
 Object = dict[str, Any]
 
 SEPARATOR = "---\n"
 
 
-def fixed(text: str, documents: Sequence[Document], known: Classes = extended.KNOWN) -> str:
+def fixed(
+    text: str, documents: Sequence[Document], known: Classes = extended_resources.KNOWN
+) -> str:
     """The file with the objects rewritten that can be; all other lines stay as they are."""
     lines = [line if line.endswith("\n") else f"{line}\n" for line in text.splitlines(True)]
     changed = False
@@ -46,11 +49,11 @@ def _fixed_lines(document: Document, lines: list[str], known: Classes) -> list[s
     value = rewritten(document)
     if value is not None:
         made = [
-            *edits.version(document, lines, str(value["apiVersion"])),
-            *edits.exactly(document, lines, f"{_devices_path(document.kind)}.requests"),
+            *line_edits.version(document, lines, str(value["apiVersion"])),
+            *line_edits.exactly(document, lines, f"{_devices_path(document.kind)}.requests"),
         ]
         return _edited(document, lines, made, value)
-    claimed = extended.claimed(dict(document.value), document.kind, known)
+    claimed = extended_resources.claimed(dict(document.value), document.kind, known)
     if claimed is None:
         return None
     return _with_claims(document, lines, claimed, known)
@@ -60,14 +63,14 @@ def _with_claims(
     document: Document, lines: list[str], claimed: Claimed, known: Classes
 ) -> list[str]:
     """A workload with claims, and behind it the templates they are made from."""
-    uses = list(extended.uses(document.value, document.kind, known))
+    uses = list(extended_resources.uses(document.value, document.kind, known))
     names = [use_name for use_name, _ in claimed.added]
     made = [
-        *edits.claims(document, uses, names),
-        *edits.resource_claims(document, claimed.added),
+        *line_edits.claims(document, uses, names),
+        *line_edits.resource_claims(document, claimed.added),
     ]
     workload = _edited(document, lines, made, claimed.value)
-    templates = [yamltext.write(each, in_order=True) for each in claimed.templates]
+    templates = [serialization.write_yaml(each, in_order=True) for each in claimed.templates]
     return [*workload, *(line for text in templates for line in (SEPARATOR, text))]
 
 
@@ -77,10 +80,10 @@ def _edited(
     """The object's lines after edits, or written anew where they do not give what is expected."""
     start, end = document.start, _end(lines, document)
     own = [edit._replace(start=edit.start - start, end=edit.end - start) for edit in made]
-    new = edits.applied(lines[start:end], own)
+    new = line_edits.applied(lines[start:end], own)
     if _parsed("".join(new)) == expected:
         return new
-    return [yamltext.write(expected, in_order=True)]
+    return [serialization.write_yaml(expected, in_order=True)]
 
 
 def _parsed(text: str) -> Any:
@@ -100,7 +103,7 @@ def _end(lines: Sequence[str], document: Document) -> int:
 
 def rewritten(document: Document) -> Object | None:
     """The object in the newest version; None where that is what it is."""
-    kind = objects.kind_of(document)
+    kind = object_checks.kind_of(document)
     if kind is None or kind.group != "resource.k8s.io" or not isinstance(document.value, dict):
         return None
     value = copy.deepcopy(dict(document.value))

@@ -7,15 +7,17 @@ from collections.abc import Awaitable, Callable
 import click
 import msgspec
 
-from dray.api import errors, exchange
+from dray.api import errors, http_messages
 from dray.api.kinds import Kind
-from dray.cli import connection, failures, manifests
-from dray.cli.connection import FIELD_MANAGER, Session, Target
-from dray.cli.failures import Command, Failure
-from dray.cli.manifests import Manifest
-from dray.cli.printing import output
-from dray.cli.printing.output import Format, Object
-from dray.client import verbs
+from dray.cli import command_errors
+from dray.cli.command_errors import Command, Failure
+from dray.cli.inputs import manifests
+from dray.cli.inputs.manifests import Manifest
+from dray.cli.output import formats
+from dray.cli.output.formats import Format, Object
+from dray.cli.session import connection
+from dray.cli.session.connection import FIELD_MANAGER, Session, Target
+from dray.client import api_client
 
 Writing = Callable[[Session, Kind, Object], Awaitable[tuple[Object, str]]]
 """Writes one object; what became of it, and the word for that."""
@@ -28,7 +30,7 @@ _recursive = click.option("--recursive", "-R", is_flag=True, help="Also subdirec
 @connection.options
 @manifests.files_option(required=True)
 @_recursive
-@output.option
+@formats.option
 @_dry_run
 @click.option("--field-manager", default=FIELD_MANAGER, show_default=True)
 @click.option("--force-conflicts", is_flag=True, help="Take over fields that others manage.")
@@ -54,7 +56,7 @@ def apply(
 @connection.options
 @manifests.files_option(required=True)
 @_recursive
-@output.option
+@formats.option
 @_dry_run
 def create(
     target: Target, files: tuple[str, ...], recursive: bool, format: Format, dry_run: bool
@@ -63,7 +65,7 @@ def create(
     query = _with_dry_run([("fieldManager", FIELD_MANAGER)], dry_run)
 
     async def one(session: Session, kind: Kind, document: Object) -> tuple[Object, str]:
-        path = verbs.collection_path(kind, _namespace(session, kind, document))
+        path = api_client.collection_path(kind, _namespace(session, kind, document))
         return await _send(session, "POST", path, document, query), "created"
 
     _write_all(target, manifests.read(files, recursive=recursive), one, format, dry_run)
@@ -82,8 +84,8 @@ async def _applied(
     if not name:
         raise Failure(f"a {kind.kind} without metadata.name cannot be applied", "Use dray create.")
     before = await _version(session, kind, name, namespace)
-    path = verbs.object_path(kind, name, namespace)
-    changed = await _send(session, "PATCH", path, document, query, exchange.APPLY_PATCH)
+    path = api_client.object_path(kind, name, namespace)
+    changed = await _send(session, "PATCH", path, document, query, http_messages.APPLY_PATCH)
     return changed, _outcome(before, changed)
 
 
@@ -122,14 +124,14 @@ async def _send(
     path: str,
     document: Object,
     query: list[tuple[str, str]],
-    content_type: str = exchange.JSON,
+    content_type: str = http_messages.JSON,
 ) -> Object:
-    headers = {"accept": exchange.JSON, "content-type": content_type}
+    headers = {"accept": http_messages.JSON, "content-type": content_type}
     body = msgspec.json.encode(document)
-    request = exchange.Request(method, path, tuple(query), headers, body)
+    request = http_messages.Request(method, path, tuple(query), headers, body)
     response = await session.client.raw(request)
     if response.status >= 400:
-        raise verbs.error_of(response)
+        raise api_client.error_of(response)
     changed: Object = msgspec.json.decode(response.body)
     return changed
 
@@ -150,11 +152,11 @@ def _write_all(
                 raise
             except (errors.StatusError, Failure) as error:
                 refused += 1
-                known = error if isinstance(error, Failure) else failures.of_status(error)
+                known = error if isinstance(error, Failure) else command_errors.of_status(error)
                 Failure(f"{manifest.source}: {known.message}", known.advice).show()
                 continue
             suffix = " (server dry run)" if dry_run else ""
-            output.show_change(kind, changed, f"{verb}{suffix}", format)
+            formats.show_change(kind, changed, f"{verb}{suffix}", format)
         return refused
 
     refused = connection.run(target, body)

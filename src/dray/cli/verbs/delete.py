@@ -9,14 +9,16 @@ import click
 
 from dray.api import errors
 from dray.api.kinds import Kind
-from dray.cli import completion, connection, manifests, progress, references
-from dray.cli.connection import Session, Target
-from dray.cli.failures import Command, TimedOut, WrongUsage
-from dray.cli.printing import output
-from dray.cli.printing.output import Format
-from dray.cli.references import Reference
+from dray.cli import completion
+from dray.cli.command_errors import Command, TimedOut, WrongUsage
+from dray.cli.inputs import manifests
+from dray.cli.output import formats
+from dray.cli.output.formats import Format
+from dray.cli.session import connection, progress, resource_types
+from dray.cli.session.connection import Session, Target
+from dray.cli.session.resource_types import Reference
 from dray.cli.verbs import listing
-from dray.client.verbs import Object, Selection
+from dray.client.api_client import Object, Selection
 
 POLL_SECONDS = 0.2
 
@@ -25,7 +27,7 @@ POLL_SECONDS = 0.2
 @click.argument("what", nargs=-1, shell_complete=completion.types)
 @connection.options
 @manifests.files_option()
-@output.option
+@formats.option
 @click.option("--selector", "-l", default="", help="Those with these labels.")
 @click.option("--all", "every", is_flag=True, help="All of the type.")
 @click.option("--cascade", type=click.Choice(["background", "foreground", "orphan"]), default=None)
@@ -83,9 +85,9 @@ async def _meant(
         own = manifest.document.get("metadata", {}).get("namespace") or session.namespace
         found.append((kind, manifest.name, own if kind.namespaced else ""))
     if what:
-        asked = await references.resolve(what, session.resources)
+        asked = await resource_types.resolve(what, session.resources)
         if not selector and not every:
-            references.require_names(asked, "delete")
+            resource_types.require_names(asked, "delete")
         for reference in asked:
             found += await _of_reference(session, reference, selector)
     return found
@@ -107,7 +109,7 @@ async def _of_reference(
 def _report(kind: Kind, name: str, format: Format) -> None:
     named = {"metadata": {"name": name}}
     if format.name == "name":
-        output.show_names(kind, [named])
+        formats.show_names(kind, [named])
     else:
         group = f".{kind.group}" if kind.group else ""
         click.echo(f'{kind.singular}{group} "{name}" deleted')

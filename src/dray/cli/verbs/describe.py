@@ -12,14 +12,16 @@ from typing import Any
 
 import click
 
-from dray.cli import completion, connection, manifests, progress, references
-from dray.cli.connection import Session, Target
-from dray.cli.failures import Command, WrongUsage
-from dray.cli.printing import tables
-from dray.cli.printing.output import Object
-from dray.cli.references import Reference
-from dray.cli.verbs import events, listing, podtext
-from dray.client.verbs import Selection
+from dray.cli import completion
+from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.inputs import manifests
+from dray.cli.output import tables
+from dray.cli.output.formats import Object
+from dray.cli.session import connection, progress, resource_types
+from dray.cli.session.connection import Session, Target
+from dray.cli.session.resource_types import Reference
+from dray.cli.verbs import events, listing, pod_description
+from dray.client.api_client import Selection
 
 ANNOTATION_LENGTH = 140
 PADDING = 2
@@ -53,7 +55,7 @@ def describe(
             for each in manifests.read(files)
         ]
         if what:
-            meant += await references.resolve(what, session.resources)
+            meant += await resource_types.resolve(what, session.resources)
         return [
             text(document, await _events(session, document) if show_events else None)
             for reference in meant
@@ -91,10 +93,10 @@ def text(document: Object, happened: Sequence[Object] | None) -> str:
     lines = [
         f"Name:\t{metadata.get('name', '')}",
         f"Namespace:\t{metadata.get('namespace', '')}",
-        *(podtext.above_labels(document) if is_pod else ()),
-        *podtext.multiline("Labels", labels),
+        *(pod_description.above_labels(document) if is_pod else ()),
+        *pod_description.multiline("Labels", labels),
         *_annotations(metadata.get("annotations")),
-        *(podtext.below_annotations(document) if is_pod else _fields(_shown(document), 0)),
+        *(pod_description.below_annotations(document) if is_pod else _fields(_shown(document), 0)),
     ]
     now = datetime.datetime.now(datetime.UTC)
     below: list[str] = []

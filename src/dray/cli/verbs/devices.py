@@ -9,20 +9,27 @@ from typing import Any
 import click
 import msgspec
 
-from dray.allocator import taints
-from dray.api import canonical, errors, kinds, versions
-from dray.api.claims import ResourceClaim
-from dray.api.names import DeviceId
-from dray.api.slices import Device, DeviceAttribute, ResourceSlice
-from dray.api.taints import DeviceTaint, DeviceTaintRule
+from dray.allocator.checks import taints
+from dray.api import errors, kinds
+from dray.api.conversion import canonical, versions
+from dray.api.formats.names import DeviceId
+from dray.api.types.dra import (
+    Device,
+    DeviceAttribute,
+    DeviceTaint,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
 from dray.apiserver.printing import cells
-from dray.cli import progress, published
-from dray.cli.connection import Session
-from dray.cli.failures import NotFound, WrongUsage
-from dray.cli.printing import output, tables
+from dray.cli import published
+from dray.cli.command_errors import NotFound, WrongUsage
+from dray.cli.output import formats, tables
+from dray.cli.session import progress
+from dray.cli.session.connection import Session
 from dray.cli.verbs import listing
 from dray.cli.verbs.listing import Wanted
-from dray.client.verbs import Selection
+from dray.client.api_client import Selection
 
 NAMES = ("devices", "device", "dev")
 
@@ -73,7 +80,7 @@ async def show(session: Session, wanted: Wanted) -> None:
         rows = [_row(each, now, wide=wanted.format.is_wide) for each in found]
         tables.show([_header(wide=wanted.format.is_wide), *rows], has_header=True)
     else:
-        output.show_document({"kind": "DeviceList", "items": found}, wanted.format)
+        formats.show_document({"kind": "DeviceList", "items": found}, wanted.format)
 
 
 def _is_meant(device: PublishedDevice, names: Sequence[str]) -> bool:

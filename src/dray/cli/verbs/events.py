@@ -8,19 +8,19 @@ from typing import Any
 import click
 
 from dray.apiserver.printing import cells
-from dray.cli import connection, progress, references
-from dray.cli.connection import Session, Target
-from dray.cli.failures import Command
-from dray.cli.printing import output, tables
-from dray.cli.printing.output import Format, Object
+from dray.cli.command_errors import Command
+from dray.cli.output import formats, tables
+from dray.cli.output.formats import Format, Object
+from dray.cli.session import connection, progress, resource_types
+from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
-from dray.client.verbs import Selection
+from dray.client.api_client import Selection
 
 
 @click.command("events", cls=Command)
 @connection.options
 @connection.all_namespaces_option
-@output.option
+@formats.option
 @click.option("--for", "about", default="", metavar="TYPE/NAME", help="Only about this object.")
 @click.option("--types", default="", metavar="Normal,Warning", help="Only of these types.")
 @click.option("--headers/--no-headers", default=True, help="With or without the first line.")
@@ -35,7 +35,7 @@ def events(target: Target, format: Format, about: str, types: str, headers: bool
     with progress.shown("Asking the cluster"):
         found = connection.run(target, body)
     if not format.is_table:
-        output.show_document(output.as_list(list(map(output.presented, found))), format)
+        formats.show_document(formats.as_list(list(map(formats.presented, found))), format)
         return
     if not found:
         click.echo("No events found.", err=True)
@@ -57,7 +57,7 @@ async def about_objects(session: Session, about: str = "") -> list[Object]:
     (kind,) = await session.resources.named("events")
     selection = Selection(session.namespace)
     if about:
-        (reference,) = await references.resolve([about], session.resources)
+        (reference,) = await resource_types.resolve([about], session.resources)
         fields = f"involvedObject.kind={reference.kind.kind},involvedObject.name={reference.name}"
         selection = Selection(session.namespace, field_selector=fields)
     return sorted(await listing.listed(session, kind, selection), key=last_seen)

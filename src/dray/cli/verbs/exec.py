@@ -15,14 +15,14 @@ from typing import Any
 
 import click
 
-from dray.api import channels, kinds
-from dray.api.channels import Outcome, Size
-from dray.api.exchange import Request
-from dray.cli import connection
-from dray.cli.connection import Session, Target
-from dray.cli.failures import Command, Failure
+from dray.api import kinds, remote_command
+from dray.api.http_messages import Request
+from dray.api.remote_command import Outcome, Size
+from dray.cli.command_errors import Command, Failure
+from dray.cli.session import connection
+from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import logs
-from dray.client import verbs
+from dray.client import api_client
 
 POD = kinds.served("", "Pod")
 CHUNK_BYTES = 32768
@@ -67,7 +67,7 @@ def _sit_at(
     container: str,
     stdin: bool,
     wants_tty: bool,
-    query: verbs.Query,
+    query: api_client.Query,
 ) -> None:
     has_tty = wants_tty and stdin and sys.stdin.isatty()
     asked = {"stdin": stdin, "stdout": True, "stderr": not has_tty, "tty": has_tty}
@@ -84,13 +84,13 @@ def _sit_at(
 
 
 async def _converse(
-    session: Session, what: str, pod: str, query: verbs.Query, seat: Seat
+    session: Session, what: str, pod: str, query: api_client.Query, seat: Seat
 ) -> Outcome:
-    path = verbs.object_path(POD, pod, session.namespace, what)
-    headers = {"upgrade": "websocket", "sec-websocket-protocol": ",".join(channels.PROTOCOLS)}
+    path = api_client.object_path(POD, pod, session.namespace, what)
+    headers = {"upgrade": "websocket", "sec-websocket-protocol": ",".join(remote_command.PROTOCOLS)}
     response = await session.client.raw(Request("GET", path, tuple(query), headers))
     if response.upgrade is None:
-        raise verbs.error_of(response)
+        raise api_client.error_of(response)
     with seat.taken():
         await response.upgrade.converse(seat)
     return seat.outcome
@@ -129,7 +129,7 @@ class Seat:
             if self._is_resized:
                 self._is_resized = False
                 columns, rows = shutil.get_terminal_size()
-                return channels.resizing(Size(rows, columns))
+                return remote_command.resizing(Size(rows, columns))
             if self._is_readable:
                 return self._typed()
             await self._woken.wait()
@@ -139,10 +139,10 @@ class Seat:
         if not message:
             return
         channel, data = message[0], message[1:]
-        if channel == channels.ERROR:
-            self.outcome = channels.outcome(data)
-        elif channel in (channels.STDOUT, channels.STDERR):
-            stream = sys.stdout.buffer if channel == channels.STDOUT else sys.stderr.buffer
+        if channel == remote_command.ERROR:
+            self.outcome = remote_command.outcome(data)
+        elif channel in (remote_command.STDOUT, remote_command.STDERR):
+            stream = sys.stdout.buffer if channel == remote_command.STDOUT else sys.stderr.buffer
             stream.write(data)
             stream.flush()
 
@@ -150,9 +150,9 @@ class Seat:
         self._is_readable = False
         chunk = os.read(INPUT, CHUNK_BYTES)
         if not chunk:
-            return channels.closing(channels.STDIN)
+            return remote_command.closing(remote_command.STDIN)
         self._await_input()
-        return channels.message(channels.STDIN, chunk)
+        return remote_command.message(remote_command.STDIN, chunk)
 
     def _await_input(self) -> None:
         try:

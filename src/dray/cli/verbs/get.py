@@ -8,18 +8,19 @@ from urllib.parse import parse_qsl
 
 import click
 
-from dray.api.exchange import JSON, Request
+from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli import completion, connection, manifests, progress, references
-from dray.cli.connection import Session, Target
-from dray.cli.failures import Command, WrongUsage
-from dray.cli.printing import output, tables
-from dray.cli.printing.tables import TableOptions
-from dray.cli.references import Reference
-from dray.cli.resources import full_name
-from dray.cli.verbs import devices, listing, watching
+from dray.cli import completion
+from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.inputs import manifests
+from dray.cli.output import formats, tables
+from dray.cli.output.tables import TableOptions
+from dray.cli.session import connection, progress, resource_types
+from dray.cli.session.connection import Session, Target
+from dray.cli.session.resource_types import Reference, full_name
+from dray.cli.verbs import devices, listing, watch
 from dray.cli.verbs.listing import Wanted
-from dray.client import verbs
+from dray.client import api_client
 
 ASKING = "Asking the cluster"
 
@@ -29,7 +30,7 @@ ASKING = "Asking the cluster"
 @connection.options
 @connection.all_namespaces_option
 @manifests.files_option()
-@output.option
+@formats.option
 @click.option("--selector", "-l", "label_selector", default="", help="Labels, such as app=web.")
 @click.option("--field-selector", default="", help="Fields, such as spec.nodeName=n1.")
 @click.option("--sort-by", default="", metavar="JSONPATH", help="Such as .metadata.name.")
@@ -61,14 +62,14 @@ async def _raw(session: Session, path: str) -> None:
     pairs = tuple(parse_qsl(query, keep_blank_values=True))
     response = await session.client.raw(Request("GET", where, pairs, {"accept": JSON}))
     if response.status >= 400:
-        raise verbs.error_of(response)
+        raise api_client.error_of(response)
     click.echo(response.body, nl=False)
 
 
 async def _get(session: Session, wanted: Wanted) -> None:
     found = await _references(session, wanted)
     if wanted.watch:
-        await watching.watch(session, wanted, found, _options(wanted, found[0].kind, False))
+        await watch.watch(session, wanted, found, _options(wanted, found[0].kind, False))
     elif wanted.format.is_table:
         await _show_tables(session, wanted, found)
     else:
@@ -77,7 +78,7 @@ async def _get(session: Session, wanted: Wanted) -> None:
 
 async def _references(session: Session, wanted: Wanted) -> list[Reference]:
     if not wanted.files:
-        return await references.resolve(wanted.words, session.resources)
+        return await resource_types.resolve(wanted.words, session.resources)
     return [
         Reference(await session.resources.of(*each.type), each.name)
         for each in manifests.read(wanted.files)
@@ -118,13 +119,13 @@ async def _show_documents(session: Session, wanted: Wanted, found: Sequence[Refe
         collected = await listing.objects(session, wanted, found)
     if wanted.format.name == "name":
         for kind, document in collected:
-            output.show_names(kind, [document])
+            formats.show_names(kind, [document])
         return
     shown = [
-        output.presented(document, managed_fields=wanted.show_managed_fields)
+        formats.presented(document, managed_fields=wanted.show_managed_fields)
         for _, document in collected
     ]
     if len(found) > 1 or not found[0].name:
-        output.show_document(output.as_list(shown), wanted.format)
+        formats.show_document(formats.as_list(shown), wanted.format)
     elif shown:
-        output.show_document(shown[0], wanted.format)
+        formats.show_document(shown[0], wanted.format)

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 
 from dray.api import errors
-from dray.api.exchange import JSON, Request
+from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli.connection import Session
-from dray.cli.failures import NotFound
-from dray.cli.printing import jsonpath
-from dray.cli.printing.output import Format, Object
-from dray.cli.references import Reference
-from dray.client import verbs
-from dray.client.verbs import Selection
+from dray.cli.command_errors import NotFound
+from dray.cli.output import jsonpath
+from dray.cli.output.formats import Format, Object
+from dray.cli.session.connection import Session
+from dray.cli.session.resource_types import Reference
+from dray.client import api_client
+from dray.client.api_client import Selection
 
 TABLE = f"{JSON};as=Table;v=v1;g=meta.k8s.io,{JSON}"
 
@@ -72,7 +72,7 @@ async def _table(session: Session, wanted: Wanted, reference: Reference) -> Tabl
     if response.status == 404 and reference.name and wanted.ignore_not_found:
         return None
     if response.status >= 400:
-        raise _explained(verbs.error_of(response), session, reference)
+        raise _explained(api_client.error_of(response), session, reference)
     document: Table = msgspec.json.decode(response.body)
     return document if document.get("kind") == "Table" else _plain_table(document)
 
@@ -80,8 +80,8 @@ async def _table(session: Session, wanted: Wanted, reference: Reference) -> Tabl
 def _path(session: Session, reference: Reference) -> str:
     namespace = session.namespace if reference.kind.namespaced else ""
     if reference.name:
-        return verbs.object_path(reference.kind, reference.name, namespace)
-    return verbs.collection_path(reference.kind, namespace)
+        return api_client.object_path(reference.kind, reference.name, namespace)
+    return api_client.collection_path(reference.kind, namespace)
 
 
 def _explained(error: errors.StatusError, session: Session, reference: Reference) -> Exception:

@@ -7,12 +7,12 @@ import sys
 import click
 
 from dray.api import kinds
-from dray.api.exchange import Request
-from dray.cli import connection
-from dray.cli.connection import Session, Target
-from dray.cli.failures import Command, WrongUsage
-from dray.cli.printing import durations
-from dray.client import verbs
+from dray.api.http_messages import Request
+from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.output import durations
+from dray.cli.session import connection
+from dray.cli.session.connection import Session, Target
+from dray.client import api_client
 
 POD = kinds.served("", "Pod")
 
@@ -69,11 +69,11 @@ def _since_seconds(text: str) -> str:
 
 
 async def _print(session: Session, name: str, query: dict[str, str]) -> None:
-    path = verbs.object_path(POD, name, session.namespace, "log")
+    path = api_client.object_path(POD, name, session.namespace, "log")
     pairs = tuple((key, value) for key, value in query.items() if value)
     response = await session.client.raw(Request("GET", path, pairs, {"accept": "*/*"}))
     if response.status >= 400:
-        raise verbs.error_of(response)
+        raise api_client.error_of(response)
     if response.stream is None:
         click.echo(response.body, nl=False)
         return

@@ -11,14 +11,14 @@ import click
 import msgspec
 
 from dray.api import errors
-from dray.cli import connection, progress, references
-from dray.cli.connection import Session, Target
-from dray.cli.failures import Command, TimedOut, WrongUsage
-from dray.cli.printing import durations, jsonpath, output
-from dray.cli.printing.output import Object
-from dray.cli.references import Reference
+from dray.cli.command_errors import Command, TimedOut, WrongUsage
+from dray.cli.output import durations, formats, jsonpath
+from dray.cli.output.formats import Object
+from dray.cli.session import connection, progress, resource_types
+from dray.cli.session.connection import Session, Target
+from dray.cli.session.resource_types import Reference
 from dray.cli.verbs import listing
-from dray.client.verbs import Selection
+from dray.client.api_client import Selection
 
 WATCH_SECONDS = 300
 RETRY_SECONDS = 0.2
@@ -56,9 +56,9 @@ def wait(
     parsed = parse_goal(goal)
 
     async def body(session: Session) -> None:
-        meant = await references.resolve(what, session.resources)
+        meant = await resource_types.resolve(what, session.resources)
         if not selector and not every:
-            references.require_names(meant, "wait")
+            resource_types.require_names(meant, "wait")
         meant = await listing.expanded(session, meant, selector)
         if not meant:
             raise WrongUsage("no matching resources found")
@@ -119,7 +119,7 @@ async def _wait_for_all(
 ) -> None:
     for reference in meant:
         named = {"metadata": {"name": reference.name}}
-        shown = output.reference(reference.kind, named)
+        shown = formats.reference(reference.kind, named)
         try:
             with progress.shown(f"Waiting for {shown}"):
                 async with asyncio.timeout(timeout):

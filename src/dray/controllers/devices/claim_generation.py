@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dray.api import errors, ownership, podclaims
-from dray.api.claims import ResourceClaim
+from dray.api import errors
 from dray.api.features import Features
+from dray.api.formats.names import GroupResource
 from dray.api.kinds import Kind
-from dray.api.meta import ObjectMeta
-from dray.api.names import GroupResource
-from dray.api.podclaims import ClaimSource
-from dray.api.pods import Pod
-from dray.api.workloads import PodGroup
-from dray.client.verbs import Client, Object
+from dray.api.semantics import owner_references, pod_claims
+from dray.api.semantics.pod_claims import ClaimSource
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.meta import ObjectMeta
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import PodGroup
+from dray.client.api_client import Client, Object
 from dray.controllers import caches, resources
 from dray.controllers.caches import Caches
-from dray.controllers.templated import ClaimTemplate
+from dray.controllers.slim_types import ClaimTemplate
 
 _TEMPLATE = GroupResource("resource.k8s.io", "resourceclaimtemplate")
 _LONGEST_BASE = 57
@@ -50,7 +51,7 @@ class Generator:
     async def find(self, owner: Owner, source: ClaimSource) -> ResourceClaim | None:
         """The claim that was made for this entry, also where the status does not say so yet."""
         for claim in self._claims.find(caches.OWNER, owner.metadata.uid):
-            if claim.metadata.annotations.get(podclaims.POD_CLAIM_ANNOTATION) == source.name:
+            if claim.metadata.annotations.get(pod_claims.POD_CLAIM_ANNOTATION) == source.name:
                 return claim
         return None
 
@@ -81,10 +82,10 @@ def claim_from(owner: Owner, claim_name: str, template: ClaimTemplate) -> Object
         "generateName": generate_name(owner.metadata.name, claim_name),
         "annotations": {
             **(metadata.get("annotations") or {}),
-            podclaims.POD_CLAIM_ANNOTATION: claim_name,
+            pod_claims.POD_CLAIM_ANNOTATION: claim_name,
         },
         "ownerReferences": [
-            ownership.reference(owner.kind, owner.metadata, blocks_deletion=None),
+            owner_references.reference(owner.kind, owner.metadata, blocks_deletion=None),
         ],
     }
     if metadata.get("labels"):

@@ -13,15 +13,16 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, ownership, podclaims
-from dray.api.claims import ResourceClaim
+from dray.api import errors
 from dray.api.kinds import Kind
-from dray.api.podclaims import ConsumerReference
-from dray.api.pods import Pod
-from dray.api.workloads import PodGroup
+from dray.api.semantics import owner_references, pod_claims, pod_status
+from dray.api.semantics.pod_claims import ConsumerReference
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import PodGroup
+from dray.client.api_client import Client, Object
 from dray.client.cache import Cache
-from dray.client.verbs import Client, Object
-from dray.controllers import podstate, resources
+from dray.controllers import resources
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 MAX_GONE_USERS = 10_000
@@ -65,10 +66,10 @@ class Releaser:
 
     async def _still_uses(self, claim: ResourceClaim, consumer: ConsumerReference) -> bool:
         """Whether a reservation must stay; consumers of a kind that is not known do stay."""
-        if podclaims.is_pod(consumer):
+        if pod_claims.is_pod(consumer):
             cache: Cache[Pod] | Cache[PodGroup] = self._pods
             kind = resources.POD
-        elif podclaims.is_group(consumer) and self._groups is not None:
+        elif pod_claims.is_group(consumer) and self._groups is not None:
             cache, kind = self._groups, resources.POD_GROUP
         else:
             return True
@@ -81,7 +82,7 @@ class Releaser:
             return await self._server_has(kind, consumer, namespace)
         if user.metadata.uid != consumer.uid:
             return False
-        return not (isinstance(user, Pod) and podstate.is_done(user))
+        return not (isinstance(user, Pod) and pod_status.is_done(user))
 
     async def _server_has(self, kind: Kind, consumer: ConsumerReference, namespace: str) -> bool:
         try:
@@ -119,7 +120,7 @@ class Releaser:
 
     async def _delete_if_useless(self, claim: ResourceClaim) -> None:
         """A claim made for a pod goes when that pod is done, even if the pod object stays."""
-        owner = ownership.controlled_by(claim.metadata, resources.POD)
+        owner = owner_references.controlled_by(claim.metadata, resources.POD)
         if owner is None or claim.metadata.deletion_timestamp:
             return
         pod = self._pods.get(owner.name, claim.metadata.namespace)
@@ -127,7 +128,7 @@ class Releaser:
             # Perhaps not seen yet; if we did not see it go, the garbage collector finds out.
             is_useless = owner.uid in self._gone
         else:
-            is_useless = pod.metadata.uid != owner.uid or podstate.is_done(pod)
+            is_useless = pod.metadata.uid != owner.uid or pod_status.is_done(pod)
         if not is_useless:
             return
         options = {"preconditions": {"uid": claim.metadata.uid}}

@@ -14,21 +14,22 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api import errors, ownership, podclaims
-from dray.api.claims import ResourceClaim
-from dray.api.podclaims import ClaimSource
-from dray.api.pods import Pod, PodResourceClaim
-from dray.api.workloads import PodGroup
+from dray.api import errors
+from dray.api.semantics import owner_references, pod_claims, pod_status
+from dray.api.semantics.pod_claims import ClaimSource
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod, PodResourceClaim
+from dray.api.types.workloads import PodGroup
 from dray.client import events
+from dray.client.api_client import Object
 from dray.client.cache import Change, ObjectKey
-from dray.client.verbs import Object
-from dray.controllers import caches, podstate, resources
+from dray.controllers import caches, resources
 from dray.controllers.devices import claim_release
 from dray.controllers.devices.claim_generation import CannotGenerate, Generator, Owner
 from dray.controllers.devices.claim_release import GoneUsers, Releaser
 from dray.controllers.loops import Context, Loop
-from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.templated import ClaimTemplate
+from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.slim_types import ClaimTemplate
 
 log = logging.getLogger(__name__)
 
@@ -96,15 +97,15 @@ class Claims(Loop[Work]):
         elif change.old is not None and change.old.metadata.uid != pod.metadata.uid:
             self._gone.add(change.old.metadata.uid)
             self._release(change.old)
-        if change.new is None or podstate.is_done(pod):
+        if change.new is None or pod_status.is_done(pod):
             self._release(pod)
-        elif not podstate.is_deleted(pod) and _uses_otherwise(change.old, pod):
+        elif not pod_status.is_deleted(pod) and _uses_otherwise(change.old, pod):
             self._add(Subject.POD, change.key)
 
     def _release(self, pod: Pod) -> None:
         """Look at every claim that the pod used or for which it was made."""
         owned = (_key(claim) for claim in self._claims.find(caches.OWNER, pod.metadata.uid))
-        for key in {*podclaims.used_claims(pod), *owned}:
+        for key in {*pod_claims.used_claims(pod), *owned}:
             self._add(Subject.CLAIM, ObjectKey(*key))
 
     def _claim_changed(self, change: Change[ResourceClaim]) -> None:
@@ -117,7 +118,7 @@ class Claims(Loop[Work]):
         if change.new is not None:
             self._add(Subject.CLAIM, change.key)
         for pod in self._pods.find(caches.CLAIM, change.key):
-            if podstate.is_active(pod):
+            if pod_status.is_active(pod):
                 self._add(Subject.POD, _key(pod))
         if self._groups is not None:
             for group in self._groups.find(caches.CLAIM, change.key):
@@ -127,7 +128,7 @@ class Claims(Loop[Work]):
         if change.new is None:
             return
         for pod in self._pods.find(caches.TEMPLATE, change.key):
-            if podstate.is_active(pod):
+            if pod_status.is_active(pod):
                 self._add(Subject.POD, _key(pod))
         if self._groups is not None:
             for group in self._groups.find(caches.TEMPLATE, change.key):
@@ -141,10 +142,10 @@ class Claims(Loop[Work]):
             self._add(Subject.POD_GROUP, change.key)
         elif caches.is_gone(self._groups, change.key):
             self._gone.add(group.metadata.uid)
-            for key in podclaims.group_claims(group):
+            for key in pod_claims.group_claims(group):
                 self._add(Subject.CLAIM, ObjectKey(*key))
         for pod in self._pods.find(caches.GROUP, change.key):
-            if podstate.is_active(pod):
+            if pod_status.is_active(pod):
                 self._add(Subject.POD, _key(pod))
 
     async def reconcile(self, key: Work) -> float | None:
@@ -159,12 +160,12 @@ class Claims(Loop[Work]):
 
     async def _reconcile_pod(self, work: Work) -> float | None:
         pod = self._pods.get(work.key.name, work.key.namespace)
-        if pod is None or not podstate.is_active(pod):
+        if pod is None or not pod_status.is_active(pod):
             self._forget(work)
             return None
         if not (self._made.are_seen(work) and self._noted.are_seen(work)):
             return UNSEEN_RETRY_SECONDS
-        name = podclaims.group_name(pod)
+        name = pod_claims.group_name(pod)
         if name and not self._groups_matter:
             log.warning("pod %s is in PodGroup %s but GenericWorkload is off", work.key, name)
             return None
@@ -186,7 +187,7 @@ class Claims(Loop[Work]):
         self._noted.forget(work)
 
     def _group(self, pod: Pod) -> PodGroup | None:
-        name = podclaims.group_name(pod)
+        name = pod_claims.group_name(pod)
         if not name or self._groups is None:
             return None
         return self._groups.get(name, pod.metadata.namespace)
@@ -206,7 +207,7 @@ class Claims(Loop[Work]):
     async def _claim_for_pod(
         self, work: Work, pod: Pod, group: PodGroup | None, source: PodResourceClaim
     ) -> str:
-        if not podclaims.is_group(podclaims.consumer(pod, group, source)):
+        if not pod_claims.is_group(pod_claims.consumer(pod, group, source)):
             return await self._obtain(work, Owner(resources.POD, pod), source)
         assert group is not None
         if not self._group_claims:
@@ -218,7 +219,7 @@ class Claims(Loop[Work]):
         """Whether nothing has to be made: the user's own claim, none needed, or it is there."""
         if source.resource_claim_name is not None:
             return True
-        noted = podclaims.claim_of(owner.user, source)
+        noted = pod_claims.claim_of(owner.user, source)
         if not noted.is_made:
             return False
         return noted.name is None or await self._exists(owner, noted.name)
@@ -234,8 +235,8 @@ class Claims(Loop[Work]):
                 return False
             claim = _metadata_only(raw)
         if isinstance(owner.user, Pod):
-            return podclaims.is_for_pod(claim, owner.user, self._group_claims)
-        controller = ownership.controller_of(claim.metadata)
+            return pod_claims.is_for_pod(claim, owner.user, self._group_claims)
+        controller = owner_references.controller_of(claim.metadata)
         return controller is not None and controller.uid == owner.metadata.uid
 
     async def _obtain(self, work: Work, owner: Owner, source: ClaimSource) -> str:
@@ -279,18 +280,18 @@ class Claims(Loop[Work]):
     async def _reserve_all(self, pod: Pod, group: PodGroup | None) -> None:
         """A pod that got its node without the scheduler has nobody else to reserve its claims."""
         for source in pod.spec.resource_claims:
-            name = podclaims.claim_of(pod, source).name
+            name = pod_claims.claim_of(pod, source).name
             claim = self._claims.get(name, pod.metadata.namespace) if name else None
             if claim is None or claim.status.allocation is None:
                 continue
-            if podclaims.is_reserved_for(claim, pod, self._group_claims):
+            if pod_claims.is_reserved_for(claim, pod, self._group_claims):
                 continue
-            if source.resource_claim_name is None and not podclaims.is_for_pod(
+            if source.resource_claim_name is None and not pod_claims.is_for_pod(
                 claim, pod, self._group_claims
             ):
                 continue
-            consumer = podclaims.consumer(pod, group, source)
-            if self._group_claims or not podclaims.is_group(consumer):
+            consumer = pod_claims.consumer(pod, group, source)
+            if self._group_claims or not pod_claims.is_group(consumer):
                 reserved = claim_release.consumers((*claim.status.reserved_for, consumer))
                 await claim_release.write_status(self.client, claim, {"reservedFor": reserved})
 
@@ -335,7 +336,7 @@ def _uses_otherwise(old: Pod | None, new: Pod) -> bool:
         or old.metadata.uid != new.metadata.uid
         or old.spec.node_name != new.spec.node_name
         or old.status.resource_claim_statuses != new.status.resource_claim_statuses
-        or podstate.is_active(old) != podstate.is_active(new)
+        or pod_status.is_active(old) != pod_status.is_active(new)
     )
 
 

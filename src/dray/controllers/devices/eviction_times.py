@@ -10,12 +10,17 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dray.allocator import taints
-from dray.api import gotime
-from dray.api.claims import DeviceRequestAllocationResult, ResourceClaim
-from dray.api.meta import ObjectMeta, Wire
-from dray.api.slices import ResourcePool
-from dray.api.taints import DeviceTaint, DeviceTaintRule, DeviceToleration
+from dray.allocator.checks import taints
+from dray.api.formats import gotime
+from dray.api.types.dra import (
+    DeviceRequestAllocationResult,
+    DeviceTaint,
+    DeviceTaintRule,
+    DeviceToleration,
+    ResourceClaim,
+    ResourcePool,
+)
+from dray.api.types.meta import ObjectMeta, Wire
 
 LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

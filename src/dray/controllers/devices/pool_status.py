@@ -12,18 +12,19 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dray.api import errors, gotime
-from dray.api.claims import DeviceRequestAllocationResult
-from dray.api.meta import Condition
-from dray.api.poolstatus import (
+from dray.api import errors
+from dray.api.formats import gotime
+from dray.api.types.dra import (
+    DeviceRequestAllocationResult,
     PoolStatus,
     ResourcePoolStatusRequest,
     ResourcePoolStatusRequestStatus,
+    ResourceSlice,
 )
-from dray.api.slices import ResourceSlice
+from dray.api.types.meta import Condition
 from dray.client.cache import Change
-from dray.controllers import resources, wire
-from dray.controllers.devices import pool_views
+from dray.controllers import resources, status_patches
+from dray.controllers.devices import pool_summary
 from dray.controllers.loops import Context, Loop
 
 COMPLETE, FAILED = "Complete", "Failed"
@@ -69,7 +70,7 @@ class PoolStatuses(Loop[str]):
         """Write the answer; seconds to wait for pools that are still being published."""
         pools = self._pools(request)
         is_incomplete = any(
-            (pool.validation_error or "").startswith(pool_views.INCOMPLETE) for pool in pools
+            (pool.validation_error or "").startswith(pool_summary.INCOMPLETE) for pool in pools
         )
         name, now = request.metadata.name, asyncio.get_running_loop().time()
         if is_incomplete:
@@ -79,7 +80,7 @@ class PoolStatuses(Loop[str]):
         self._waiting.pop(name, None)
         status = self._status(request, pools)
         with contextlib.suppress(errors.NotFound):
-            await wire.patch_status(
+            await status_patches.patch_status(
                 self.client,
                 resources.POOL_STATUS_REQUEST,
                 request.metadata,
@@ -96,12 +97,12 @@ class PoolStatuses(Loop[str]):
             pool = each.spec.pool.name
             if each.spec.driver == spec.driver and spec.pool_name in (None, pool):
                 by_pool.setdefault(pool, []).append(each)
-        used = pool_views.uses(self._results())
+        used = pool_summary.uses(self._results())
         rules = list(self._rules or ())
         return [
-            pool_views.pool_status(
+            pool_summary.pool_status(
                 sorted(slices, key=lambda each: each.metadata.name),
-                used.get((spec.driver, pool), pool_views.Use()),
+                used.get((spec.driver, pool), pool_summary.Use()),
                 rules,
                 spec.default_partition_type_attribute,
             )

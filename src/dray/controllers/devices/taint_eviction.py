@@ -13,20 +13,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import gotime, podclaims
-from dray.api.claims import ResourceClaim
-from dray.api.meta import Condition
-from dray.api.names import PoolId
-from dray.api.pods import Pod
-from dray.api.taints import DeviceTaint, DeviceTaintRule, DeviceTaintRuleStatus
+from dray.api.formats import gotime
+from dray.api.formats.names import PoolId
+from dray.api.semantics import pod_claims, pod_status
+from dray.api.types.dra import DeviceTaint, DeviceTaintRule, DeviceTaintRuleStatus, ResourceClaim
+from dray.api.types.meta import Condition
+from dray.api.types.pods import Pod
 from dray.client import events
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, podstate, resources, wire
+from dray.controllers import caches, resources, status_patches
 from dray.controllers.devices import eviction_times, taint_rule_status
 from dray.controllers.devices.eviction_times import Eviction, TaintedSlice
 from dray.controllers.devices.taint_rule_status import Effects
 from dray.controllers.loops import Context, Loop
-from dray.controllers.nodes import disruption
+from dray.controllers.nodes import pod_disruption
 
 COMPONENT = "device-taint-eviction-controller"
 STATUS_PERIOD_SECONDS = 10.0
@@ -106,11 +106,11 @@ class TaintEviction(Loop[Work]):
     def _users(self, claim: ResourceClaim) -> Iterator[Pod]:
         namespace = claim.metadata.namespace
         for consumer in claim.status.reserved_for:
-            if podclaims.is_pod(consumer):
+            if pod_claims.is_pod(consumer):
                 pod = self._pods.get(consumer.name, namespace)
                 if pod is not None and pod.metadata.uid == consumer.uid:
                     yield pod
-            elif podclaims.is_group(consumer) and self._accept_groups:
+            elif pod_claims.is_group(consumer) and self._accept_groups:
                 yield from self._pods.find(caches.GROUP, ObjectKey(namespace, consumer.name))
 
     def _slice_changed(self, change: Change[TaintedSlice]) -> None:
@@ -148,11 +148,11 @@ class TaintEviction(Loop[Work]):
         """When the pod has to go on account of any claim that it really uses."""
         if not pod.spec.node_name:
             return None
-        used = (self._claims.get(key.name, key.namespace) for key in podclaims.used_claims(pod))
+        used = (self._claims.get(key.name, key.namespace) for key in pod_claims.used_claims(pod))
         return eviction_times.soonest(
             self._of_claim(claim, rules)
             for claim in used
-            if claim is not None and podclaims.is_reserved_for(claim, pod, self._accept_groups)
+            if claim is not None and pod_claims.is_reserved_for(claim, pod, self._accept_groups)
         )
 
     async def reconcile(self, key: Work) -> float | None:
@@ -162,7 +162,7 @@ class TaintEviction(Loop[Work]):
 
     async def _evict(self, key: ObjectKey) -> float | None:
         pod = self._pods.get(key.name, key.namespace)
-        if pod is None or not podstate.is_active(pod):
+        if pod is None or not pod_status.is_active(pod):
             return None
         eviction = self._of_pod(pod, self._evicting_rules())
         if eviction is None:
@@ -174,7 +174,7 @@ class TaintEviction(Loop[Work]):
         if left > 0:
             return left
         self._tell(pod, "Marking for deletion")
-        await disruption.end(
+        await pod_disruption.end(
             self.client,
             pod,
             self.now(),
@@ -218,7 +218,7 @@ class TaintEviction(Loop[Work]):
         made = msgspec.structs.replace(made, last_transition_time=gotime.write(self.now()))
         others = (each for each in rule.status.conditions if each.type != made.type)
         status = DeviceTaintRuleStatus(conditions=(*others, made))
-        await wire.patch_status(
+        await status_patches.patch_status(
             self.client, resources.TAINT_RULE, rule.metadata, rule.status, status
         )
         return None
@@ -245,7 +245,7 @@ class TaintEviction(Loop[Work]):
             for claim in self._claims
             if _concerns(rule, claim)
             for pod in self._users(claim)
-            if not podstate.is_deleted(pod)
+            if not pod_status.is_deleted(pod)
         }
         return [
             pod.metadata.namespace

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dray.api.meta import Condition
-from dray.api.taints import DeviceTaintRule
+from dray.api.types.dra import DeviceTaintRule
+from dray.api.types.meta import Condition
 
 EVICTION_IN_PROGRESS = "EvictionInProgress"
 

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api.pods import Pod
-from dray.api.workloads import JobStatus, UncountedTerminatedPods, WorkloadCondition
-from dray.controllers import conditions, podstate
+from dray.api.semantics import pod_status
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import JobStatus, UncountedTerminatedPods, WorkloadCondition
+from dray.controllers import conditions
 from dray.controllers.conditions import Conditions
 from dray.controllers.jobs import job_indexes, job_policies, job_progress
 from dray.controllers.jobs.job_progress import Progress
-from dray.controllers.templated import Job
+from dray.controllers.slim_types import Job
 
 MAX_UNCOUNTED = 500
 
@@ -55,7 +56,7 @@ def account(
             continue
         released.append(pod)
         uid, index = pod.metadata.uid, job_indexes.of_pod(pod)
-        if pod.status.phase == podstate.SUCCEEDED and uid not in failed:
+        if pod.status.phase == pod_status.SUCCEEDED and uid not in failed:
             if not job_progress.is_indexed(job):
                 succeeded += [uid] if uid not in succeeded else []
             elif job_progress.has_valid_index(job, pod) and index is not None:
@@ -72,7 +73,7 @@ def account(
 def _may_release(
     job: Job, pod: Pod, end: WorkloadCondition | None, held_back: Collection[str]
 ) -> bool:
-    if job.metadata.deletion_timestamp or end or pod.status.phase == podstate.SUCCEEDED:
+    if job.metadata.deletion_timestamp or end or pod.status.phase == pod_status.SUCCEEDED:
         return True
     return job_progress.has_failed(job, pod) and pod.metadata.uid not in held_back
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from dray.api.pods import Pod
-from dray.client.verbs import Object
-from dray.controllers import podstate, resources
+from dray.api.semantics import pod_status
+from dray.api.types.pods import Pod
+from dray.client.api_client import Object
+from dray.controllers import resources
 from dray.controllers.jobs import job_indexes, job_policies, job_progress
 from dray.controllers.jobs.job_progress import Progress
-from dray.controllers.templated import Job
-from dray.controllers.workloads import deletionorder, podmaking
+from dray.controllers.slim_types import Job
+from dray.controllers.workloads import deletion_order, pod_control
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
 LONGEST_PREFIX = 58
@@ -19,7 +20,7 @@ LONGEST_PREFIX = 58
 
 def surplus(job: Job, progress: Progress, at_least: int, now: datetime.datetime) -> list[Pod]:
     """Pods to delete: of an indexed job first those with a double or impossible index."""
-    order = deletionorder.first_to_go(progress.active, now)
+    order = deletion_order.first_to_go(progress.active, now)
     unwanted: list[Pod] = []
     if job_progress.is_indexed(job):
         kept: dict[int, Pod] = {}
@@ -38,7 +39,7 @@ def pending_indexes(job: Job, progress: Progress, count: int) -> list[int]:
         progress.succeeded_indexes | progress.failed_indexes | job_indexes.of_pods(progress.active)
     )
     if job_progress.waits_for_the_end(job):
-        leaving = [pod for pod in progress.pods if podstate.is_terminating(pod)]
+        leaving = [pod for pod in progress.pods if pod_status.is_terminating(pod)]
         taken |= job_indexes.of_pods(leaving)
     return job_indexes.first_pending(taken, count, job.spec.completions or 0)
 
@@ -51,7 +52,7 @@ def index_delay(replaced: Pod | None, now: datetime.datetime) -> float:
 
 
 def body(job: Job) -> Object:
-    made = podmaking.pod_from(job.spec.template, resources.JOB, job.metadata)
+    made = pod_control.pod_from(job.spec.template, resources.JOB, job.metadata)
     finalizers = made["metadata"].get("finalizers") or []
     made["metadata"]["finalizers"] = [*finalizers, job_progress.FINALIZER]
     return made

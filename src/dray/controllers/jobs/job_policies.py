@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dray.api.pods import ContainerStatus, Pod, PodCondition
-from dray.api.workloads import (
+from dray.api.types.pods import ContainerStatus, Pod, PodCondition
+from dray.api.types.workloads import (
     PodFailurePolicyOnExitCodesRequirement,
     PodFailurePolicyRule,
     SuccessPolicyRule,
 )
 from dray.controllers.jobs import job_indexes
 from dray.controllers.jobs.job_indexes import Indexes
-from dray.controllers.templated import Job
+from dray.controllers.slim_types import Job
 
 IGNORE, FAIL_JOB, FAIL_INDEX, COUNT = "Ignore", "FailJob", "FailIndex", "Count"
 

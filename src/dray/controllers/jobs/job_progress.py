@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dray.api import gotime
-from dray.api.pods import Pod
-from dray.api.workloads import UncountedTerminatedPods, WorkloadCondition
-from dray.controllers import conditions, podstate
+from dray.api.formats import gotime
+from dray.api.semantics import pod_status
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import UncountedTerminatedPods, WorkloadCondition
+from dray.controllers import conditions
 from dray.controllers.jobs import job_indexes, job_policies
 from dray.controllers.jobs.job_indexes import Indexes
-from dray.controllers.templated import Job
+from dray.controllers.slim_types import Job
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 CONTROLLER = "kubernetes.io/job-controller"
@@ -62,11 +63,11 @@ def is_tracked(pod: Pod) -> bool:
 
 def has_failed(job: Job, pod: Pod) -> bool:
     """Pods that are deleted count too: those of lost nodes never get to say that they failed."""
-    if pod.status.phase == podstate.FAILED:
+    if pod.status.phase == pod_status.FAILED:
         return True
     if waits_for_the_end(job):
         return False
-    return podstate.is_deleted(pod) and pod.status.phase != podstate.SUCCEEDED
+    return pod_status.is_deleted(pod) and pod.status.phase != pod_status.SUCCEEDED
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class Progress:
 
     @property
     def ready(self) -> int:
-        return sum(map(podstate.is_ready, self.active))
+        return sum(map(pod_status.is_ready, self.active))
 
 
 def read(job: Job, pods: Sequence[Pod]) -> Progress:
@@ -94,7 +95,7 @@ def read(job: Job, pods: Sequence[Pod]) -> Progress:
     new_succeeded = [
         pod
         for pod in _countable(job, pods, uncounted.succeeded)
-        if pod.status.phase == podstate.SUCCEEDED
+        if pod.status.phase == pod_status.SUCCEEDED
     ]
     new_failed = [pod for pod in _countable(job, pods, uncounted.failed) if has_failed(job, pod)]
     counted = job_indexes.parse(job.status.completed_indexes, job.spec.completions or 0)
@@ -103,8 +104,8 @@ def read(job: Job, pods: Sequence[Pod]) -> Progress:
     new_failures = sum(job_policies.judge_failure(job, pod).counts for pod in new_failed)
     return Progress(
         pods=pods,
-        active=[pod for pod in pods if podstate.is_active(pod)],
-        terminating=sum(map(podstate.is_terminating, pods)),
+        active=[pod for pod in pods if pod_status.is_active(pod)],
+        terminating=sum(map(pod_status.is_terminating, pods)),
         new_succeeded=new_succeeded,
         new_failed=new_failed,
         succeeded=len(done) if is_indexed(job) else succeeded,
@@ -165,7 +166,7 @@ def finished_at(pod: Pod) -> datetime.datetime:
     times = [end.finished_at for end in ends if end is not None and end.finished_at]
     if times and len(times) == len(ends):
         return max(map(gotime.parse, times))
-    ready = podstate.condition(pod, "Ready")
+    ready = pod_status.condition(pod, "Ready")
     if ready is not None and ready.status == conditions.FALSE and ready.last_transition_time:
         return gotime.parse(ready.last_transition_time)
     metadata = pod.metadata
@@ -227,7 +228,7 @@ def _restarted_too_often(job: Job, pods: Iterable[Pod]) -> bool:
     restarts = sum(
         status.restart_count
         for pod in pods
-        if pod.status.phase in (podstate.RUNNING, podstate.PENDING)
+        if pod.status.phase in (pod_status.RUNNING, pod_status.PENDING)
         for status in (*pod.status.init_container_statuses, *pod.status.container_statuses)
     )
     return restarts >= max(_backoff_limit(job), 1)

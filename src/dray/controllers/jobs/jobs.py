@@ -15,21 +15,24 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import errors, gotime, ownership, selectors
-from dray.api.pods import Pod
-from dray.api.workloads import JobStatus, WorkloadCondition
+from dray.api import errors
+from dray.api.formats import gotime
+from dray.api.selectors import label_selectors
+from dray.api.semantics import owner_references, pod_status
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import JobStatus, WorkloadCondition
 from dray.client import events
+from dray.client.api_client import Object
 from dray.client.cache import Change, ObjectKey
-from dray.client.verbs import Object
-from dray.controllers import caches, conditions, podstate, resources, wire
+from dray.controllers import caches, conditions, resources, status_patches
 from dray.controllers.jobs import job_accounting, job_pods, job_progress
 from dray.controllers.jobs.job_progress import Backoff, Progress
 from dray.controllers.loops import Context, Loop
-from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.templated import Job
-from dray.controllers.workloads import adoption, podmaking
+from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.slim_types import Job
+from dray.controllers.workloads import adoption, pod_control
 from dray.controllers.workloads.adoption import Adopter
-from dray.controllers.workloads.podmaking import PodMaker
+from dray.controllers.workloads.pod_control import PodMaker
 
 COMPONENT = "job-controller"
 MAX_AT_ONCE = 500
@@ -62,7 +65,7 @@ class Step:
     def removed(self, pods: Sequence[Pod]) -> None:
         self.active -= len(pods)
         self.terminating += len(pods)
-        self.ready -= sum(map(podstate.is_ready, pods))
+        self.ready -= sum(map(pod_status.is_ready, pods))
 
 
 class Jobs(Loop[Work]):
@@ -95,7 +98,7 @@ class Jobs(Loop[Work]):
 
     def _pod_changed(self, change: Change[Pod]) -> None:
         for pod in (change.old, change.new):
-            owner = ownership.controlled_by(pod.metadata, resources.JOB) if pod else None
+            owner = owner_references.controlled_by(pod.metadata, resources.JOB) if pod else None
             if owner is not None:
                 self.queue.add(Work(ObjectKey(change.key.namespace, owner.name)))
         if change.new is not None:
@@ -110,10 +113,10 @@ class Jobs(Loop[Work]):
 
     def _is_leftover(self, pod: Pod) -> bool:
         """Whether no job will count the pod any more."""
-        owner = ownership.controller_of(pod.metadata)
+        owner = owner_references.controller_of(pod.metadata)
         if owner is None:
             return True
-        if ownership.controlled_by(pod.metadata, resources.JOB) is None:
+        if owner_references.controlled_by(pod.metadata, resources.JOB) is None:
             return False
         key = ObjectKey(pod.metadata.namespace, owner.name)
         job = self._jobs.get(key.name, key.namespace)
@@ -153,7 +156,7 @@ class Jobs(Loop[Work]):
     async def _untrack(self, pod: Pod) -> Object | None:
         kept = [each for each in pod.metadata.finalizers if each != job_progress.FINALIZER]
         try:
-            return await wire.patch_metadata(
+            return await status_patches.patch_metadata(
                 self.client, resources.POD, pod.metadata, {"finalizers": kept or None}
             )
         except errors.NotFound:
@@ -184,7 +187,7 @@ class Jobs(Loop[Work]):
     async def _advance(self, job: Job) -> float | None:
         owned = self._pods.find(caches.OWNER, job.metadata.uid)
         orphans = self._pods.find(caches.ORPHAN, job.metadata.namespace)
-        selector = selectors.label_selector(job.spec.selector)
+        selector = label_selectors.label_selector(job.spec.selector)
         pods = await self._adopter.claim(job.metadata, selector, owned, orphans)
         progress, now = job_progress.read(job, self._without_counted(job, pods)), self.now()
         step = Step(job, progress, now, len(progress.active), progress.ready, progress.terminating)
@@ -200,7 +203,7 @@ class Jobs(Loop[Work]):
             if job_progress.is_complete(job, progress, step.active):
                 step.end = job_progress.completion(now)
         await self._record(step, status, backoff)
-        if step.failure is not None and not podmaking.is_namespace_ending(step.failure):
+        if step.failure is not None and not pod_control.is_namespace_ending(step.failure):
             raise step.failure
         deadline = job_progress.seconds_to_deadline(job, now)
         return min([*step.again_seconds, *([] if deadline is None else [deadline])], default=None)
@@ -342,13 +345,13 @@ class Jobs(Loop[Work]):
         return tracked
 
     async def _write(self, job: Job, status: JobStatus) -> Job:
-        written = await wire.patch_status(
+        written = await status_patches.patch_status(
             self.client, resources.JOB, job.metadata, job.status, status
         )
         if written is None:
             return job
         self._written.note(_key(job), written)
-        return wire.decode(written, Job)
+        return status_patches.decode(written, Job)
 
     def _tell_end(self, job: Job, end: WorkloadCondition) -> None:
         if end.type == job_progress.FAILURE_TARGET:

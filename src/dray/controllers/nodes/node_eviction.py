@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from dray.api.nodes import Node, Taint
-from dray.api.pods import Pod, Toleration
+from dray.api.semantics import pod_status
+from dray.api.types.nodes import Node, Taint
+from dray.api.types.pods import Pod, Toleration
 from dray.client import events
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, podstate, resources
+from dray.controllers import caches, resources
 from dray.controllers.loops import Context, Loop
-from dray.controllers.nodes import disruption
+from dray.controllers.nodes import pod_disruption
 
 COMPONENT = "taint-eviction-controller"
 NO_EXECUTE = "NoExecute"
@@ -60,7 +61,7 @@ class NodeEviction(Loop[ObjectKey]):
     async def reconcile(self, key: ObjectKey) -> float | None:
         pod = self._pods.get(key.name, key.namespace)
         node = self._nodes.get(pod.spec.node_name) if pod and pod.spec.node_name else None
-        if pod is None or node is None or not podstate.is_active(pod):
+        if pod is None or node is None or not pod_status.is_active(pod):
             return None
         left = self._seconds_left(pod, node)
         if left == FOREVER:
@@ -71,7 +72,7 @@ class NodeEviction(Loop[ObjectKey]):
         reference = events.reference(resources.POD, pod.metadata)
         note = f"Marking for deletion Pod {key}"
         self._recorder.record(reference, events.NORMAL, "TaintManagerEviction", note)
-        await disruption.end(
+        await pod_disruption.end(
             self.client,
             pod,
             self.now(),

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 
 from dray.api import errors
-from dray.api.nodes import Node
-from dray.api.pods import Pod
+from dray.api.semantics import pod_status
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, podstate, resources
+from dray.controllers import caches, resources
 from dray.controllers.loops import Context, Loop
-from dray.controllers.nodes import disruption
+from dray.controllers.nodes import pod_disruption
 
 QUARANTINE_SECONDS = 40.0
 MAX_ENDED_PODS = 12_500
@@ -55,14 +56,14 @@ class PodGarbage(Loop[ObjectKey]):
             self._excess.discard(change.key)
             return
         self._consider(change.new)
-        if podstate.has_ended(change.new):
+        if pod_status.has_ended(change.new):
             self._ended.add(change.key)
             if len(self._ended) - len(self._excess) > self._max_ended:
                 self._choose_excess()
 
     def _consider(self, pod: Pod) -> None:
         node = pod.spec.node_name
-        if (node and self._nodes.get(node) is None) or (not node and podstate.is_deleted(pod)):
+        if (node and self._nodes.get(node) is None) or (not node and pod_status.is_deleted(pod)):
             self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
 
     def _choose_excess(self) -> None:
@@ -88,8 +89,8 @@ class PodGarbage(Loop[ObjectKey]):
         pod = self._pods.get(key.name, key.namespace)
         if pod is None:
             return None
-        if key in self._excess or (podstate.is_deleted(pod) and not pod.spec.node_name):
-            await disruption.end(self.client, pod, self.now(), "", "", at_once=True)
+        if key in self._excess or (pod_status.is_deleted(pod) and not pod.spec.node_name):
+            await pod_disruption.end(self.client, pod, self.now(), "", "", at_once=True)
             return None
         if not pod.spec.node_name or self._nodes.get(pod.spec.node_name) is not None:
             return None
@@ -103,7 +104,7 @@ class PodGarbage(Loop[ObjectKey]):
         try:
             await self.client.get(resources.NODE, node)
         except errors.NotFound:
-            await disruption.end(
+            await pod_disruption.end(
                 self.client,
                 pod,
                 self.now(),

@@ -11,13 +11,15 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from dray.api import errors, ownership, selectors
+from dray.api import errors
 from dray.api.kinds import Kind
-from dray.api.meta import LabelSelector, ObjectMeta
-from dray.api.selectors import Selector
+from dray.api.selectors import label_selectors
+from dray.api.selectors.label_selectors import Selector
+from dray.api.semantics import owner_references
+from dray.api.types.meta import LabelSelector, ObjectMeta
+from dray.client.api_client import Client, Object
 from dray.client.cache import Cache, Change, ObjectKey
-from dray.client.verbs import Client, Object
-from dray.controllers import caches, wire
+from dray.controllers import caches, status_patches
 
 
 class HasMetadata(Protocol):
@@ -31,7 +33,7 @@ T = TypeVar("T", bound=HasMetadata)
 def possible_owners(change: Change[T], owners: Cache[Any]) -> Iterator[ObjectKey]:
     """Who might adopt an object that has just become free."""
     old, new = change.old, change.new
-    if new is None or not new.metadata.labels or ownership.controller_of(new.metadata):
+    if new is None or not new.metadata.labels or owner_references.controller_of(new.metadata):
         return
     if old is not None and _ties(old.metadata) == _ties(new.metadata):
         return
@@ -48,7 +50,7 @@ def _selects(selector: LabelSelector | None, labels: dict[str, str]) -> bool:
     """As the selector says; most of them are turned down without being compiled."""
     if selector is None or not selector.match_labels.items() <= labels.items():
         return False
-    return selectors.label_selector(selector).matches(labels)
+    return label_selectors.label_selector(selector).matches(labels)
 
 
 class Adopter(Generic[T]):
@@ -79,7 +81,9 @@ class Adopter(Generic[T]):
         ]
         if wanted and not owner.deletion_timestamp and await self._is_still_there(owner):
             for each in wanted:
-                kept.append(wire.decode(await self._adopt(owner, each.metadata), type(each)))
+                kept.append(
+                    status_patches.decode(await self._adopt(owner, each.metadata), type(each))
+                )
         return kept
 
     async def _is_still_there(self, owner: ObjectMeta) -> bool:
@@ -92,11 +96,11 @@ class Adopter(Generic[T]):
         return found["uid"] == owner.uid and not found.get("deletionTimestamp")
 
     async def _adopt(self, owner: ObjectMeta, metadata: ObjectMeta) -> Object:
-        reference = ownership.reference(self._owner_kind, owner)
+        reference = owner_references.reference(self._owner_kind, owner)
         change: dict[str, Any] = {"ownerReferences": [*_references(metadata), reference]}
         if self._finalizer and self._finalizer not in metadata.finalizers:
             change["finalizers"] = [*metadata.finalizers, self._finalizer]
-        return await wire.patch_metadata(self._client, self._kind, metadata, change)
+        return await status_patches.patch_metadata(self._client, self._kind, metadata, change)
 
     async def _release(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
         others = [each for each in _references(metadata) if each["uid"] != owner.uid]
@@ -105,7 +109,7 @@ class Adopter(Generic[T]):
             kept = [each for each in metadata.finalizers if each != self._finalizer]
             change["finalizers"] = kept or None
         with contextlib.suppress(errors.NotFound):
-            await wire.patch_metadata(self._client, self._kind, metadata, change)
+            await status_patches.patch_metadata(self._client, self._kind, metadata, change)
 
 
 def _references(metadata: ObjectMeta) -> list[dict[str, Any]]:

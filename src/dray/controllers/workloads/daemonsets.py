@@ -10,22 +10,24 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, ownership, selectors
-from dray.api.nodes import Node
-from dray.api.pods import Pod, PodSpec
-from dray.api.workloads import ControllerRevision, DaemonSetStatus
+from dray.api import errors
+from dray.api.selectors import label_selectors
+from dray.api.semantics import owner_references, pod_status
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod, PodSpec
+from dray.api.types.workloads import ControllerRevision, DaemonSetStatus
+from dray.client.api_client import Object
 from dray.client.cache import Change, ObjectKey
-from dray.client.verbs import Object
-from dray.controllers import caches, loops, podstate, resources, wire
+from dray.controllers import caches, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import node_eviction
-from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.templated import DaemonSet
-from dray.controllers.workloads import adoption, daemonmoves, podmaking
+from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.slim_types import DaemonSet
+from dray.controllers.workloads import adoption, daemon_updates, pod_control
 from dray.controllers.workloads.adoption import Adopter
-from dray.controllers.workloads.controllerrevisions import POD_LABEL, History
-from dray.controllers.workloads.daemonmoves import Daemons, Moves, Nodes
-from dray.controllers.workloads.podmaking import PodMaker
+from dray.controllers.workloads.controller_revisions import POD_LABEL, History
+from dray.controllers.workloads.daemon_updates import Daemons, Moves, Nodes
+from dray.controllers.workloads.pod_control import PodMaker
 
 COMPONENT = "daemonset-controller"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -65,7 +67,11 @@ class DaemonSets(Loop[ObjectKey]):
 
     def _owned_changed(self, change: Change[Pod] | Change[ControllerRevision]) -> None:
         for each in (change.old, change.new):
-            owner = ownership.controlled_by(each.metadata, resources.DAEMON_SET) if each else None
+            owner = (
+                owner_references.controlled_by(each.metadata, resources.DAEMON_SET)
+                if each
+                else None
+            )
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
 
@@ -109,7 +115,7 @@ class DaemonSets(Loop[ObjectKey]):
         metadata = daemon_set.metadata
         return await self._adopter.claim(
             metadata,
-            selectors.label_selector(daemon_set.spec.selector),
+            label_selectors.label_selector(daemon_set.spec.selector),
             self._pods.find(caches.OWNER, metadata.uid),
             self._pods.find(caches.ORPHAN, metadata.namespace),
         )
@@ -118,13 +124,13 @@ class DaemonSets(Loop[ObjectKey]):
         """The pods but for those that have ended and are on their way out."""
         by_node: dict[str, list[Pod]] = {}
         for pod in pods:
-            if not (podstate.has_ended(pod) and podstate.is_deleted(pod)):
+            if not (pod_status.has_ended(pod) and pod_status.is_deleted(pod)):
                 by_node.setdefault(target_node(pod), []).append(pod)
         return Daemons(daemon_set, revision, self._judged_nodes(daemon_set), by_node, self.now())
 
     def _judged_nodes(self, daemon_set: DaemonSet) -> Nodes:
         template: dict[str, Any] = daemon_set.spec.template.get("spec") or {}
-        spec = wire.decode({**template, "tolerations": _tolerations(template)}, PodSpec)
+        spec = status_patches.decode({**template, "tolerations": _tolerations(template)}, PodSpec)
         matching = [node for node in self._nodes if matches(spec, node)]
         stay, come = ("NoExecute",), ("NoSchedule", "NoExecute")
         return Nodes(
@@ -135,9 +141,9 @@ class DaemonSets(Loop[ObjectKey]):
 
     async def _move(self, daemons: Daemons) -> None:
         """Make what is missing, delete what is too much or has ended; then roll what is old."""
-        moves = daemonmoves.placement(daemons)
+        moves = daemon_updates.placement(daemons)
         if not (moves.nodes or moves.pods):
-            moves = daemonmoves.update(daemons)
+            moves = daemon_updates.update(daemons)
         await self._carry_out(daemons, moves)
 
     async def _carry_out(self, daemons: Daemons, moves: Moves) -> None:
@@ -145,13 +151,13 @@ class DaemonSets(Loop[ObjectKey]):
         bodies = [pod_body(daemons.daemon_set, node, daemons.revision) for node in moves.nodes]
         deleted = await self._maker.delete_all(owner, moves.pods)
         created = await self._maker.create_all(owner, bodies)
-        podmaking.check(deleted)
-        podmaking.check(created)
+        pod_control.check(deleted)
+        pod_control.check(created)
 
     async def _write_status(self, key: ObjectKey, daemons: Daemons, collisions: int) -> None:
         daemon_set = daemons.daemon_set
         status = next_status(daemons, collisions)
-        written = await wire.patch_status(
+        written = await status_patches.patch_status(
             self.client, resources.DAEMON_SET, daemon_set.metadata, daemon_set.status, status
         )
         if written:
@@ -176,8 +182,8 @@ def _surplus(
 def _seconds_to_next_look(daemons: Daemons) -> float | None:
     pods = [pod for each in daemons.by_node.values() for pod in each]
     min_ready = daemons.daemon_set.spec.min_ready_seconds
-    waits = [podstate.seconds_until_available(pod, min_ready, daemons.now) for pod in pods]
-    if any(map(podstate.has_ended, pods)):
+    waits = [pod_status.seconds_until_available(pod, min_ready, daemons.now) for pod in pods]
+    if any(map(pod_status.has_ended, pods)):
         waits.append(FAILED_POD_DELAY_SECONDS)
     return min((wait for wait in waits if wait), default=None)
 
@@ -201,7 +207,7 @@ def matches(spec: PodSpec, node: Node) -> bool:
         return False
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    fits = selectors.compile_required_affinity(spec.node_selector, required)
+    fits = label_selectors.compile_required_affinity(spec.node_selector, required)
     return fits(node.metadata.labels, node.metadata.name)
 
 
@@ -228,10 +234,10 @@ def _tolerations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def pod_body(daemon_set: DaemonSet, node: str, revision: str) -> Object:
-    body = podmaking.pod_from(daemon_set.spec.template, resources.DAEMON_SET, daemon_set.metadata)
+    body = pod_control.pod_from(daemon_set.spec.template, resources.DAEMON_SET, daemon_set.metadata)
     labels = {**body["metadata"].get("labels", {}), POD_LABEL: revision}
-    if generation := daemonmoves.generation_of(daemon_set):
-        labels[daemonmoves.GENERATION_LABEL] = generation
+    if generation := daemon_updates.generation_of(daemon_set):
+        labels[daemon_updates.GENERATION_LABEL] = generation
     body["metadata"]["labels"] = labels
     spec = body["spec"]
     spec["tolerations"] = _tolerations(spec)
@@ -248,7 +254,7 @@ def pod_body(daemon_set: DaemonSet, node: str, revision: str) -> Object:
 def next_status(daemons: Daemons, collisions: int) -> DaemonSetStatus:
     """What the oldest pod of each node says of it."""
     nodes, daemon_set = daemons.nodes, daemons.daemon_set
-    oldest = {node: daemonmoves.by_age(pods)[0] for node, pods in daemons.by_node.items()}
+    oldest = {node: daemon_updates.by_age(pods)[0] for node, pods in daemons.by_node.items()}
     placed = [pod for node, pod in oldest.items() if node in nodes.wanted]
     available = sum(map(daemons.is_available, placed))
     return msgspec.structs.replace(
@@ -256,7 +262,7 @@ def next_status(daemons: Daemons, collisions: int) -> DaemonSetStatus:
         desired_number_scheduled=len(nodes.wanted),
         current_number_scheduled=len(placed),
         number_misscheduled=len(oldest.keys() & (nodes.existing - nodes.wanted)),
-        number_ready=sum(map(podstate.is_ready, placed)),
+        number_ready=sum(map(pod_status.is_ready, placed)),
         number_available=available,
         number_unavailable=len(nodes.wanted) - available,
         updated_number_scheduled=sum(map(daemons.is_updated, placed)),

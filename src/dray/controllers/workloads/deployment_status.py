@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dray.api import gotime
-from dray.api.workloads import DeploymentStatus, WorkloadCondition
+from dray.api.formats import gotime
+from dray.api.types.workloads import DeploymentStatus, WorkloadCondition
 from dray.controllers import conditions
 from dray.controllers.conditions import Conditions
-from dray.controllers.templated import Deployment, ReplicaSet
+from dray.controllers.slim_types import Deployment, ReplicaSet
 from dray.controllers.workloads import rollouts
 
 PROGRESSING, AVAILABLE, FAILURE = "Progressing", "Available", "ReplicaFailure"

@@ -10,18 +10,26 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, ownership, selectors
-from dray.api.meta import LabelSelector
-from dray.api.pods import Pod
-from dray.api.workloads import DeploymentStatus
+from dray.api import errors
+from dray.api.selectors import label_selectors
+from dray.api.semantics import owner_references, pod_status
+from dray.api.types.meta import LabelSelector
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import DeploymentStatus
 from dray.client import events
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, conditions, loops, podstate, resources, wire
+from dray.controllers import caches, conditions, loops, resources, status_patches
 from dray.controllers.conditions import Conditions
 from dray.controllers.loops import Context, Loop
-from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.templated import Deployment, ReplicaSet
-from dray.controllers.workloads import adoption, deployment_status, podmaking, revisions, rollouts
+from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.slim_types import Deployment, ReplicaSet
+from dray.controllers.workloads import (
+    adoption,
+    deployment_status,
+    pod_control,
+    replicaset_revisions,
+    rollouts,
+)
 from dray.controllers.workloads.adoption import Adopter
 from dray.controllers.workloads.rollouts import Sizes
 
@@ -54,7 +62,7 @@ class Deployments(Loop[ObjectKey]):
         for each in (change.old, change.new):
             if each is None:
                 continue
-            owner = ownership.controlled_by(each.metadata, resources.DEPLOYMENT)
+            owner = owner_references.controlled_by(each.metadata, resources.DEPLOYMENT)
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
         for key in adoption.possible_owners(change, self._deployments):
@@ -63,12 +71,12 @@ class Deployments(Loop[ObjectKey]):
     def _pod_changed(self, change: Change[Pod]) -> None:
         """A Recreate deployment goes on when the last old pod has ended."""
         pod = change.new or change.old
-        if pod is None or (change.new is not None and not podstate.has_ended(change.new)):
+        if pod is None or (change.new is not None and not pod_status.has_ended(change.new)):
             return
-        owner = ownership.controlled_by(pod.metadata, resources.REPLICA_SET)
+        owner = owner_references.controlled_by(pod.metadata, resources.REPLICA_SET)
         replica_set = self._sets.get(owner.name, change.key.namespace) if owner else None
         if replica_set is not None:
-            above = ownership.controlled_by(replica_set.metadata, resources.DEPLOYMENT)
+            above = owner_references.controlled_by(replica_set.metadata, resources.DEPLOYMENT)
             if above is not None:
                 self.queue.add(ObjectKey(change.key.namespace, above.name))
 
@@ -112,7 +120,7 @@ class Deployments(Loop[ObjectKey]):
         metadata = deployment.metadata
         return await self._adopter.claim(
             metadata,
-            selectors.label_selector(deployment.spec.selector),
+            label_selectors.label_selector(deployment.spec.selector),
             self._sets.find(caches.OWNER, metadata.uid),
             self._sets.find(caches.ORPHAN, metadata.namespace),
         )
@@ -120,7 +128,7 @@ class Deployments(Loop[ObjectKey]):
     async def _write(
         self, deployment: Deployment, before: DeploymentStatus, status: DeploymentStatus
     ) -> None:
-        written = await wire.patch_status(
+        written = await status_patches.patch_status(
             self.client, resources.DEPLOYMENT, deployment.metadata, before, status
         )
         if written:
@@ -144,7 +152,9 @@ class Deployments(Loop[ObjectKey]):
         self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet
     ) -> tuple[Deployment, ReplicaSet]:
         """Bring annotations and revision of the current ReplicaSet and the deployment in step."""
-        annotations = revisions.current_annotations(deployment, new, revisions.following(old))
+        annotations = replicaset_revisions.current_annotations(
+            deployment, new, replicaset_revisions.following(old)
+        )
         min_ready = deployment.spec.min_ready_seconds
         changes: dict[str, Any] = {}
         if annotations != new.metadata.annotations:
@@ -169,11 +179,11 @@ class Deployments(Loop[ObjectKey]):
         noted = {rollouts.REVISION: str(revision)}
         if deployment.metadata.annotations.get(rollouts.REVISION) == str(revision):
             return deployment
-        raw = await wire.patch_metadata(
+        raw = await status_patches.patch_metadata(
             self.client, resources.DEPLOYMENT, deployment.metadata, {"annotations": noted}
         )
         self._written.note(_key(deployment), raw)
-        metadata = wire.decode(raw, Deployment).metadata
+        metadata = status_patches.decode(raw, Deployment).metadata
         return msgspec.structs.replace(deployment, metadata=metadata)
 
     async def _change_set(
@@ -185,7 +195,7 @@ class Deployments(Loop[ObjectKey]):
             resources.REPLICA_SET, metadata.name, changes, metadata.namespace
         )
         self._set_writes.note(_key(deployment), raw)
-        return wire.decode(raw, ReplicaSet)
+        return status_patches.decode(raw, ReplicaSet)
 
     async def _scale(
         self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
@@ -215,7 +225,7 @@ class Deployments(Loop[ObjectKey]):
         self, deployment: Deployment, replica_set: ReplicaSet, size: int
     ) -> ReplicaSet:
         before = rollouts.replicas(replica_set)
-        annotations = revisions.size_annotations(deployment)
+        annotations = replicaset_revisions.size_annotations(deployment)
         has_annotations = annotations.items() <= replica_set.metadata.annotations.items()
         if before == size and has_annotations:
             return replica_set
@@ -278,7 +288,7 @@ class Deployments(Loop[ObjectKey]):
         return any(
             each.status.replicas
             or any(
-                not podstate.has_ended(pod)
+                not pod_status.has_ended(pod)
                 for pod in self._pods.find(caches.OWNER, each.metadata.uid)
             )
             for each in old
@@ -288,8 +298,8 @@ class Deployments(Loop[ObjectKey]):
         self, deployment: Deployment, old: Sequence[ReplicaSet]
     ) -> tuple[Deployment, ReplicaSet]:
         size = rollouts.first_size(deployment, old)
-        revision = revisions.following(old)
-        body = revisions.replica_set(deployment, size, revision)
+        revision = replicaset_revisions.following(old)
+        body = replicaset_revisions.replica_set(deployment, size, revision)
         name = body["metadata"]["name"]
         try:
             raw = await self.client.create(
@@ -307,15 +317,15 @@ class Deployments(Loop[ObjectKey]):
         changed = deployment_status.progressing(
             deployment, conditions.TRUE, deployment_status.CREATED, message, self.now()
         )
-        return _with(deployment, changed), wire.decode(raw, ReplicaSet)
+        return _with(deployment, changed), status_patches.decode(raw, ReplicaSet)
 
     async def _existing(
         self, deployment: Deployment, name: str, error: errors.AlreadyExists
     ) -> ReplicaSet:
         """Ours, not seen yet; or another template with the same hash, which gets another one."""
         raw = await self.client.get(resources.REPLICA_SET, name, deployment.metadata.namespace)
-        found = wire.decode(raw, ReplicaSet)
-        owner = ownership.controller_of(found.metadata)
+        found = status_patches.decode(raw, ReplicaSet)
+        owner = owner_references.controller_of(found.metadata)
         is_ours = owner is not None and owner.uid == deployment.metadata.uid
         if is_ours and rollouts.are_equal(found.spec.template, deployment.spec.template):
             return found
@@ -325,7 +335,7 @@ class Deployments(Loop[ObjectKey]):
     def _creation_failed(
         self, deployment: Deployment, name: str, error: errors.StatusError
     ) -> _Stop:
-        if podmaking.is_namespace_ending(error):
+        if pod_control.is_namespace_ending(error):
             return _Stop(deployment.status, None)
         message = f'Failed to create new replica set "{name}": {error}'
         self._tell(deployment, events.WARNING, deployment_status.CREATE_FAILED, message)

@@ -8,17 +8,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dray.api import errors, ownership, selectors
-from dray.api.pods import Pod
-from dray.api.workloads import ReplicaSetStatus
+from dray.api import errors
+from dray.api.selectors import label_selectors
+from dray.api.semantics import owner_references, pod_status
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import ReplicaSetStatus
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, conditions, loops, podstate, resources, wire
+from dray.controllers import caches, conditions, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
-from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.templated import ReplicaSet
-from dray.controllers.workloads import adoption, deletionorder, podmaking
+from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.slim_types import ReplicaSet
+from dray.controllers.workloads import adoption, deletion_order, pod_control
 from dray.controllers.workloads.adoption import Adopter
-from dray.controllers.workloads.podmaking import PodMaker
+from dray.controllers.workloads.pod_control import PodMaker
 
 COMPONENT = "replicaset-controller"
 MAX_AT_ONCE = 500
@@ -44,7 +46,7 @@ class ReplicaSets(Loop[ObjectKey]):
         for pod in (change.old, change.new):
             if pod is None:
                 continue
-            owner = ownership.controlled_by(pod.metadata, resources.REPLICA_SET)
+            owner = owner_references.controlled_by(pod.metadata, resources.REPLICA_SET)
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
         for key in adoption.possible_owners(change, self._sets):
@@ -59,18 +61,18 @@ class ReplicaSets(Loop[ObjectKey]):
         if not (self._written.are_seen(key) and self._pod_writes.are_seen(key)):
             return UNSEEN_RETRY_SECONDS
         owned = self._pods.find(caches.OWNER, replica_set.metadata.uid)
-        active = await self._claim(replica_set, [pod for pod in owned if podstate.is_active(pod)])
-        terminating = sum(map(podstate.is_terminating, owned))
+        active = await self._claim(replica_set, [pod for pod in owned if pod_status.is_active(pod)])
+        terminating = sum(map(pod_status.is_terminating, owned))
         failure: errors.StatusError | None = None
         if not replica_set.metadata.deletion_timestamp:
             try:
                 await self._manage(replica_set, active)
             except errors.StatusError as error:
-                if not podmaking.is_namespace_ending(error):
+                if not pod_control.is_namespace_ending(error):
                     failure = error
         now = self.now()
         status = next_status(replica_set, active, terminating, failure, now)
-        written = await wire.patch_status(
+        written = await status_patches.patch_status(
             self.client, resources.REPLICA_SET, replica_set.metadata, replica_set.status, status
         )
         if written:
@@ -83,9 +85,9 @@ class ReplicaSets(Loop[ObjectKey]):
         orphans = [
             pod
             for pod in self._pods.find(caches.ORPHAN, replica_set.metadata.namespace)
-            if podstate.is_active(pod)
+            if pod_status.is_active(pod)
         ]
-        selector = selectors.label_selector(replica_set.spec.selector)
+        selector = label_selectors.label_selector(replica_set.spec.selector)
         return await self._adopter.claim(replica_set.metadata, selector, owned, orphans)
 
     async def _manage(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> None:
@@ -94,23 +96,23 @@ class ReplicaSets(Loop[ObjectKey]):
         if excess < 0:
             count = min(-excess, MAX_AT_ONCE)
             template, metadata = replica_set.spec.template, replica_set.metadata
-            body = podmaking.pod_from(template, resources.REPLICA_SET, metadata)
-            podmaking.check(await self._maker.create_all(metadata, [body] * count))
+            body = pod_control.pod_from(template, resources.REPLICA_SET, metadata)
+            pod_control.check(await self._maker.create_all(metadata, [body] * count))
         elif excess > 0:
             ranks = self._crowding(replica_set, active)
-            order = deletionorder.first_to_go(active, self.now(), ranks)
+            order = deletion_order.first_to_go(active, self.now(), ranks)
             chosen = order[: min(excess, MAX_AT_ONCE)]
-            podmaking.check(await self._maker.delete_all(replica_set.metadata, chosen))
+            pod_control.check(await self._maker.delete_all(replica_set.metadata, chosen))
 
     def _crowding(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> Counter[str]:
         """How many active pods each node has of this set and of its siblings."""
         pods = list(active)
-        owner = ownership.controller_of(replica_set.metadata)
+        owner = owner_references.controller_of(replica_set.metadata)
         if owner is not None:
             for sibling in self._sets.find(caches.OWNER, owner.uid):
                 if sibling.metadata.uid != replica_set.metadata.uid:
                     pods += self._pods.find(caches.OWNER, sibling.metadata.uid)
-        return Counter(pod.spec.node_name for pod in pods if podstate.is_active(pod))
+        return Counter(pod.spec.node_name for pod in pods if pod_status.is_active(pod))
 
 
 def desired(replica_set: ReplicaSet) -> int:
@@ -126,14 +128,14 @@ def next_status(
 ) -> ReplicaSetStatus:
     spec = replica_set.spec
     labels = (spec.template.get("metadata") or {}).get("labels") or {}
-    has_template_labels = selectors.exact_labels(labels).matches
+    has_template_labels = label_selectors.exact_labels(labels).matches
     return msgspec.structs.replace(
         replica_set.status,
         replicas=len(active),
         fully_labeled_replicas=sum(has_template_labels(pod.metadata.labels) for pod in active),
-        ready_replicas=sum(map(podstate.is_ready, active)),
+        ready_replicas=sum(map(pod_status.is_ready, active)),
         available_replicas=sum(
-            podstate.is_available(pod, spec.min_ready_seconds, now) for pod in active
+            pod_status.is_available(pod, spec.min_ready_seconds, now) for pod in active
         ),
         terminating_replicas=terminating,
         observed_generation=replica_set.metadata.generation,
@@ -161,5 +163,5 @@ def seconds_to_availability(
     pods: Sequence[Pod], min_ready_seconds: int, now: datetime.datetime
 ) -> float | None:
     """When the next of the ready pods becomes available."""
-    waits = [podstate.seconds_until_available(pod, min_ready_seconds, now) for pod in pods]
+    waits = [pod_status.seconds_until_available(pod, min_ready_seconds, now) for pod in pods]
     return min((wait for wait in waits if wait), default=None)

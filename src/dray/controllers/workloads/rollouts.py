@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from dray.controllers.templated import Deployment, ReplicaSet, Template
+from dray.controllers.slim_types import Deployment, ReplicaSet, Template
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"

@@ -12,18 +12,21 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import errors, gotime, ownership, selectors
-from dray.api.pods import Pod
-from dray.api.workloads import ControllerRevision, StatefulSetStatus
+from dray.api import errors
+from dray.api.formats import gotime
+from dray.api.selectors import label_selectors
+from dray.api.semantics import owner_references, pod_status
+from dray.api.types.pods import Pod
+from dray.api.types.workloads import ControllerRevision, StatefulSetStatus
 from dray.client.cache import Change, ObjectKey
-from dray.controllers import caches, loops, podstate, resources, wire
+from dray.controllers import caches, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
-from dray.controllers.ownwrites import UNSEEN_RETRY_SECONDS, OwnWrites
-from dray.controllers.templated import StatefulSet, Template
-from dray.controllers.workloads import adoption, controllerrevisions, rollouts, statefulpods
+from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
+from dray.controllers.slim_types import StatefulSet, Template
+from dray.controllers.workloads import adoption, controller_revisions, rollouts, stateful_pods
 from dray.controllers.workloads.adoption import Adopter
-from dray.controllers.workloads.controllerrevisions import History
-from dray.controllers.workloads.podmaking import PodMaker
+from dray.controllers.workloads.controller_revisions import History
+from dray.controllers.workloads.pod_control import PodMaker
 
 COMPONENT = "statefulset-controller"
 HASH_LABEL = "controller.kubernetes.io/hash"
@@ -62,7 +65,11 @@ class StatefulSets(Loop[ObjectKey]):
 
     def _owned_changed(self, change: Change[Pod] | Change[ControllerRevision]) -> None:
         for each in (change.old, change.new):
-            owner = ownership.controlled_by(each.metadata, resources.STATEFUL_SET) if each else None
+            owner = (
+                owner_references.controlled_by(each.metadata, resources.STATEFUL_SET)
+                if each
+                else None
+            )
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
 
@@ -102,14 +109,14 @@ class StatefulSets(Loop[ObjectKey]):
         update, collisions = await self._history.record(stateful_set, revisions)
         known = {each.metadata.name: each for each in revisions}
         current = known.get(stateful_set.status.current_revision, update)
-        template = controllerrevisions.template_of(current)
+        template = controller_revisions.template_of(current)
         return Rollout(current.metadata.name, update.metadata.name, template, collisions)
 
     async def _write_status(
         self, key: ObjectKey, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout
     ) -> None:
         status = next_status(stateful_set, list(pods.values()), rollout, self.now())
-        written = await wire.patch_status(
+        written = await status_patches.patch_status(
             self.client, resources.STATEFUL_SET, stateful_set.metadata, stateful_set.status, status
         )
         if written:
@@ -119,7 +126,7 @@ class StatefulSets(Loop[ObjectKey]):
         self, stateful_set: StatefulSet, pods: PodsByOrdinal
     ) -> float | None:
         min_ready, now = stateful_set.spec.min_ready_seconds, self.now()
-        waits = (podstate.seconds_until_available(pod, min_ready, now) for pod in pods.values())
+        waits = (pod_status.seconds_until_available(pod, min_ready, now) for pod in pods.values())
         return min((wait for wait in waits if wait), default=None)
 
     async def _claim(self, stateful_set: StatefulSet) -> PodsByOrdinal:
@@ -127,26 +134,26 @@ class StatefulSets(Loop[ObjectKey]):
         orphans = [
             pod
             for pod in self._pods.find(caches.ORPHAN, metadata.namespace)
-            if statefulpods.ordinal_of(pod, metadata.name) is not None
+            if stateful_pods.ordinal_of(pod, metadata.name) is not None
         ]
         owned = await self._adopter.claim(
             metadata,
-            selectors.label_selector(stateful_set.spec.selector),
+            label_selectors.label_selector(stateful_set.spec.selector),
             self._pods.find(caches.OWNER, metadata.uid),
             orphans,
         )
-        found = ((statefulpods.ordinal_of(pod, metadata.name), pod) for pod in owned)
+        found = ((stateful_pods.ordinal_of(pod, metadata.name), pod) for pod in owned)
         return {ordinal: pod for ordinal, pod in found if ordinal is not None}
 
     async def _step(self, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout) -> None:
         """Do what may be done now; with ordered sets that is at most one thing."""
-        wanted = statefulpods.ordinals(stateful_set)
+        wanted = stateful_pods.ordinals(stateful_set)
         is_ordered = _is_ordered(stateful_set)
         for ordinal in wanted:
             pod = pods.get(ordinal)
             if pod is None:
                 await self._create(stateful_set, ordinal, rollout)
-            elif podstate.has_ended(pod):
+            elif pod_status.has_ended(pod):
                 await self._delete(stateful_set, pods, ordinal)
             if is_ordered and (pod is None or not self._is_healthy(stateful_set, pod)):
                 return
@@ -160,7 +167,7 @@ class StatefulSets(Loop[ObjectKey]):
 
     def _is_healthy(self, stateful_set: StatefulSet, pod: Pod) -> bool:
         min_ready = stateful_set.spec.min_ready_seconds
-        return podstate.is_active(pod) and podstate.is_available(pod, min_ready, self.now())
+        return pod_status.is_active(pod) and pod_status.is_available(pod, min_ready, self.now())
 
     async def _shrink(
         self, stateful_set: StatefulSet, pods: PodsByOrdinal, condemned: Sequence[int]
@@ -177,7 +184,7 @@ class StatefulSets(Loop[ObjectKey]):
         """Replace pods of older revisions, from the highest ordinal down to the partition."""
         if stateful_set.spec.update_strategy.type == "OnDelete":
             return
-        wanted = statefulpods.ordinals(stateful_set)
+        wanted = stateful_pods.ordinals(stateful_set)
         healthy = {
             ordinal
             for ordinal in wanted
@@ -194,21 +201,21 @@ class StatefulSets(Loop[ObjectKey]):
             await self._delete(stateful_set, pods, ordinal)
 
     async def _create(self, stateful_set: StatefulSet, ordinal: int, rollout: Rollout) -> None:
-        for body in statefulpods.volume_claims(stateful_set, ordinal):
+        for body in stateful_pods.volume_claims(stateful_set, ordinal):
             with contextlib.suppress(errors.AlreadyExists):
                 await self.client.create(
-                    statefulpods.VOLUME_CLAIM, body, stateful_set.metadata.namespace
+                    stateful_pods.VOLUME_CLAIM, body, stateful_set.metadata.namespace
                 )
         revision, template = rollout.update, stateful_set.spec.template
-        if ordinal in statefulpods.ordinals(stateful_set)[: _kept_back(stateful_set)]:
+        if ordinal in stateful_pods.ordinals(stateful_set)[: _kept_back(stateful_set)]:
             revision, template = rollout.current, rollout.current_template
-        body = statefulpods.pod_body(stateful_set, ordinal, revision, template)
+        body = stateful_pods.pod_body(stateful_set, ordinal, revision, template)
         with contextlib.suppress(errors.AlreadyExists):
             await self._maker.create(stateful_set.metadata, body)
 
     async def _delete(self, stateful_set: StatefulSet, pods: PodsByOrdinal, ordinal: int) -> None:
         pod = pods[ordinal]
-        if podstate.is_deleted(pod):
+        if pod_status.is_deleted(pod):
             return
         await self._maker.delete(stateful_set.metadata, pod)
         deleted_at = gotime.write(self.now())
@@ -240,12 +247,12 @@ def _kept_back(stateful_set: StatefulSet) -> int:
 def _max_unavailable(stateful_set: StatefulSet) -> int:
     rolling = stateful_set.spec.update_strategy.rolling_update
     allowed = rolling.max_unavailable if rolling else None
-    replicas = len(statefulpods.ordinals(stateful_set))
+    replicas = len(stateful_pods.ordinals(stateful_set))
     return max(rollouts.scaled(allowed, replicas, up=False), 1)
 
 
 def _is_outdated(pod: Pod, rollout: Rollout) -> bool:
-    return statefulpods.revision_of(pod) != rollout.update and not podstate.is_deleted(pod)
+    return stateful_pods.revision_of(pod) != rollout.update and not pod_status.is_deleted(pod)
 
 
 def _replaced(
@@ -272,7 +279,7 @@ def _surplus(
     rollout: Rollout,
 ) -> Sequence[ControllerRevision]:
     """The oldest revisions that nothing uses, where they are more than should be kept."""
-    live = {rollout.current, rollout.update, *map(statefulpods.revision_of, pods.values())}
+    live = {rollout.current, rollout.update, *map(stateful_pods.revision_of, pods.values())}
     unused = [each for each in revisions if each.metadata.name not in live]
     limit = stateful_set.spec.revision_history_limit
     return () if limit is None or limit < 0 else unused[: max(len(unused) - limit, 0)]
@@ -281,11 +288,11 @@ def _surplus(
 def next_status(
     stateful_set: StatefulSet, pods: Sequence[Pod], rollout: Rollout, now: datetime.datetime
 ) -> StatefulSetStatus:
-    staying = [pod for pod in pods if not podstate.is_deleted(pod)]
-    running = [pod for pod in pods if pod.status.phase == podstate.RUNNING]
+    staying = [pod for pod in pods if not pod_status.is_deleted(pod)]
+    running = [pod for pod in pods if pod.status.phase == pod_status.RUNNING]
     updated = _of_revision(staying, rollout.update)
-    ready = sum(map(podstate.is_ready, running))
-    is_complete = len(statefulpods.ordinals(stateful_set)) == updated == ready == len(pods)
+    ready = sum(map(pod_status.is_ready, running))
+    is_complete = len(stateful_pods.ordinals(stateful_set)) == updated == ready == len(pods)
     current = rollout.update if is_complete else rollout.current
     min_ready = stateful_set.spec.min_ready_seconds
     return msgspec.structs.replace(
@@ -293,7 +300,7 @@ def next_status(
         observed_generation=stateful_set.metadata.generation,
         replicas=len(pods),
         ready_replicas=ready,
-        available_replicas=sum(podstate.is_available(pod, min_ready, now) for pod in running),
+        available_replicas=sum(pod_status.is_available(pod, min_ready, now) for pod in running),
         current_replicas=_of_revision(staying, current),
         updated_replicas=updated,
         current_revision=current,
@@ -303,4 +310,4 @@ def next_status(
 
 
 def _of_revision(pods: Sequence[Pod], revision: str) -> int:
-    return sum(statefulpods.revision_of(pod) == revision for pod in pods)
+    return sum(stateful_pods.revision_of(pod) == revision for pod in pods)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dray.api import quantity
+from dray.api.formats import quantity
 from dray.validation import fields
 from dray.validation.fields import Errors, Path
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dray import driverkit
-from dray.api.slices import (
+from dray.api.types.dra import (
     CapacityRequestPolicy,
     CapacityRequestPolicyRange,
     Device,

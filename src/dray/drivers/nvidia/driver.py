@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
-from dray.api import quantity
-from dray.api.claims import ResourceClaim
-from dray.api.slices import CounterSet, Device
+from dray.api.formats import quantity
+from dray.api.types.dra import CounterSet, Device, ResourceClaim
 from dray.driverkit import cdi
 from dray.driverkit.cdi import Edits
 from dray.driverkit.driver import (
@@ -26,12 +25,12 @@ from dray.driverkit.driver import (
     PrepareError,
     Released,
 )
-from dray.drivers.nvidia import config, devices, health, injection, nvml
+from dray.drivers.nvidia import cdi_edits, config, devices, health, nvml
+from dray.drivers.nvidia.cdi_edits import Shown
 from dray.drivers.nvidia.config import ConfigError, Mps, Sharing
 from dray.drivers.nvidia.hardware import Hardware, HardwareError, Placement, Unavailable
 from dray.drivers.nvidia.health import QUIET_SECONDS, HealthWatch, Report
 from dray.drivers.nvidia.host import Host
-from dray.drivers.nvidia.injection import Shown
 from dray.drivers.nvidia.inventory import (
     ExistingPartition,
     Machine,
@@ -40,8 +39,8 @@ from dray.drivers.nvidia.inventory import (
     Settings,
     WholeGpu,
 )
+from dray.drivers.nvidia.partition_state import GpuState
 from dray.drivers.nvidia.sharing import Commands, SharingState, Wish
-from dray.drivers.nvidia.state import GpuState
 
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 ADVICE: Final = "ask for MPS in the claim's configuration if they need a limit"
@@ -123,7 +122,7 @@ class NvidiaDriver(Driver):
         wanted = config.sharing(allocated.config, kind)
         if allocated.result.admin_access and not isinstance(part, ExistingPartition):
             # Whoever watches over GPUs must not change them.
-            return _prepared(injection.of_gpu(self._host, part.gpu, allocated.name), part.gpu.uuid)
+            return _prepared(cdi_edits.of_gpu(self._host, part.gpu, allocated.name), part.gpu.uuid)
         uuid, edits = self._take(allocated, part)
         shared = self._share(allocated, part, uuid, wanted)
         return _prepared(cdi.merge([edits, shared]), uuid, part.gpu.uuid)
@@ -134,13 +133,13 @@ class NvidiaDriver(Driver):
         match part:
             case WholeGpu():
                 self._state.hold_gpu(key, gpu.uuid, can_partition=gpu.can_partition)
-                return gpu.uuid, injection.of_gpu(self._host, gpu, name)
+                return gpu.uuid, cdi_edits.of_gpu(self._host, gpu, name)
             case PossiblePartition(cut=cut):
                 number, compute = self._state.hold_partition(key, gpu.uuid, cut)
             case ExistingPartition(instance=instance, compute=compute):
                 number = instance.id
         shown = Shown(number, compute.id, compute.uuid)
-        return compute.uuid, injection.of_partition(self._host, gpu, shown, name)
+        return compute.uuid, cdi_edits.of_partition(self._host, gpu, shown, name)
 
     def _share(self, allocated: Allocated, part: Part, uuid: str, wanted: Sharing) -> Edits:
         share = allocated.result.consumed_capacity.get(devices.MEMORY)

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api.slices import CounterSet, Device
+from dray.api.types.dra import CounterSet, Device
 from dray.drivers.nvidia import devices, partitions
 from dray.drivers.nvidia.devices import Surroundings
 from dray.drivers.nvidia.hardware import (
@@ -21,8 +21,8 @@ from dray.drivers.nvidia.hardware import (
     Profile,
 )
 from dray.drivers.nvidia.host import Host
+from dray.drivers.nvidia.partition_state import GpuState
 from dray.drivers.nvidia.partitions import Cut
-from dray.drivers.nvidia.state import GpuState
 
 HOPPER: Final = (9, 0)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from dray.api.slices import Counter, CounterSet, Device, DeviceCounterConsumption
+from dray.api.types.dra import Counter, CounterSet, Device, DeviceCounterConsumption
 from dray.drivers.nvidia import devices
 from dray.drivers.nvidia.hardware import Gpu, Placement, Profile
 

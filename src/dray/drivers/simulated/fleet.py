@@ -16,15 +16,22 @@ from typing import Any
 
 import msgspec
 
-from dray.api import quantity
-from dray.api.classes import CELDeviceSelector, DeviceClass, DeviceClassSpec, DeviceSelector
-from dray.api.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
-from dray.api.nodes import Node, NodeStatus, NodeSystemInfo
-from dray.api.slices import CounterSet, Device, ResourceSlice
-from dray.driverkit import pools
-from dray.driverkit.pools import Pool
-from dray.drivers.simulated import blueprint, partitions, values
-from dray.drivers.simulated.blueprint import (
+from dray.api.formats import quantity
+from dray.api.types.dra import (
+    CELDeviceSelector,
+    CounterSet,
+    Device,
+    DeviceClass,
+    DeviceClassSpec,
+    DeviceSelector,
+    ResourceSlice,
+)
+from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
+from dray.api.types.nodes import Node, NodeStatus, NodeSystemInfo
+from dray.driverkit import pool_layout
+from dray.driverkit.pool_layout import Pool
+from dray.drivers.simulated import fleet_file, partitions, templates
+from dray.drivers.simulated.fleet_file import (
     Catalog,
     ClassBlueprint,
     DeviceGroup,
@@ -34,7 +41,7 @@ from dray.drivers.simulated.blueprint import (
     NodeGroup,
     PoolGroup,
 )
-from dray.drivers.simulated.values import Place
+from dray.drivers.simulated.templates import Place
 
 FLEET_LABEL = "dray.dev/fleet"
 DEFAULT_CAPACITY: dict[str, int | str] = {"cpu": 64, "memory": "512Gi", "pods": 110}
@@ -60,7 +67,7 @@ class FleetNode:
             for name, value in {**DEFAULT_CAPACITY, **self.group.capacity}.items()
         }
         info = NodeSystemInfo(
-            machine_id=values.unique_id(self.name).replace("-", ""),
+            machine_id=templates.unique_id(self.name).replace("-", ""),
             operating_system="linux",
             architecture=self.group.architecture,
         )
@@ -153,7 +160,7 @@ class Fleet:
 
     def slices(self) -> Iterator[ResourceSlice]:
         for pool in self.pools():
-            yield from pools.lay_out(pool)
+            yield from pool_layout.lay_out(pool)
 
     def classes(self) -> list[DeviceClass]:
         """The classes of every driver that has a device here."""
@@ -201,7 +208,7 @@ class Fleet:
 def load(name_or_path: str | Path, *, nodes: int | None = None) -> Fleet:
     """A shipped fleet by its name, or one from a file; `nodes` per group in place of the file's."""
     source = _find(name_or_path)
-    described = blueprint.read(source.read_text("utf-8"), FleetBlueprint, str(name_or_path))
+    described = fleet_file.read(source.read_text("utf-8"), FleetBlueprint, str(name_or_path))
     if nodes is not None:
         groups = tuple(msgspec.structs.replace(group, count=nodes) for group in described.nodes)
         described = msgspec.structs.replace(described, nodes=groups)
@@ -238,7 +245,7 @@ def _find(name_or_path: str | Path) -> Any:
 @functools.cache
 def _catalog() -> Catalog:
     text = resources.files(__package__).joinpath("catalog.yaml").read_text("utf-8")
-    return blueprint.read(text, Catalog, "catalog.yaml")
+    return fleet_file.read(text, Catalog, "catalog.yaml")
 
 
 def _device_place(
@@ -258,8 +265,8 @@ def _device_place(
 def _device(group: DeviceGroup, model: Model, place: Place) -> Device:
     return Device(
         name=place.fill(model.name),
-        attributes=values.attributes({**model.attributes, **group.attributes}, place),
-        capacity=values.capacities({**model.capacity, **group.capacity}),
+        attributes=templates.attributes({**model.attributes, **group.attributes}, place),
+        capacity=templates.capacities({**model.capacity, **group.capacity}),
         allow_multiple_allocations=True if group.shared else None,
     )
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from dray.api import quantity
-from dray.api.slices import (
+from dray.api.formats import quantity
+from dray.api.types.dra import (
     Counter,
     CounterSet,
     Device,
@@ -21,8 +21,8 @@ from dray.api.slices import (
     DeviceCapacity,
     DeviceCounterConsumption,
 )
-from dray.drivers.simulated import values
-from dray.drivers.simulated.blueprint import Partitioning, Profile
+from dray.drivers.simulated import templates
+from dray.drivers.simulated.fleet_file import Partitioning, Profile
 
 TYPE, PROFILE, UUID, PARENT = "type", "profile", "uuid", "parentUUID"
 START, SIZE = "placementStart", "placementSize"
@@ -43,13 +43,13 @@ def whole_device(whole: Device, partitioning: Partitioning) -> Device:
     """The device as a whole takes everything that its partitions could."""
     everything = counter_set(whole, partitioning)
     consumption = DeviceCounterConsumption(everything.name, everything.counters)
-    sizes = {**values.capacities(_largest(partitioning)), **whole.capacity}
+    sizes = {**templates.capacities(_largest(partitioning)), **whole.capacity}
     return msgspec.structs.replace(whole, capacity=sizes, consumes_counters=(consumption,))
 
 
 def partitions(whole: Device, partitioning: Partitioning, identity: str) -> Iterator[Device]:
     for name, profile in partitioning.profiles.items():
-        capacity = values.capacities(profile.capacity)
+        capacity = templates.capacities(profile.capacity)
         for start, size in profile.placements:
             yield _partition(whole, name, profile, capacity, (start, size), identity)
 
@@ -85,7 +85,7 @@ def _attributes(whole: Device, profile: str, identity: str) -> dict[str, DeviceA
     inherited[TYPE] = DeviceAttribute(string_value=MIG)
     inherited[PROFILE] = DeviceAttribute(string_value=profile)
     inherited[PARENT] = whole.attributes[UUID]
-    inherited[UUID] = DeviceAttribute(string_value=f"MIG-{values.unique_id(identity)}")
+    inherited[UUID] = DeviceAttribute(string_value=f"MIG-{templates.unique_id(identity)}")
     return inherited
 
 

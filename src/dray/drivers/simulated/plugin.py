@@ -14,12 +14,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
-from dray.api import quantity
-from dray.api.meta import ObjectMeta
-from dray.api.slices import CounterSet, Device
+from dray.api.formats import quantity
+from dray.api.types.dra import CounterSet, Device
+from dray.api.types.meta import ObjectMeta
 from dray.driverkit.cdi import Edits, Mount
 from dray.driverkit.driver import Allocated, DeviceHealth, Driver, Health, Released
-from dray.driverkit.pools import Pool
+from dray.driverkit.pool_layout import Pool
 from dray.drivers.simulated import faults
 from dray.drivers.simulated.faults import NO_EXECUTE
 from dray.drivers.simulated.fleet import FleetNode

@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from dray.api import errors, kinds
-from dray.api.core import ConfigMap
+from dray.api.types.core import ConfigMap
+from dray.client.api_client import Client, Selection
 from dray.client.cache import Cache
-from dray.client.verbs import Client, Selection
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
 CONFIG_MAP = kinds.served("", "ConfigMap")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dray.driverkit.cdi import DeviceNode
-from dray.node.containers import Attempt, Command
+from dray.node.containers.container_attempts import Attempt, Command
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dray.node.containers import Attempt, Command
-from dray.node.processes import Process
+from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.containers.processes import Process
 from dray.node.runtimes.interface import ContainerSpec, ImageError, Unusable
 
 NAME: Final = "podman"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from dray.node.containers import Attempt, Command
+from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.pods.value_sources import ConfigError
 from dray.node.runtimes.interface import ContainerSpec, with_terminal
-from dray.node.sources import ConfigError
 
 NAME: Final = "process"
 

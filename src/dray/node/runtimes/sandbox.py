@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dray.node import shim
-from dray.node.containers import Attempt, Command
+from dray.node.containers import shim
+from dray.node.containers.container_attempts import Attempt, Command
 from dray.node.runtimes.interface import Bind, ContainerSpec, Unusable, with_terminal
 
 NAME: Final = "sandbox"

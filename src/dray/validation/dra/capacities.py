@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from dray.api import quantity, slices
 from dray.api.features import Features
-from dray.api.quantity import Quantity
+from dray.api.formats import quantity
+from dray.api.formats.quantity import Quantity
+from dray.api.types import dra
 from dray.validation import fields, lists
 
 VALID_VALUES_MAX_ITEMS: Final = 10
@@ -14,14 +15,14 @@ _MAXIMUM_INT64 = 2**63 - 1
 _UNIT_NANO = 10**9
 
 
-def exclusive_capacity(capacity: slices.DeviceCapacity, path: fields.Path) -> fields.Errors:
+def exclusive_capacity(capacity: dra.DeviceCapacity, path: fields.Path) -> fields.Errors:
     """A device that is given away whole has nothing to be shared out."""
     if capacity.request_policy is not None:
         yield fields.forbidden(path.child("requestPolicy"), "allowMultipleAllocations must be true")
 
 
 def shared_capacity(
-    capacity: slices.DeviceCapacity, path: fields.Path, features: Features
+    capacity: dra.DeviceCapacity, path: fields.Path, features: Features
 ) -> fields.Errors:
     policy, path = capacity.request_policy, path.child("requestPolicy")
     if policy is None or not (policy.valid_values or policy.valid_range is not None):
@@ -98,7 +99,7 @@ class _Bound(NamedTuple):
 
 
 def _range(
-    valid_range: slices.CapacityRequestPolicyRange,
+    valid_range: dra.CapacityRequestPolicyRange,
     default: Quantity,
     total: Quantity,
     path: fields.Path,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from dray.api import claims
 from dray.api.features import Features
+from dray.api.types import dra
 from dray.cel import device
-from dray.validation import badvalues, fields, identifiers, lists, metadata, remembering
+from dray.validation import fields, go_values, identifiers, lists, memo, metadata
 from dray.validation.dra import classes, taints
 
 REQUESTS_MAX_ITEMS: Final = 32
@@ -23,43 +23,41 @@ _REFERENCE_COMPLAINT = (
 )
 
 
-def resource_claim(claim: claims.ResourceClaim, features: Features) -> fields.Errors:
+def resource_claim(claim: dra.ResourceClaim, features: Features) -> fields.Errors:
     yield from metadata.created(claim.metadata, namespaced=True)
     yield from claim_spec(claim.spec, fields.SPEC, features)
 
 
-def resource_claim_update(new: claims.ResourceClaim, old: claims.ResourceClaim) -> fields.Errors:
+def resource_claim_update(new: dra.ResourceClaim, old: dra.ResourceClaim) -> fields.Errors:
     """The spec cannot change, so nothing else in it is looked at again."""
     yield from metadata.created(new.metadata, namespaced=True)
     yield from metadata.updated(new.metadata, old.metadata)
-    unchanged = fields.immutable(fields.SPEC, new.spec, old.spec, badvalues.Internal(new.spec))
+    unchanged = fields.immutable(fields.SPEC, new.spec, old.spec, go_values.Internal(new.spec))
     yield from fields.covered(unchanged, "immutable")
 
 
-def claim_template(template: claims.ResourceClaimTemplate, features: Features) -> fields.Errors:
+def claim_template(template: dra.ResourceClaimTemplate, features: Features) -> fields.Errors:
     yield from metadata.created(template.metadata, namespaced=True)
     yield from metadata.of_template(template.spec.metadata, fields.SPEC.child("metadata"))
     yield from claim_spec(template.spec.spec, fields.SPEC.child("spec"), features)
 
 
 def claim_template_update(
-    new: claims.ResourceClaimTemplate, old: claims.ResourceClaimTemplate
+    new: dra.ResourceClaimTemplate, old: dra.ResourceClaimTemplate
 ) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
-    yield from fields.immutable(fields.SPEC, new.spec, old.spec, badvalues.Internal(new.spec))
+    yield from fields.immutable(fields.SPEC, new.spec, old.spec, go_values.Internal(new.spec))
 
 
-_sound_specs = remembering.Sound()
+_sound_specs = memo.Sound()
 
 
-def claim_spec(
-    spec: claims.ResourceClaimSpec, path: fields.Path, features: Features
-) -> fields.Errors:
+def claim_spec(spec: dra.ResourceClaimSpec, path: fields.Path, features: Features) -> fields.Errors:
     return _sound_specs.check(spec, features, lambda: _claim_spec(spec, path, features))
 
 
 def _claim_spec(
-    spec: claims.ResourceClaimSpec, path: fields.Path, features: Features
+    spec: dra.ResourceClaimSpec, path: fields.Path, features: Features
 ) -> fields.Errors:
     path = path.child("devices")
     claim = spec.devices
@@ -97,7 +95,7 @@ def _claim_spec(
         )
 
 
-def request_references(claim: claims.DeviceClaim) -> frozenset[str]:
+def request_references(claim: dra.DeviceClaim) -> frozenset[str]:
     """Everything that names a request of the claim: "request" and "request/alternative"."""
     found = set()
     for request in claim.requests:
@@ -132,7 +130,7 @@ def configured_requests(
 
 
 def _constraint(
-    constraint: claims.DeviceConstraint,
+    constraint: dra.DeviceConstraint,
     path: fields.Path,
     references: Collection[str],
     features: Features,
@@ -158,7 +156,7 @@ def _constraint(
 
 
 def _configuration(
-    config: claims.DeviceClaimConfiguration, path: fields.Path, references: Collection[str]
+    config: dra.DeviceClaimConfiguration, path: fields.Path, references: Collection[str]
 ) -> fields.Errors:
     yield from configured_requests(config.requests, path.child("requests"), references)
     yield from classes.opaque_configuration(config.opaque, path, is_stored=False)
@@ -167,12 +165,12 @@ def _configuration(
 class _Requests:
     """The rules for the requests of one claim, and the cost of their derived attributes so far."""
 
-    def __init__(self, constraints: Iterable[claims.DeviceConstraint], features: Features) -> None:
+    def __init__(self, constraints: Iterable[dra.DeviceConstraint], features: Features) -> None:
         self.derived_attributes_cost = 0
         self._constrained = _constrained_attributes(constraints)
         self._features = features
 
-    def request(self, request: claims.DeviceRequest, path: fields.Path) -> fields.Errors:
+    def request(self, request: dra.DeviceRequest, path: fields.Path) -> fields.Errors:
         yield from identifiers.dns_label(request.name, path.child("name"))
         if request.first_available and request.exactly is not None:
             yield fields.invalid(
@@ -196,7 +194,7 @@ class _Requests:
             yield fields.required(path, "exactly one of `exactly` or `firstAvailable` is required")
 
     def _alternative(
-        self, request: claims.DeviceSubRequest, path: fields.Path, parent: str
+        self, request: dra.DeviceSubRequest, path: fields.Path, parent: str
     ) -> fields.Errors:
         yield from identifiers.dns_label(request.name, path.child("name"))
         yield from fields.covered(
@@ -205,14 +203,14 @@ class _Requests:
         yield from self._devices(request, path, f"{parent}/{request.name}")
 
     def _exact(
-        self, request: claims.ExactDeviceRequest, path: fields.Path, name: str
+        self, request: dra.ExactDeviceRequest, path: fields.Path, name: str
     ) -> fields.Errors:
         yield from _class_name(request.device_class_name, path.child("deviceClassName"))
         yield from self._devices(request, path, name)
 
     def _devices(
         self,
-        request: claims.ExactDeviceRequest | claims.DeviceSubRequest,
+        request: dra.ExactDeviceRequest | dra.DeviceSubRequest,
         path: fields.Path,
         reference: str,
     ) -> fields.Errors:
@@ -225,7 +223,7 @@ class _Requests:
 
     def _derived_attributes(
         self,
-        attributes: tuple[claims.DeviceDerivedAttribute, ...],
+        attributes: tuple[dra.DeviceDerivedAttribute, ...],
         path: fields.Path,
         reference: str,
     ) -> fields.Errors:
@@ -234,7 +232,7 @@ class _Requests:
         yield from lists.distinct(attributes, lambda attribute: attribute.name, path)
 
     def _derived_attribute(
-        self, attribute: claims.DeviceDerivedAttribute, path: fields.Path, reference: str
+        self, attribute: dra.DeviceDerivedAttribute, path: fields.Path, reference: str
     ) -> fields.Errors:
         if attribute.name and not self._is_constrained(attribute.name, reference):
             yield fields.invalid(
@@ -269,7 +267,7 @@ class _Requests:
 
 
 def _constrained_attributes(
-    constraints: Iterable[claims.DeviceConstraint],
+    constraints: Iterable[dra.DeviceConstraint],
 ) -> frozenset[tuple[str, str]]:
     """(reference to a request, attribute) of each constraint; "" stands for all requests."""
     found: set[tuple[str, str]] = set()
@@ -290,7 +288,7 @@ def _class_name(name: str, path: fields.Path) -> fields.Errors:
 
 
 def _allocation_mode(
-    request: claims.ExactDeviceRequest | claims.DeviceSubRequest, path: fields.Path
+    request: dra.ExactDeviceRequest | dra.DeviceSubRequest, path: fields.Path
 ) -> fields.Errors:
     mode, count = request.allocation_mode, request.count
     if mode == "All":

@@ -6,8 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from dray.api import classes, names, usage
 from dray.api.features import Features
+from dray.api.formats import names
+from dray.api.semantics import pod_resources
+from dray.api.types import dra
 from dray.cel import device
 from dray.validation import fields, identifiers, lists, metadata
 
@@ -18,20 +20,20 @@ EXPRESSION_MAX_COST: Final = 1_000_000
 PARAMETERS_MAX_BYTES: Final = 10 * 1024
 
 
-def device_class(value: classes.DeviceClass, features: Features) -> fields.Errors:
+def device_class(value: dra.DeviceClass, features: Features) -> fields.Errors:
     yield from _metadata(value)
     yield from _spec(value.spec, None, features)
 
 
 def device_class_update(
-    new: classes.DeviceClass, old: classes.DeviceClass, features: Features
+    new: dra.DeviceClass, old: dra.DeviceClass, features: Features
 ) -> fields.Errors:
     yield from _metadata(new)
     yield from metadata.updated(new.metadata, old.metadata)
     yield from _spec(new.spec, old.spec, features)
 
 
-def _metadata(value: classes.DeviceClass) -> fields.Errors:
+def _metadata(value: dra.DeviceClass) -> fields.Errors:
     name, path = value.metadata.name, fields.METADATA
     if not name:
         yield metadata.name_missing(path)
@@ -45,7 +47,7 @@ def _metadata(value: classes.DeviceClass) -> fields.Errors:
 
 
 def _spec(
-    spec: classes.DeviceClassSpec, old: classes.DeviceClassSpec | None, features: Features
+    spec: dra.DeviceClassSpec, old: dra.DeviceClassSpec | None, features: Features
 ) -> fields.Errors:
     """What is exactly as before was valid when it was stored, and is valid now."""
     path = fields.SPEC
@@ -64,7 +66,7 @@ def _spec(
         size_covered=True,
     )
     name = spec.extended_resource_name
-    if name is not None and not usage.is_extended_resource(name):
+    if name is not None and not pod_resources.is_extended_resource(name):
         yield fields.invalid(
             path.child("extendedResourceName"),
             name,
@@ -75,13 +77,13 @@ def _spec(
 
 
 def selectors(
-    values: tuple[classes.DeviceSelector, ...],
+    values: tuple[dra.DeviceSelector, ...],
     path: fields.Path,
     features: Features,
     *,
     is_stored: bool = False,
 ) -> fields.Errors:
-    def selector(value: classes.DeviceSelector, value_path: fields.Path) -> fields.Errors:
+    def selector(value: dra.DeviceSelector, value_path: fields.Path) -> fields.Errors:
         value_path = value_path.child("cel")
         if value.cel is None:
             yield fields.required(value_path)
@@ -124,7 +126,7 @@ def compile_error(
 
 
 def opaque_configuration(
-    config: classes.OpaqueDeviceConfiguration | None, path: fields.Path, *, is_stored: bool
+    config: dra.OpaqueDeviceConfiguration | None, path: fields.Path, *, is_stored: bool
 ) -> fields.Errors:
     path = path.child("opaque")
     if config is None:

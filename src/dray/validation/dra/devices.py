@@ -7,9 +7,10 @@ from typing import Final
 
 import msgspec
 
-from dray.api import quantity, slices
 from dray.api.features import Features
-from dray.validation import badvalues, equality, fields, identifiers, lists, nodeselectors
+from dray.api.formats import quantity
+from dray.api.types import dra
+from dray.validation import equality, fields, go_values, identifiers, lists, selector_rules
 from dray.validation.dra import capacities, taints
 
 ATTRIBUTES_AND_CAPACITIES_MAX_ITEMS: Final = 32
@@ -27,8 +28,8 @@ _REACHABLE = (
 
 
 def device(
-    value: slices.Device,
-    old: slices.Device | None,
+    value: dra.Device,
+    old: dra.Device | None,
     path: fields.Path,
     selects_nodes: bool,
     features: Features,
@@ -63,7 +64,7 @@ def device(
         )
 
 
-def _sizes(value: slices.Device, path: fields.Path) -> fields.Errors:
+def _sizes(value: dra.Device, path: fields.Path) -> fields.Errors:
     entries = len(value.attributes) + len(value.capacity)
     if entries > ATTRIBUTES_AND_CAPACITIES_MAX_ITEMS:
         yield fields.invalid(
@@ -81,7 +82,7 @@ def _sizes(value: slices.Device, path: fields.Path) -> fields.Errors:
         )
 
 
-def has_list_value(attribute: slices.DeviceAttribute) -> bool:
+def has_list_value(attribute: dra.DeviceAttribute) -> bool:
     return bool(
         attribute.int_values
         or attribute.bool_values
@@ -90,7 +91,7 @@ def has_list_value(attribute: slices.DeviceAttribute) -> bool:
     )
 
 
-def _value_count(attribute: slices.DeviceAttribute) -> int:
+def _value_count(attribute: dra.DeviceAttribute) -> int:
     if not has_list_value(attribute):
         return 1
     return (
@@ -101,7 +102,7 @@ def _value_count(attribute: slices.DeviceAttribute) -> int:
     )
 
 
-def _attribute(attribute: slices.DeviceAttribute, path: fields.Path) -> fields.Errors:
+def _attribute(attribute: dra.DeviceAttribute, path: fields.Path) -> fields.Errors:
     if attribute.string_value is not None:
         yield from _string(attribute.string_value, path.child("string"))
     if attribute.version_value is not None:
@@ -113,7 +114,7 @@ def _attribute(attribute: slices.DeviceAttribute, path: fields.Path) -> fields.E
     if len(forms) != 1:
         yield fields.invalid(
             path,
-            badvalues.Internal(attribute) if forms else "",
+            go_values.Internal(attribute) if forms else "",
             "exactly one value must be specified",
             origin="union",
             covered=True,
@@ -121,11 +122,11 @@ def _attribute(attribute: slices.DeviceAttribute, path: fields.Path) -> fields.E
 
 
 ATTRIBUTE_FORMS: Final = tuple(
-    (field.name, field.encode_name) for field in msgspec.structs.fields(slices.DeviceAttribute)
+    (field.name, field.encode_name) for field in msgspec.structs.fields(dra.DeviceAttribute)
 )
 
 
-def forms_used(attribute: slices.DeviceAttribute) -> list[str]:
+def forms_used(attribute: dra.DeviceAttribute) -> list[str]:
     """Which of int, bool, string … are set; a list counts when it has items."""
     return [form for name, form in ATTRIBUTE_FORMS if getattr(attribute, name) not in (None, ())]
 
@@ -151,8 +152,8 @@ def _version(text: str, path: fields.Path) -> fields.Errors:
     yield from _string(text, path)
 
 
-def _capacity(value: slices.Device, path: fields.Path, features: Features) -> fields.Errors:
-    def shared(capacity: slices.DeviceCapacity, capacity_path: fields.Path) -> fields.Errors:
+def _capacity(value: dra.Device, path: fields.Path, features: Features) -> fields.Errors:
+    def shared(capacity: dra.DeviceCapacity, capacity_path: fields.Path) -> fields.Errors:
         return capacities.shared_capacity(capacity, capacity_path, features)
 
     yield from lists.mapped(
@@ -164,7 +165,7 @@ def _capacity(value: slices.Device, path: fields.Path, features: Features) -> fi
     )
 
 
-def _consumption(value: slices.DeviceCounterConsumption, path: fields.Path) -> fields.Errors:
+def _consumption(value: dra.DeviceCounterConsumption, path: fields.Path) -> fields.Errors:
     yield from counters(
         value.counter_set, path.child("counterSet"), value.counters, path.child("counters")
     )
@@ -173,7 +174,7 @@ def _consumption(value: slices.DeviceCounterConsumption, path: fields.Path) -> f
 def counters(
     name: str,
     name_path: fields.Path,
-    values: dict[str, slices.Counter],
+    values: dict[str, dra.Counter],
     values_path: fields.Path,
 ) -> fields.Errors:
     """A counter set that is offered or consumed: its name and its counters."""
@@ -190,8 +191,8 @@ def counters(
             yield from fields.covered(identifiers.dns_label(counter, values_path))
 
 
-def _reachable(value: slices.Device, path: fields.Path, selects_nodes: bool) -> fields.Errors:
-    chosen = nodeselectors.chosen(
+def _reachable(value: dra.Device, path: fields.Path, selects_nodes: bool) -> fields.Errors:
+    chosen = selector_rules.chosen(
         nodeName=value.node_name,
         nodeSelector=value.node_selector is not None,
         allNodes=value.all_nodes,
@@ -210,8 +211,8 @@ def _reachable(value: slices.Device, path: fields.Path, selects_nodes: bool) -> 
     elif value.node_name is not None:
         yield from identifiers.object_name(value.node_name, path.child("nodeName"))
     if value.node_selector is not None:
-        yield from nodeselectors.node_selector(value.node_selector, path.child("nodeSelector"))
-    yield from nodeselectors.true_if_set(value.all_nodes, path.child("allNodes"))
+        yield from selector_rules.node_selector(value.node_selector, path.child("nodeSelector"))
+    yield from selector_rules.true_if_set(value.all_nodes, path.child("allNodes"))
     if not chosen:
         yield fields.required(path, _REACHABLE)
     elif len(chosen) > 1:
@@ -262,7 +263,7 @@ def skipped_node_operations(operations: tuple[str, ...], path: fields.Path) -> f
 
 
 def _node_allocatable(
-    name: str, resource: slices.NodeAllocatableResource, value: slices.Device, path: fields.Path
+    name: str, resource: dra.NodeAllocatableResource, value: dra.Device, path: fields.Path
 ) -> fields.Errors:
     """What a device takes from or gives to its node: CPU, memory, huge pages."""
     if not identifiers.is_node_allocatable(name):
@@ -276,7 +277,7 @@ def _node_allocatable(
 
 
 def _mapping(
-    mapping: slices.NodeAllocatableMapping, value: slices.Device, path: fields.Path
+    mapping: dra.NodeAllocatableMapping, value: dra.Device, path: fields.Path
 ) -> fields.Errors:
     key = mapping.capacity_key
     multiplier = path.child("capacityMultiplier")
@@ -309,7 +310,7 @@ def _positive(text: str, path: fields.Path) -> fields.Errors:
         yield fields.invalid(path, str(number), "must be positive")
 
 
-def _overhead(overhead: slices.NodeAllocatableOverhead, path: fields.Path) -> fields.Errors:
+def _overhead(overhead: dra.NodeAllocatableOverhead, path: fields.Path) -> fields.Errors:
     if overhead.per_pod is None and overhead.per_container is None:
         yield fields.invalid(path, "", "at least one of perPod or perContainer must be set")
     for field, text in (("perPod", overhead.per_pod), ("perContainer", overhead.per_container)):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from dray.api import meta, slices
 from dray.api.features import Features
-from dray.validation import badvalues, fields, identifiers, lists, metadata, nodeselectors
+from dray.api.types import dra, meta
+from dray.validation import fields, go_values, identifiers, lists, metadata, selector_rules
 from dray.validation.dra import devices
 
 DEVICES_MAX_ITEMS: Final = 128
@@ -19,20 +19,20 @@ _REACHABLE = (
 )
 
 
-def resource_slice(value: slices.ResourceSlice, features: Features) -> fields.Errors:
+def resource_slice(value: dra.ResourceSlice, features: Features) -> fields.Errors:
     yield from metadata.created(value.metadata, namespaced=False)
     yield from _spec(value.spec, None, features)
 
 
 def resource_slice_update(
-    new: slices.ResourceSlice, old: slices.ResourceSlice, features: Features
+    new: dra.ResourceSlice, old: dra.ResourceSlice, features: Features
 ) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
     yield from _spec(new.spec, old.spec, features)
 
 
 def _spec(
-    spec: slices.ResourceSliceSpec, old: slices.ResourceSliceSpec | None, features: Features
+    spec: dra.ResourceSliceSpec, old: dra.ResourceSliceSpec | None, features: Features
 ) -> fields.Errors:
     path = fields.SPEC
     yield from identifiers.driver_name(spec.driver, path.child("driver"))
@@ -58,7 +58,7 @@ def _spec(
     )
 
 
-def _pool(pool: slices.ResourcePool, path: fields.Path) -> fields.Errors:
+def _pool(pool: dra.ResourcePool, path: fields.Path) -> fields.Errors:
     yield from identifiers.pool_name(pool.name, path.child("name"))
     if pool.resource_slice_count <= 0:
         yield fields.invalid(
@@ -73,14 +73,14 @@ def _pool(pool: slices.ResourcePool, path: fields.Path) -> fields.Errors:
 
 
 def _identity_unchanged(
-    spec: slices.ResourceSliceSpec, old: slices.ResourceSliceSpec, path: fields.Path
+    spec: dra.ResourceSliceSpec, old: dra.ResourceSliceSpec, path: fields.Path
 ) -> fields.Errors:
     yield from fields.immutable(path.child("pool").child("name"), spec.pool.name, old.pool.name)
     yield from fields.immutable(path.child("driver"), spec.driver, old.driver)
     yield from fields.immutable(path.child("nodeName"), spec.node_name, old.node_name)
 
 
-def _reachable(spec: slices.ResourceSliceSpec, path: fields.Path) -> fields.Errors:
+def _reachable(spec: dra.ResourceSliceSpec, path: fields.Path) -> fields.Errors:
     if spec.node_name == "":
         yield fields.invalid(
             path.child("nodeName"), "", "must be either unset or set to a non-empty string"
@@ -89,11 +89,11 @@ def _reachable(spec: slices.ResourceSliceSpec, path: fields.Path) -> fields.Erro
         yield from identifiers.object_name(spec.node_name, path.child("nodeName"))
     if spec.node_selector is not None:
         yield from _node_selector(spec.node_selector, path.child("nodeSelector"))
-    yield from nodeselectors.true_if_set(spec.all_nodes, path.child("allNodes"))
-    yield from nodeselectors.true_if_set(
+    yield from selector_rules.true_if_set(spec.all_nodes, path.child("allNodes"))
+    yield from selector_rules.true_if_set(
         spec.per_device_node_selection, path.child("perDeviceNodeSelection")
     )
-    chosen = nodeselectors.chosen(
+    chosen = selector_rules.chosen(
         nodeName=spec.node_name,
         nodeSelector=spec.node_selector is not None,
         allNodes=spec.all_nodes,
@@ -111,25 +111,25 @@ def _reachable(spec: slices.ResourceSliceSpec, path: fields.Path) -> fields.Erro
 
 def _node_selector(selector: meta.NodeSelector, path: fields.Path) -> fields.Errors:
     """One term only, so that selectors of several slices are easy to merge."""
-    yield from nodeselectors.node_selector(selector, path)
+    yield from selector_rules.node_selector(selector, path)
     if len(selector.node_selector_terms) != 1:
         yield fields.invalid(
             path.child("nodeSelectorTerms"),
-            badvalues.Internal(selector.node_selector_terms),
+            go_values.Internal(selector.node_selector_terms),
             "must have exactly one node selector term",
         )
 
 
 def _devices(
-    spec: slices.ResourceSliceSpec,
-    old: slices.ResourceSliceSpec | None,
+    spec: dra.ResourceSliceSpec,
+    old: dra.ResourceSliceSpec | None,
     path: fields.Path,
     features: Features,
 ) -> fields.Errors:
     old_devices = {device.name: device for device in reversed(old.devices)} if old else {}
     per_device = bool(spec.per_device_node_selection)
 
-    def device(value: slices.Device, device_path: fields.Path) -> fields.Errors:
+    def device(value: dra.Device, device_path: fields.Path) -> fields.Errors:
         yield from devices.device(
             value, old_devices.get(value.name), device_path, per_device, features
         )
@@ -143,7 +143,7 @@ def _devices(
     )
 
 
-def _is_advanced(values: Sequence[slices.Device]) -> bool:
+def _is_advanced(values: Sequence[dra.Device]) -> bool:
     """Whether devices use what makes a slice large; such slices hold fewer of them."""
     return any(
         device.taints
@@ -153,14 +153,14 @@ def _is_advanced(values: Sequence[slices.Device]) -> bool:
     )
 
 
-def _counter_set(value: slices.CounterSet, path: fields.Path) -> fields.Errors:
+def _counter_set(value: dra.CounterSet, path: fields.Path) -> fields.Errors:
     yield from devices.counters(
         value.name, path.child("name"), value.counters, path.child("counters")
     )
 
 
 def _partition_type(
-    spec: slices.ResourceSliceSpec, attribute: str, path: fields.Path
+    spec: dra.ResourceSliceSpec, attribute: str, path: fields.Path
 ) -> fields.Errors:
     """Devices that consume counters must carry the attribute, as a string."""
     consumers = [
@@ -181,7 +181,7 @@ def _partition_type(
 
 
 def _partition_type_of(
-    device: slices.Device, attribute: str, driver: str, path: fields.Path
+    device: dra.Device, attribute: str, driver: str, path: fields.Path
 ) -> fields.Errors:
     bare = attribute.removeprefix(f"{driver}/")
     value = device.attributes.get(attribute) or device.attributes.get(bare)
@@ -194,6 +194,6 @@ def _partition_type_of(
     elif value.string_value is None:
         yield fields.invalid(
             path,
-            badvalues.Internal(value),
+            go_values.Internal(value),
             "must be a string value because `partitionTypeAttribute` names this attribute",
         )

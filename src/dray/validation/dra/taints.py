@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api import taints
+from dray.api.types import dra
 from dray.validation import fields, identifiers, metadata
 
 EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
@@ -12,19 +12,17 @@ OPERATORS: Final = ("Equal", "Exists")
 RULE_CONDITIONS_MAX_ITEMS: Final = 8
 
 
-def taint_rule(rule: taints.DeviceTaintRule) -> fields.Errors:
+def taint_rule(rule: dra.DeviceTaintRule) -> fields.Errors:
     yield from metadata.created(rule.metadata, namespaced=False)
     yield from _rule_spec(rule.spec, None)
 
 
-def taint_rule_update(new: taints.DeviceTaintRule, old: taints.DeviceTaintRule) -> fields.Errors:
+def taint_rule_update(new: dra.DeviceTaintRule, old: dra.DeviceTaintRule) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
     yield from _rule_spec(new.spec, old.spec)
 
 
-def taint_rule_status_update(
-    new: taints.DeviceTaintRule, old: taints.DeviceTaintRule
-) -> fields.Errors:
+def taint_rule_status_update(new: dra.DeviceTaintRule, old: dra.DeviceTaintRule) -> fields.Errors:
     path = fields.STATUS.child("conditions")
     conditions = new.status.conditions
     yield from metadata.updated(new.metadata, old.metadata)
@@ -33,15 +31,13 @@ def taint_rule_status_update(
         yield fields.too_many(path, len(conditions), RULE_CONDITIONS_MAX_ITEMS)
 
 
-def _rule_spec(
-    spec: taints.DeviceTaintRuleSpec, old: taints.DeviceTaintRuleSpec | None
-) -> fields.Errors:
+def _rule_spec(spec: dra.DeviceTaintRuleSpec, old: dra.DeviceTaintRuleSpec | None) -> fields.Errors:
     if spec.device_selector is not None:
         yield from _selector(spec.device_selector, fields.SPEC.child("deviceSelector"))
     yield from taint(spec.taint, fields.SPEC.child("taint"), old.taint if old else None)
 
 
-def _selector(selector: taints.DeviceTaintSelector, path: fields.Path) -> fields.Errors:
+def _selector(selector: dra.DeviceTaintSelector, path: fields.Path) -> fields.Errors:
     if selector.driver is not None:
         yield from identifiers.driver_name(selector.driver, path.child("driver"))
     if selector.pool is not None:
@@ -51,7 +47,7 @@ def _selector(selector: taints.DeviceTaintSelector, path: fields.Path) -> fields
 
 
 def taint(
-    value: taints.DeviceTaint, path: fields.Path, old: taints.DeviceTaint | None = None
+    value: dra.DeviceTaint, path: fields.Path, old: dra.DeviceTaint | None = None
 ) -> fields.Errors:
     yield from identifiers.label_name(value.key, path.child("key"))
     if value.value:
@@ -68,7 +64,7 @@ def _effect(effect: str, path: fields.Path) -> fields.Errors:
         yield fields.not_supported(path, effect, EFFECTS, covered=True)
 
 
-def toleration(value: taints.DeviceToleration, path: fields.Path) -> fields.Errors:
+def toleration(value: dra.DeviceToleration, path: fields.Path) -> fields.Errors:
     if value.key:
         yield from fields.covered(identifiers.label_name(value.key, path.child("key")))
     if value.operator == "Exists":

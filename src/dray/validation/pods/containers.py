@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from dray.api import containers, names
-from dray.api.volumes import Volume
+from dray.api.formats import names
+from dray.api.types import containers
+from dray.api.types.volumes import Volume
 from dray.validation import fields, identifiers
 from dray.validation.pods import environment, mounts, probes, resources, security, volumes
 

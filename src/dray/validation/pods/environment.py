@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from dray.api import containers, names, quantity
-from dray.validation import fields, filepaths, identifiers, metadata
+from dray.api.formats import names, quantity
+from dray.api.types import containers
+from dray.validation import fields, identifiers, metadata
 
 ENVIRONMENT_FIELDS: Final = (
     "metadata.name",
@@ -198,7 +199,7 @@ def _file_selector(selector: containers.FileKeySelector, path: fields.Path) -> f
     else:
         yield fields.required(path.child("volumeName"))
     if selector.path:
-        yield from filepaths.no_backsteps(selector.path, path.child("path"))
+        yield from identifiers.no_backsteps(selector.path, path.child("path"))
     else:
         yield fields.required(path.child("path"))
 

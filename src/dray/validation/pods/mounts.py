@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dray.api import containers
-from dray.api.volumes import Volume
-from dray.validation import fields, filepaths, lists
+from dray.api.types import containers
+from dray.api.types.volumes import Volume
+from dray.validation import fields, identifiers, lists
 from dray.validation.pods import volumes
 
 _MOUNT_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
@@ -51,7 +51,7 @@ def _mount_options(
 ) -> fields.Errors:
     """Some are reported at the list instead of at the mount, as Kubernetes does."""
     if mount.sub_path:
-        yield from filepaths.relative(mount.sub_path, list_path.child("subPath"))
+        yield from identifiers.relative(mount.sub_path, list_path.child("subPath"))
     if mount.sub_path_expr:
         if mount.sub_path:
             yield fields.invalid(
@@ -59,7 +59,7 @@ def _mount_options(
                 mount.sub_path_expr,
                 "subPathExpr and subPath are mutually exclusive",
             )
-        yield from filepaths.relative(mount.sub_path_expr, list_path.child("subPathExpr"))
+        yield from identifiers.relative(mount.sub_path_expr, list_path.child("subPathExpr"))
     yield from _mount_propagation(mount, container, list_path.child("mountPropagation"))
     yield from _recursive_read_only(mount, list_path.child("recursiveReadOnly"))
     options = path.child("bindMountOptions")

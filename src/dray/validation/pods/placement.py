@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api import meta, names, pods
-from dray.validation import fields, identifiers, labelselectors, lists, nodeselectors
+from dray.api.formats import names
+from dray.api.types import meta, pods
+from dray.validation import fields, identifiers, lists, selector_rules
 
 TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _WEIGHT_RANGE = "must be in the range 1-100"
@@ -68,7 +69,7 @@ def affinity(value: pods.Affinity | None, path: fields.Path) -> fields.Errors:
 def _node_affinity(value: pods.NodeAffinity, path: fields.Path) -> fields.Errors:
     required = value.required_during_scheduling_ignored_during_execution
     if required is not None:
-        yield from nodeselectors.node_selector(
+        yield from selector_rules.node_selector(
             required, path.child("requiredDuringSchedulingIgnoredDuringExecution")
         )
     yield from lists.each(
@@ -82,7 +83,7 @@ def _preferred_term(value: pods.PreferredSchedulingTerm, path: fields.Path) -> f
     """What is merely preferred may name label values that no node can have."""
     if not 1 <= value.weight <= 100:
         yield fields.invalid(path.child("weight"), value.weight, _WEIGHT_RANGE)
-    yield from nodeselectors.term(value.preference, path.child("preference"), any_label_value=True)
+    yield from selector_rules.term(value.preference, path.child("preference"), any_label_value=True)
 
 
 def _pod_affinity(
@@ -107,8 +108,8 @@ def _weighted_pod_term(value: pods.WeightedPodAffinityTerm, path: fields.Path) -
 
 
 def _pod_term(term: pods.PodAffinityTerm, path: fields.Path) -> fields.Errors:
-    yield from labelselectors.label_selector(term.label_selector, path.child("labelSelector"))
-    yield from labelselectors.label_selector(
+    yield from selector_rules.label_selector(term.label_selector, path.child("labelSelector"))
+    yield from selector_rules.label_selector(
         term.namespace_selector, path.child("namespaceSelector")
     )
     for namespace in term.namespaces:
@@ -203,7 +204,7 @@ def _spread_constraint(
         if policy is not None and policy not in _INCLUSION_POLICIES:
             yield fields.not_supported(path.child(field), policy, _INCLUSION_POLICIES)
     yield from _label_keys(constraint.match_label_keys, (), constraint.label_selector, path)
-    yield from labelselectors.label_selector(constraint.label_selector, path.child("labelSelector"))
+    yield from selector_rules.label_selector(constraint.label_selector, path.child("labelSelector"))
 
 
 def _positive(value: int, path: fields.Path) -> fields.Errors:

@@ -8,10 +8,10 @@ import re
 
 import msgspec
 
-from dray.api import containers, meta, pods
-from dray.validation import badvalues, equality, fields, identifiers, lists, metadata
+from dray.api.types import containers, meta, pods
+from dray.validation import equality, fields, go_values, identifiers, lists, metadata
 from dray.validation.pods import containers as container_rules
-from dray.validation.pods import placement, podclaims, podspecs
+from dray.validation.pods import placement, pod_claims, pod_specs
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _DELETION_COST_FORM = re.compile("0|[1-9][0-9]*|-[1-9][0-9]*", re.ASCII)
@@ -44,17 +44,17 @@ def _metadata_and_spec(value: pods.Pod) -> fields.Errors:
     yield from annotations_of_pod(
         value.metadata.annotations, value.spec, fields.METADATA.child("annotations")
     )
-    yield from podspecs.pod_spec(value.spec, fields.SPEC, value.metadata)
+    yield from pod_specs.pod_spec(value.spec, fields.SPEC, value.metadata)
     yield from _only_for_pods(value.spec)
 
 
 def annotations_of_pod(
     annotations: dict[str, str], spec: pods.PodSpec, path: fields.Path
 ) -> fields.Errors:
-    if podclaims.MIRROR_POD in annotations and not spec.node_name:
+    if pod_claims.MIRROR_POD in annotations and not spec.node_name:
         yield fields.invalid(
-            path.key(podclaims.MIRROR_POD),
-            annotations[podclaims.MIRROR_POD],
+            path.key(pod_claims.MIRROR_POD),
+            annotations[pod_claims.MIRROR_POD],
             "must set spec.nodeName if mirror pod annotation is set",
         )
     cost = annotations.get(_DELETION_COST)
@@ -100,7 +100,7 @@ def template(value: pods.PodTemplateSpec, path: fields.Path) -> fields.Errors:
     yield from identifiers.labels(value.metadata.labels, path.child("labels"))
     yield from metadata.valid_annotations(value.metadata.annotations, path.child("annotations"))
     yield from annotations_of_pod(value.metadata.annotations, value.spec, path.child("annotations"))
-    yield from podspecs.pod_spec(value.spec, path.child("spec"), None)
+    yield from pod_specs.pod_spec(value.spec, path.child("spec"), None)
     if value.spec.ephemeral_containers:
         yield fields.forbidden(
             path.child("spec").child("ephemeralContainers"),
@@ -116,7 +116,7 @@ def pod_update(new: pods.Pod, old: pods.Pod) -> fields.Errors:
 
 
 def annotations_updated(new: pods.Pod, old: pods.Pod) -> fields.Errors:
-    path, mirror = fields.METADATA.child("annotations"), podclaims.MIRROR_POD
+    path, mirror = fields.METADATA.child("annotations"), pod_claims.MIRROR_POD
     added, kept = new.metadata.annotations, old.metadata.annotations
     if mirror in kept and added.get(mirror) != kept[mirror]:
         yield fields.forbidden(path.key(mirror), "may not remove or update mirror pod annotation")
@@ -247,7 +247,7 @@ def _narrowed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
     if len(terms) != len(old_terms):
         yield fields.invalid(
             path,
-            badvalues.Internal(terms),
+            go_values.Internal(terms),
             "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
         )
         return
@@ -255,7 +255,7 @@ def _narrowed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
         if not _has_only_additions(term, old_term):
             yield fields.invalid(
                 path.index(index),
-                badvalues.Internal(term),
+                go_values.Internal(term),
                 "only additions are allowed (no mutations or deletions)",
             )
 
@@ -287,7 +287,7 @@ def _affinity_undone(new: pods.PodSpec, old: pods.PodSpec) -> pods.Affinity | No
 
 def _difference(old: pods.PodSpec, new: pods.PodSpec) -> str:
     texts = (
-        json.dumps(badvalues.plain(badvalues.Internal(spec)), indent=1, ensure_ascii=False)
+        json.dumps(go_values.plain(go_values.Internal(spec)), indent=1, ensure_ascii=False)
         for spec in (old, new)
     )
     before, after = (f"{text}\n".splitlines(keepends=True) for text in texts)

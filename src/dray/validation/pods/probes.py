@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from dray.api import containers, names
+from dray.api.formats import names
+from dray.api.types import containers
 from dray.validation import fields, metadata
 
 _SIGNALS = (

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from dray.api import containers, names, quantity, usage
-from dray.api.quantity import Quantity
+from dray.api.formats import names, quantity
+from dray.api.formats.quantity import Quantity
+from dray.api.semantics import pod_resources
+from dray.api.types import containers
 from dray.validation import fields, identifiers, lists
 
 COMPUTE: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
@@ -35,7 +37,9 @@ def resource_name(name: str, path: fields.Path) -> fields.Errors:
     details = names.qualified_name_errors(name)
     for detail in details:
         yield fields.invalid(path, name, detail)
-    is_standard = name in _STANDARD or usage.is_huge_page_resource(name.removeprefix("requests."))
+    is_standard = name in _STANDARD or pod_resources.is_huge_page_resource(
+        name.removeprefix("requests.")
+    )
     if not details and "/" not in name and not is_standard:
         yield fields.invalid(path, name, "must be a standard resource type or fully qualified")
 
@@ -43,9 +47,11 @@ def resource_name(name: str, path: fields.Path) -> fields.Errors:
 def container_resource_name(name: str, path: fields.Path) -> fields.Errors:
     yield from resource_name(name, path)
     if "/" not in name:
-        if name not in COMPUTE and not usage.is_huge_page_resource(name):
+        if name not in COMPUTE and not pod_resources.is_huge_page_resource(name):
             yield fields.invalid(path, name, "must be a standard resource for containers")
-    elif not usage.is_native_resource(name) and not usage.is_extended_resource(name):
+    elif not pod_resources.is_native_resource(name) and not pod_resources.is_extended_resource(
+        name
+    ):
         yield fields.invalid(path, name, "doesn't follow extended resource name standard")
 
 
@@ -53,7 +59,7 @@ def pod_resource_name(name: str, path: fields.Path) -> fields.Errors:
     """What a pod as a whole may ask for."""
     errors = list(resource_name(name, path))
     yield from errors
-    if not errors and not usage.is_pod_level_resource(name):
+    if not errors and not pod_resources.is_pod_level_resource(name):
         yield fields.not_supported(path, name, _POD_LEVEL)
 
 
@@ -61,7 +67,7 @@ def amount(name: str, value: Quantity, path: fields.Path) -> fields.Errors:
     """Not negative, and whole where the resource is counted."""
     if value.sign() < 0:
         yield fields.invalid(path, str(value), "must be greater than or equal to 0")
-    is_counted = name in COUNTED or usage.is_extended_resource(name)
+    is_counted = name in COUNTED or pod_resources.is_extended_resource(name)
     if is_counted and value.milli_value() % 1000:
         yield fields.invalid(path, str(value), "must be an integer")
 
@@ -72,14 +78,17 @@ def requirements(
     path: fields.Path,
     name_rule: lists.Rule[str] = container_resource_name,
 ) -> fields.Errors:
-    limits, requests = usage.parse_amounts(value.limits), usage.parse_amounts(value.requests)
+    limits, requests = (
+        pod_resources.parse_amounts(value.limits),
+        pod_resources.parse_amounts(value.requests),
+    )
     for name, limit in limits.items():
         yield from _resource(name, limit, path.child("limits").key(name), name_rule)
     for name, request in requests.items():
         yield from _resource(name, request, path.child("requests").key(name), name_rule)
         yield from _request_within_limit(name, request, limits.get(name), path)
     used = limits.keys() | requests.keys()
-    if any(map(usage.is_huge_page_resource, used)) and not used & {"cpu", "memory"}:
+    if any(map(pod_resources.is_huge_page_resource, used)) and not used & {"cpu", "memory"}:
         yield fields.forbidden(path, "HugePages require cpu or memory")
     yield from _claims(value.claims, claim_names, path.child("claims"))
 
@@ -89,7 +98,7 @@ def _resource(
 ) -> fields.Errors:
     yield from name_rule(name, path)
     yield from amount(name, value, path)
-    if usage.is_huge_page_resource(name) and not _is_divisible(name, value):
+    if pod_resources.is_huge_page_resource(name) and not _is_divisible(name, value):
         yield fields.invalid(
             path, str(value), f"{value} is not positive integer multiple of {name}"
         )
@@ -107,11 +116,11 @@ def _request_within_limit(
     name: str, request: Quantity, limit: Quantity | None, path: fields.Path
 ) -> fields.Errors:
     if limit is None:
-        if not usage.is_overcommittable_resource(name):
+        if not pod_resources.is_overcommittable_resource(name):
             yield fields.required(
                 path.child("limits"), "Limit must be set for non overcommitable resources"
             )
-    elif request != limit and not usage.is_overcommittable_resource(name):
+    elif request != limit and not pod_resources.is_overcommittable_resource(name):
         yield fields.invalid(
             path.child("requests"), str(request), f"must be equal to {name} limit of {limit}"
         )

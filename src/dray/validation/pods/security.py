@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dray.api import containers, pods
-from dray.validation import badvalues, fields, filepaths, lists
+from dray.api.types import containers, pods
+from dray.validation import fields, go_values, identifiers, lists
 
 _MAXIMUM_ID = 2**31 - 1
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
@@ -52,13 +52,13 @@ def _no_escalation(context: containers.SecurityContext, path: fields.Path) -> fi
     if context.privileged:
         yield fields.invalid(
             path,
-            badvalues.Internal(context),
+            go_values.Internal(context),
             "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
         )
     if context.capabilities and "CAP_SYS_ADMIN" in context.capabilities.add:
         yield fields.invalid(
             path,
-            badvalues.Internal(context),
+            go_values.Internal(context),
             "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
         )
 
@@ -75,11 +75,11 @@ def _seccomp(profile: containers.SeccompProfile | None, path: fields.Path) -> fi
         if profile.localhost_profile is None:
             yield fields.required(local, "must be set when seccomp type is Localhost")
         else:
-            yield from filepaths.relative(profile.localhost_profile, local)
+            yield from identifiers.relative(profile.localhost_profile, local)
     elif profile.localhost_profile is not None:
         yield fields.invalid(
             local,
-            badvalues.Internal(profile),
+            go_values.Internal(profile),
             "can only be set when seccomp type is Localhost",
         )
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dray.api import quantity, volumes
-from dray.validation import fields, filepaths, identifiers, lists
+from dray.api.formats import quantity
+from dray.api.types import volumes
+from dray.validation import fields, identifiers, lists
 from dray.validation.pods import environment
 
 HOST_PATH_TYPES: Final = (
@@ -112,7 +113,7 @@ def _host_path(source: volumes.HostPathVolumeSource, path: fields.Path) -> field
     if not source.path:
         yield fields.required(path.child("path"))
         return
-    yield from filepaths.no_backsteps(source.path, path.child("path"))
+    yield from identifiers.no_backsteps(source.path, path.child("path"))
     if source.type is not None and source.type not in HOST_PATH_TYPES:
         yield fields.not_supported(path.child("type"), source.type, HOST_PATH_TYPES)
 
@@ -139,7 +140,7 @@ def _mode(mode: int | None, path: fields.Path) -> fields.Errors:
 def _key_to_path(item: volumes.KeyToPath, path: fields.Path) -> fields.Errors:
     yield from _named(item.key, path.child("key"))
     yield from _named(item.path, path.child("path"))
-    yield from filepaths.relative_and_not_reserved(item.path, path.child("path"))
+    yield from identifiers.relative_and_not_reserved(item.path, path.child("path"))
     yield from _mode(item.mode, path.child("mode"))
 
 
@@ -151,7 +152,7 @@ def _downward_api(source: volumes.DownwardAPIVolumeSource, path: fields.Path) ->
 
 def _downward_file(item: volumes.DownwardAPIVolumeFile, path: fields.Path) -> fields.Errors:
     yield from _named(item.path, path.child("path"))
-    yield from filepaths.relative_and_not_reserved(item.path, path.child("path"))
+    yield from identifiers.relative_and_not_reserved(item.path, path.child("path"))
     if item.field_ref is not None:
         yield from environment.field_selector(
             item.field_ref, environment.VOLUME_FIELDS, path.child("fieldRef")
@@ -230,7 +231,7 @@ def _token(
             seconds_path, seconds, "may not specify a duration larger than 2^32 seconds"
         )
     if token.path:
-        yield from filepaths.relative_and_not_reserved(token.path, volume_path.child("path"))
+        yield from identifiers.relative_and_not_reserved(token.path, volume_path.child("path"))
     else:
         yield fields.required(volume_path.child("path"))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 
-from dray.api import selectors, workloads
-from dray.validation import fields, labelselectors, metadata
+from dray.api.selectors import label_selectors
+from dray.api.types import workloads
+from dray.validation import fields, metadata, selector_rules
 from dray.validation.pods import pods as pod_rules
-from dray.validation.workloads import workloads as workload_rules
+from dray.validation.workloads import replicated as workload_rules
 
 _SPEC = fields.SPEC
 _TEMPLATE = _SPEC.child("template")
@@ -45,11 +46,11 @@ def daemon_set_status_update(new: workloads.DaemonSet, old: workloads.DaemonSet)
 
 def _daemon_set_spec(spec: workloads.DaemonSetSpec) -> fields.Errors:
     path = _SPEC.child("selector")
-    yield from labelselectors.label_selector(spec.selector, path)
-    with contextlib.suppress(selectors.SelectorError):
-        selected = selectors.label_selector(spec.selector)
+    yield from selector_rules.label_selector(spec.selector, path)
+    with contextlib.suppress(label_selectors.SelectorError):
+        selected = label_selectors.label_selector(spec.selector)
         yield from workload_rules.template_selected(selected, spec.template)
-    if spec.selector is not None and labelselectors.is_empty(spec.selector):
+    if spec.selector is not None and selector_rules.is_empty(spec.selector):
         yield fields.invalid(path, spec.selector, "empty selector is invalid for daemonset")
     yield from pod_rules.template(spec.template, _TEMPLATE)
     yield from workload_rules.always_running(spec.template.spec, "DaemonSet")

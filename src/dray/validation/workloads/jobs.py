@@ -6,11 +6,13 @@ import contextlib
 
 import msgspec
 
-from dray.api import containers, names, pods, selectors, workloads
-from dray.validation import badvalues, fields, labelselectors, metadata
+from dray.api.formats import names
+from dray.api.selectors import label_selectors
+from dray.api.types import containers, pods, workloads
+from dray.validation import fields, go_values, metadata, selector_rules
 from dray.validation.pods import pods as pod_rules
-from dray.validation.workloads import jobpolicies
-from dray.validation.workloads import workloads as workload_rules
+from dray.validation.workloads import job_policies
+from dray.validation.workloads import replicated as workload_rules
 
 _SPEC = fields.SPEC
 _TEMPLATE = _SPEC.child("template")
@@ -48,7 +50,7 @@ def job_update(new: workloads.Job, old: workloads.Job) -> fields.Errors:
         ("managedBy", spec.managed_by, old_spec.managed_by),
         ("successPolicy", spec.success_policy, old_spec.success_policy),
     ):
-        yield from fields.immutable(_SPEC.child(field), value, old_value, badvalues.Internal(value))
+        yield from fields.immutable(_SPEC.child(field), value, old_value, go_values.Internal(value))
     yield from _names_of_indexes(new)
 
 
@@ -76,8 +78,8 @@ def _generated_selector(value: workloads.Job) -> fields.Errors:
             yield fields.required(path, f"must be '{wanted}'")
         elif labels[label] != wanted:
             yield fields.invalid(path, labels, f"must be '{wanted}'")
-    with contextlib.suppress(selectors.SelectorError):
-        if not selectors.label_selector(value.spec.selector).matches(expected):
+    with contextlib.suppress(label_selectors.SelectorError):
+        if not label_selectors.label_selector(value.spec.selector).matches(expected):
             yield fields.invalid(
                 _SPEC.child("selector"), value.spec.selector, "`selector` not auto-generated"
             )
@@ -102,18 +104,18 @@ def _spec(spec: workloads.JobSpec) -> fields.Errors:
         yield from _manager(spec.managed_by, _SPEC.child("managedBy"))
     yield from _completion_mode(spec)
     if spec.pod_failure_policy is not None:
-        yield from jobpolicies.failure_policy(spec, spec.pod_failure_policy)
+        yield from job_policies.failure_policy(spec, spec.pod_failure_policy)
     if spec.success_policy is not None:
-        yield from jobpolicies.success_policy(spec, spec.success_policy)
+        yield from job_policies.success_policy(spec, spec.success_policy)
     yield from _replacement_policy(spec, _SPEC.child("podReplacementPolicy"))
     yield from pod_rules.template(spec.template, _TEMPLATE)
     yield from _restart_policy(spec, _TEMPLATE.child("spec").child("restartPolicy"))
     if spec.selector is None:
         yield fields.required(_SPEC.child("selector"))
     else:
-        yield from labelselectors.label_selector(spec.selector, _SPEC.child("selector"))
-    with contextlib.suppress(selectors.SelectorError):
-        selected = selectors.label_selector(spec.selector)
+        yield from selector_rules.label_selector(spec.selector, _SPEC.child("selector"))
+    with contextlib.suppress(label_selectors.SelectorError):
+        selected = label_selectors.label_selector(spec.selector)
         yield from workload_rules.template_selected(selected, spec.template)
 
 
@@ -174,7 +176,7 @@ def _indexed(spec: workloads.JobSpec) -> fields.Errors:
     failed, failed_path = spec.max_failed_indexes, _SPEC.child("maxFailedIndexes")
     if completions is None:
         yield fields.required(_SPEC.child("completions"), "when completion mode is Indexed")
-    yield from jobpolicies.at_most(
+    yield from job_policies.at_most(
         parallelism,
         _INDEXED_MAX_PARALLELISM,
         _SPEC.child("parallelism"),
@@ -182,7 +184,7 @@ def _indexed(spec: workloads.JobSpec) -> fields.Errors:
     )
     if completions is not None and failed is not None and failed > completions:
         yield fields.invalid(failed_path, failed, "must be less than or equal to completions")
-    yield from jobpolicies.at_most(failed, _INDEXED_MAX_PARALLELISM, failed_path)
+    yield from job_policies.at_most(failed, _INDEXED_MAX_PARALLELISM, failed_path)
     if (completions or 0) > _MANY_COMPLETIONS and spec.backoff_limit_per_index is not None:
         if failed is None:
             yield fields.required(
@@ -191,10 +193,10 @@ def _indexed(spec: workloads.JobSpec) -> fields.Errors:
         words = (
             f" when completions are above {_MANY_COMPLETIONS} and used with backoff limit per index"
         )
-        yield from jobpolicies.at_most(
+        yield from job_policies.at_most(
             parallelism, _MANY_COMPLETIONS_LIMIT, _SPEC.child("parallelism"), words
         )
-        yield from jobpolicies.at_most(failed, _MANY_COMPLETIONS_LIMIT, failed_path, words)
+        yield from job_policies.at_most(failed, _MANY_COMPLETIONS_LIMIT, failed_path, words)
 
 
 def _replacement_policy(spec: workloads.JobSpec, path: fields.Path) -> fields.Errors:
@@ -231,11 +233,11 @@ def _template_updated(new: workloads.Job, old: workloads.Job) -> fields.Errors:
     """A job that is suspended may still be moved and resized, if none of its pods is left."""
     template, old_template = new.spec.template, old.spec.template
     if not _is_at_rest(old):
-        yield from fields.immutable(_TEMPLATE, template, old_template, badvalues.Internal(template))
+        yield from fields.immutable(_TEMPLATE, template, old_template, go_values.Internal(template))
         return
     allowed = _with_directives_of(old_template.spec, template.spec)
     yield from fields.immutable(
-        _SPEC.child("template.spec"), template.spec, allowed, badvalues.Internal(template.spec)
+        _SPEC.child("template.spec"), template.spec, allowed, go_values.Internal(template.spec)
     )
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.api import pods, volumes, workloads
-from dray.validation import badvalues, fields, identifiers, metadata
-from dray.validation.workloads import workloads as workload_rules
+from dray.api.types import pods, volumes, workloads
+from dray.validation import fields, go_values, identifiers, metadata
+from dray.validation.workloads import replicated as workload_rules
 
 _SPEC = fields.SPEC
 
@@ -99,12 +99,12 @@ def _stateful_set_strategy(
         if rolling is not None:
             yield fields.invalid(
                 rolling_path,
-                badvalues.Internal(rolling),
+                go_values.Internal(rolling),
                 "only allowed for updateStrategy 'RollingUpdate'",
             )
     elif strategy.type != "RollingUpdate":
         yield fields.invalid(
-            path, badvalues.Internal(strategy), "must be 'RollingUpdate' or 'OnDelete'"
+            path, go_values.Internal(strategy), "must be 'RollingUpdate' or 'OnDelete'"
         )
     elif rolling is not None:
         yield from metadata.nonnegative(rolling.partition or 0, rolling_path.child("partition"))

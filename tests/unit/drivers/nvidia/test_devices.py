@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 from dray.api import features
-from dray.api.slices import Device, ResourceSlice
-from dray.driverkit import pools
-from dray.driverkit.pools import Pool
+from dray.api.types.dra import Device, ResourceSlice
+from dray.driverkit import pool_layout
+from dray.driverkit.pool_layout import Pool
 from dray.drivers.nvidia import devices, partitions
 from dray.drivers.nvidia.devices import Surroundings
 from dray.drivers.nvidia.hardware import Versions
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import Machine, Settings
-from dray.drivers.nvidia.state import GpuState
+from dray.drivers.nvidia.partition_state import GpuState
 from dray.validation.dra import slices
 from tests.nvidia import fake
 
@@ -110,7 +110,7 @@ def test_what_is_published_is_valid(
     found = Machine(machine, Host(tmp_path), settings).take_inventory(state)
     assert len(found.devices) == published == len(found.parts)
     pool = Pool(devices.DRIVER, "n1", found.devices, found.counter_sets, node_name="n1")
-    for each in pools.lay_out(pool):
+    for each in pool_layout.lay_out(pool):
         assert errors_of(each) == []
 
 

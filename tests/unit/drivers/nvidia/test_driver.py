@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.claims import ResourceClaim
+from dray.api.types.dra import ResourceClaim
 from dray.driverkit import cdi
 from dray.driverkit.driver import Health, PrepareError
-from dray.driverkit.prepared import PreparedClaims, PreparedDevice
+from dray.driverkit.prepared_claims import PreparedClaims, PreparedDevice
 from dray.drivers.nvidia import devices
 from dray.drivers.nvidia import driver as drivers
 from dray.drivers.nvidia.driver import NvidiaDriver, Options

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dray.drivers.nvidia import injection
+from dray.drivers.nvidia import cdi_edits
+from dray.drivers.nvidia.cdi_edits import Shown
 from dray.drivers.nvidia.hardware import Gpu, HardwareError
 from dray.drivers.nvidia.host import Host
-from dray.drivers.nvidia.injection import Shown
 from tests.nvidia import fake
 
 COMMON = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"]
@@ -23,12 +23,12 @@ def gpus(tmp_path: Path) -> list[Gpu]:
 
 
 def test_a_gpu_comes_with_its_node_and_no_other(tmp_path: Path, gpus: list[Gpu]) -> None:
-    edits = injection.of_gpu(Host(tmp_path), gpus[1], "gpu-1")
+    edits = cdi_edits.of_gpu(Host(tmp_path), gpus[1], "gpu-1")
     assert [node.path for node in edits.device_nodes] == [*COMMON, "/dev/nvidia1"]
 
 
 def test_the_container_is_told_what_it_has(tmp_path: Path, gpus: list[Gpu]) -> None:
-    edits = injection.of_gpu(Host(tmp_path), gpus[0], "gpu-0")
+    edits = cdi_edits.of_gpu(Host(tmp_path), gpus[0], "gpu-0")
     assert edits.env == {
         "NVIDIA_VISIBLE_DEVICES": "void",
         "GPU_DEVICE_GPU_0": gpus[0].uuid,
@@ -39,7 +39,7 @@ def test_the_container_is_told_what_it_has(tmp_path: Path, gpus: list[Gpu]) -> N
 def test_libraries_come_under_the_names_that_programs_ask_for(
     tmp_path: Path, gpus: list[Gpu]
 ) -> None:
-    edits = injection.of_gpu(Host(tmp_path), gpus[0], "gpu-0")
+    edits = cdi_edits.of_gpu(Host(tmp_path), gpus[0], "gpu-0")
     mounts = {each.container_path: each.host_path for each in edits.mounts}
     real = f"{LIBRARIES}/libcuda.so.580.159.04"
     assert mounts[f"{LIBRARIES}/libcuda.so.1"] == real
@@ -54,7 +54,7 @@ def test_files_at_usual_places_need_no_search_path(tmp_path: Path, gpus: list[Gp
     usual.parent.mkdir(parents=True)
     (tmp_path / "opt/nvidia/lib64").rename(usual)
     fake.write(tmp_path / "usr/bin/nvidia-smi", "")
-    edits = injection.of_gpu(Host(tmp_path), gpus[0], "gpu-0")
+    edits = cdi_edits.of_gpu(Host(tmp_path), gpus[0], "gpu-0")
     assert "LD_LIBRARY_PATH" not in edits.env
     assert "/usr/bin/nvidia-smi" in {each.container_path for each in edits.mounts}
 
@@ -66,7 +66,7 @@ def test_sockets_of_services_come_writable_where_there_are_any(
     fake.write(tmp_path / path.lstrip("/"), "")
     (mount,) = [
         each
-        for each in injection.of_gpu(Host(tmp_path), gpus[0], "gpu-0").mounts
+        for each in cdi_edits.of_gpu(Host(tmp_path), gpus[0], "gpu-0").mounts
         if each.container_path == path
     ]
     assert "rw" in mount.options
@@ -74,7 +74,7 @@ def test_sockets_of_services_come_writable_where_there_are_any(
 
 def test_nvidias_tool_tells_the_containers_linker(tmp_path: Path, gpus: list[Gpu]) -> None:
     fake.write(tmp_path / "usr/bin/nvidia-cdi-hook", "")
-    (hook,) = injection.of_gpu(Host(tmp_path), gpus[0], "gpu-0").hooks
+    (hook,) = cdi_edits.of_gpu(Host(tmp_path), gpus[0], "gpu-0").hooks
     assert hook.args == ("nvidia-cdi-hook", "update-ldcache", "--folder", LIBRARIES)
 
 
@@ -86,7 +86,7 @@ def test_a_partition_comes_with_its_own_capabilities_only(tmp_path: Path) -> Non
     for place in profile.placements[:2]:
         number = hardware.create_instance(gpu.uuid, profile.id, place)
         hardware.create_compute(gpu.uuid, number)
-    edits = injection.of_partition(Host(tmp_path), gpu, Shown(2, 0, "MIG-x"), "gpu-0-mig")
+    edits = cdi_edits.of_partition(Host(tmp_path), gpu, Shown(2, 0, "MIG-x"), "gpu-0-mig")
     nodes = [node.path for node in edits.device_nodes]
     assert nodes == [
         *COMMON,
@@ -154,7 +154,7 @@ def test_links_that_leave_the_mounted_root_are_followed_inside_it(
     host = Host(tmp_path)
     assert str(host.program("nvidia-smi")) == "/opt/nvidia/bin/nvidia-smi"
     assert host.library("libcuda.so.1") == tmp_path / "opt/nvidia/lib64/libcuda.so.580.159.04"
-    mounts = injection.of_gpu(host, gpus[0], "gpu-0").mounts
+    mounts = cdi_edits.of_gpu(host, gpus[0], "gpu-0").mounts
     targets = {each.container_path for each in mounts}
     assert {f"{LIBRARIES}/libcuda.so.1", "/opt/bin/nvidia-smi"} <= targets
     assert not any(path.startswith("/usr") for path in targets)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dray.api import quantity
-from dray.api.slices import Device
+from dray.api.formats import quantity
+from dray.api.types.dra import Device
 from dray.drivers.nvidia import devices, partitions
 from dray.drivers.nvidia.devices import Surroundings
 from dray.drivers.nvidia.hardware import Gpu, HardwareError, Placement, Profile, Versions

@@ -8,8 +8,8 @@ import pytest
 
 from dray.drivers.nvidia import partitions
 from dray.drivers.nvidia.hardware import HardwareError, Instance, InUse, Lost, Placement
+from dray.drivers.nvidia.partition_state import GpuState
 from dray.drivers.nvidia.partitions import Cut
-from dray.drivers.nvidia.state import GpuState
 from tests.nvidia import fake
 from tests.nvidia.fake import FakeHardware
 

@@ -1,0 +1,1 @@
+"""One module per DRA rule, each a `Check` of the search."""

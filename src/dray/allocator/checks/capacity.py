@@ -1,0 +1,303 @@
+"""Consumable capacity: what a request takes of a device, by its policy, and what is left.
+
+Follows incubating/consumable_capacity.go. Amounts are compared in nano units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import NamedTuple
+
+from dray.allocator.checks.usage import Holding
+from dray.allocator.model import rejections
+from dray.allocator.model.candidates import Candidate, Slot
+from dray.allocator.model.requests import Option
+from dray.allocator.model.trail import Trail
+from dray.api.formats import quantity
+from dray.api.formats.names import DeviceId
+from dray.api.formats.quantity import Quantity
+from dray.api.types.dra import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
+
+_MAXIMUM_INT64 = 2**63 - 1
+_NOT_REPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
+
+
+class CapacityError(Exception):
+    """A request or a stored object that no device can serve; the text is upstream's."""
+
+
+class Amount(NamedTuple):
+    """What is taken of one capacity, and how much the whole device has, in nano units."""
+
+    taken: Quantity
+    total: int
+
+
+Demand = Mapping[str, Amount]
+"""What one option takes of one kind of device, by capacity."""
+
+
+def demand(
+    requested: Mapping[str, str] | None,
+    capacities: Mapping[str, DeviceCapacity],
+    *,
+    fractional: bool,
+) -> Demand | None:
+    """What is taken of each capacity, or None if the device lacks one; raises CapacityError."""
+    wanted = requested or {}
+    if any(name not in capacities for name in wanted):
+        return None
+    amounts = {}
+    for name, capacity in capacities.items():
+        text = wanted.get(name)
+        try:
+            taken = consumed(
+                quantity.parse(text) if text is not None else None, capacity, fractional=fractional
+            )
+        except CapacityError as error:
+            raise CapacityError(f'capacity "{name}": {error}') from None
+        if taken.sign() < 0:
+            raise CapacityError(f'capacity "{name}": capacity value is negative')
+        amounts[name] = Amount(taken, quantity.parse(capacity.value).nano)
+    return amounts
+
+
+def consumed(requested: Quantity | None, capacity: DeviceCapacity, *, fractional: bool) -> Quantity:
+    """The amount taken for a request, filled in or rounded up as the policy says."""
+    policy = capacity.request_policy
+    if requested is None:
+        default = policy.default if policy else None
+        return quantity.parse(capacity.value if default is None else default)
+    if policy is None:
+        return requested
+    if policy.valid_range is not None and policy.valid_range.min is not None:
+        return _rounded_into_range(requested, policy.valid_range, fractional=fractional)
+    for text in policy.valid_values:
+        value = quantity.parse(text)
+        if requested <= value:
+            return value
+    return requested
+
+
+def violates_policy(
+    taken: Quantity, policy: CapacityRequestPolicy | None, *, fractional: bool
+) -> bool:
+    if policy is None or (policy.default is not None and _is_same(taken, policy.default)):
+        return False
+    if policy.valid_range is not None:
+        return _is_outside(taken, policy.valid_range, fractional=fractional)
+    if policy.valid_values:
+        return all(taken != quantity.parse(text) for text in policy.valid_values)
+    return False
+
+
+def uses_milli(allowed: CapacityRequestPolicyRange, *, fractional: bool) -> bool:
+    """Whether the range is computed in thousandths: the gate is on and every bound is exact."""
+    if not fractional:
+        return False
+    for text in (allowed.min, allowed.max, allowed.step):
+        if text is not None and safe_milli(quantity.parse(text)) is None:
+            return False
+    return allowed.step is None or quantity.parse(allowed.step).milli_value() >= 1
+
+
+def safe_milli(value: Quantity) -> int | None:
+    """The value in thousandths, if nothing is lost."""
+    milli = value.milli_value()
+    return milli if milli * 10**6 == value.nano else None
+
+
+def _is_same(taken: Quantity, default: str) -> bool:
+    """Go compares the representation here (violatesPolicy), so 1000m is not the default 1."""
+    other = quantity.parse(default)
+    return (
+        taken == other
+        and not taken.is_decimal
+        and (taken.format, taken.exponent, taken.text) == (other.format, other.exponent, other.text)
+    )
+
+
+def _rounded_into_range(
+    requested: Quantity, allowed: CapacityRequestPolicyRange, *, fractional: bool
+) -> Quantity:
+    least = quantity.parse(allowed.min or "0")
+    if requested < least:
+        return least
+    if allowed.step is None:
+        return requested
+    step = quantity.parse(allowed.step)
+    if uses_milli(allowed, fractional=fractional):
+        return _rounded_in_milli(requested, least, step)
+    if requested.nano > _MAXIMUM_INT64 * 10**9:
+        raise CapacityError(f"{_NOT_REPRESENTABLE}: request {requested} exceeds MaxInt64")
+    rounded = _next_step(requested.value(), least.value(), step.value())
+    if rounded > _MAXIMUM_INT64:
+        raise CapacityError(
+            f"{_NOT_REPRESENTABLE}: rounding request {requested} up to the next step "
+            "passes MaxInt64"
+        )
+    return quantity.of(rounded, step.format)
+
+
+def _rounded_in_milli(requested: Quantity, least: Quantity, step: Quantity) -> Quantity:
+    milli = safe_milli(requested)
+    if milli is None:
+        raise CapacityError(
+            f"{_NOT_REPRESENTABLE}: request {requested} is not a representable milli value"
+        )
+    rounded = _next_step(milli, least.milli_value(), step.milli_value())
+    if rounded > _MAXIMUM_INT64:
+        raise CapacityError(
+            f"{_NOT_REPRESENTABLE}: rounding request {requested} up to the next step "
+            "passes the milli-value range"
+        )
+    if rounded % 1000 == 0:
+        return quantity.of(rounded // 1000, step.format)
+    return quantity.of_milli(rounded, step.format)
+
+
+def _next_step(value: int, least: int, step: int) -> int:
+    if step <= 0:
+        raise CapacityError(f"{_NOT_REPRESENTABLE}: the step is not positive")
+    return least + step * -(-(value - least) // step)
+
+
+def _is_outside(taken: Quantity, allowed: CapacityRequestPolicyRange, *, fractional: bool) -> bool:
+    if allowed.max is not None and taken > quantity.parse(allowed.max):
+        return True
+    if allowed.step is None:
+        return False
+    step, least = quantity.parse(allowed.step), quantity.parse(allowed.min or "0")
+    if uses_milli(allowed, fractional=fractional):
+        milli = safe_milli(taken)
+        return milli is None or (milli - least.milli_value()) % step.milli_value() != 0
+    return (taken.value() - least.value()) % (step.value() or 1) != 0
+
+
+def exceeds(
+    amounts: Demand, capacities: Mapping[str, DeviceCapacity], *, fractional: bool
+) -> str | None:
+    """The capacity for which a device is too small, or whose policy forbids the amount."""
+    for name, amount in amounts.items():
+        policy = capacities[name].request_policy
+        if amount.taken.nano > amount.total or violates_policy(
+            amount.taken, policy, fractional=fractional
+        ):
+            return name
+    return None
+
+
+def refusal(
+    device: DeviceId,
+    requested: Mapping[str, str] | None,
+    capacities: Mapping[str, DeviceCapacity],
+    amounts: Demand | None,
+    *,
+    fractional: bool,
+) -> rejections.DeviceVerdict | None:
+    """Why the device could not serve the demand even if nobody else used it."""
+    if amounts is None:
+        missing = next(name for name in requested or () if name not in capacities)
+        return rejections.CapacityAbsent(device, missing)
+    name = exceeds(amounts, capacities, fractional=fractional)
+    if name is None:
+        return None
+    amount = amounts[name]
+    if amount.taken.nano > amount.total:
+        return _short(device, name, amount, amount.total)
+    return rejections.CapacityAgainstPolicy(device, name, str(amount.taken))
+
+
+def _short(
+    device: DeviceId, name: str, amount: Amount, available: int, holding: Holding | None = None
+) -> rejections.CapacityShort:
+    return rejections.CapacityShort(
+        device,
+        name,
+        needed=str(amount.taken),
+        available=str(Quantity(available, amount.taken.format)),
+        total=str(Quantity(amount.total, amount.taken.format)),
+        holders=holding.holders() if holding else (),
+    )
+
+
+DemandOf = Callable[[Option, Candidate], Demand]
+_NOTHING: Mapping[str, int] = {}
+
+
+class Capacity:
+    """The check that a device has enough left for one more share."""
+
+    name = rejections.Check.CAPACITY
+    __slots__ = ("_demand_of", "_devices", "_holding_of", "_picked", "concerns")
+
+    def __init__(
+        self,
+        devices: Sequence[Candidate],
+        concerns: int,
+        holding_of: Callable[[Candidate], Holding | None],
+        demand_of: DemandOf,
+    ) -> None:
+        self._devices = devices
+        self.concerns = concerns
+        """Devices that are shared or may be; of the others every demand in question fits."""
+        self._holding_of = holding_of
+        self._demand_of = demand_of
+        self._picked: dict[int, Mapping[str, int]] = {}
+        """What this search consumes, by device and capacity."""
+
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+        demanded = self._demand_of(slot.option, device)
+        lacking = self._lacking(demanded, device)
+        if lacking is not None:
+            return self._shortage(device, lacking, demanded[lacking])
+        if device.is_shareable:
+            picked = self._picked.get(device.index)
+            trail.push(self._restore, device.index, picked)
+            before = picked or _NOTHING
+            self._picked[device.index] = {
+                name: before.get(name, 0) + amount.taken.nano for name, amount in demanded.items()
+            }
+        return None
+
+    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+        kept = candidates
+        rest = candidates & self.concerns
+        while rest:
+            bit = rest & -rest
+            rest ^= bit
+            device = self._devices[bit.bit_length() - 1]
+            if self._lacking(self._demand_of(slot.option, device), device) is not None:
+                kept ^= bit
+        return kept
+
+    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+        return bool(candidates & picked.bit)
+
+    def trace(self, device: Candidate) -> Hashable:
+        holding = self._holding_of(device)
+        held = holding.capacity if holding else _NOTHING
+        picked = self._picked.get(device.index)
+        return frozenset(held.items()), None if picked is None else frozenset(picked.items())
+
+    def _lacking(self, demanded: Demand, device: Candidate) -> str | None:
+        """The capacity of which too little is left."""
+        holding = self._holding_of(device)
+        held = holding.capacity if holding else _NOTHING
+        picked = self._picked.get(device.index, _NOTHING)
+        for name, amount in demanded.items():
+            if amount.taken.nano + held.get(name, 0) + picked.get(name, 0) > amount.total:
+                return name
+        return None
+
+    def _shortage(self, device: Candidate, name: str, amount: Amount) -> rejections.CapacityShort:
+        holding = self._holding_of(device)
+        held = holding.capacity.get(name, 0) if holding else 0
+        picked = self._picked.get(device.index, _NOTHING).get(name, 0)
+        return _short(device.id, name, amount, amount.total - held - picked, holding)
+
+    def _restore(self, index: int, picked: Mapping[str, int] | None) -> None:
+        if picked is None:
+            del self._picked[index]
+        else:
+            self._picked[index] = picked

@@ -1,0 +1,124 @@
+"""Compatibility groups: partitions share a counter set only if their groups intersect.
+
+Follows experimental/compatibility_groups.go: a device without groups goes only with others without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from dray.allocator.checks.counters import HoldersOn
+from dray.allocator.model import rejections
+from dray.allocator.model.candidates import Candidate, Slot
+from dray.allocator.model.requests import Option
+from dray.allocator.model.trail import Trail
+from dray.api.types.dra import Device
+
+_NONE: frozenset[str] = frozenset()
+
+
+class Intersection(NamedTuple):
+    """What the devices on one counter set have in common so far."""
+
+    has_members: bool = False
+    all_empty: bool = False
+    groups: frozenset[str] = _NONE
+
+    def admits(self, groups: frozenset[str]) -> bool:
+        if not self.has_members:
+            return True
+        if not groups or self.all_empty:
+            return self.all_empty and not groups
+        return not self.groups.isdisjoint(groups)
+
+    def add(self, groups: frozenset[str]) -> Intersection:
+        if not self.has_members:
+            return Intersection(True, not groups, groups)
+        if self.all_empty or not groups:
+            return self
+        return Intersection(True, False, self.groups & groups)
+
+
+def of_allocated(devices: Iterable[Device]) -> dict[str, Intersection]:
+    """Per counter set, what the allocated devices have in common."""
+    present: dict[str, Intersection] = {}
+    for device in devices:
+        for consumption in device.consumes_counters:
+            groups = frozenset(consumption.compatibility_groups)
+            known = present.get(consumption.counter_set, Intersection())
+            present[consumption.counter_set] = known.add(groups)
+    return present
+
+
+class Groups:
+    """The check that a device may join those which draw from its counter sets."""
+
+    name = rejections.Check.GROUPS
+    __slots__ = ("_charged", "_holders_on", "_present", "_shared", "concerns")
+
+    def __init__(
+        self,
+        present: Sequence[Mapping[str, Intersection]],
+        *,
+        partitions: int,
+        shared: int,
+        holders_on: HoldersOn,
+    ) -> None:
+        self._present = [dict(section) for section in present]
+        self._shared = shared
+        self._charged = 0
+        self._holders_on = holders_on
+        self.concerns = partitions
+
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+        if device.is_shareable and device.bit & (self._shared | self._charged):
+            return None
+        mark = trail.mark()
+        present = self._present[device.section]
+        for consumption in device.device.consumes_counters:
+            name = consumption.counter_set
+            groups = frozenset(consumption.compatibility_groups)
+            known = present.get(name)
+            joined = known or Intersection()
+            if not joined.admits(groups):
+                trail.unwind(mark)
+                return self._incompatible(device, name, groups, joined)
+            trail.push(_put_back, present, name, known)
+            present[name] = joined.add(groups)
+        if device.is_shareable:
+            trail.push(self._restore, self._charged)
+            self._charged |= device.bit
+        return None
+
+    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+        return candidates
+
+    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+        return bool(self.concerns & picked.bit and self.concerns & candidates)
+
+    def trace(self, device: Candidate) -> Hashable:
+        return bool(device.bit & (self._shared | self._charged))
+
+    def _incompatible(
+        self, device: Candidate, counter_set: str, groups: frozenset[str], present: Intersection
+    ) -> rejections.GroupsIncompatible:
+        return rejections.GroupsIncompatible(
+            device.id,
+            counter_set,
+            groups=tuple(sorted(groups)),
+            present=tuple(sorted(present.groups)),
+            holders=self._holders_on(device.section, counter_set),
+        )
+
+    def _restore(self, charged: int) -> None:
+        self._charged = charged
+
+
+def _put_back(
+    present: dict[str, Intersection], counter_set: str, known: Intersection | None
+) -> None:
+    if known is None:
+        del present[counter_set]
+    else:
+        present[counter_set] = known

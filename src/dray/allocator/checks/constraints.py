@@ -1,0 +1,186 @@
+"""matchAttribute and distinctAttribute over the devices of one claim.
+
+Constraints are monotonic: what refuses a device goes on refusing it when more devices are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+
+from dray.allocator.model import rejections
+from dray.allocator.model.attributes import INCOMPARABLE, Value
+from dray.allocator.model.candidates import Candidate, Slot
+from dray.allocator.model.requests import Option
+from dray.allocator.model.trail import Trail
+from dray.api.types.dra import DeviceConstraint
+
+ValueOf = Callable[[Option, Candidate, str], Value | None]
+"""The value of an attribute for a request, which may derive it; raises Failure."""
+
+MasksOf = Callable[[Option, str], Mapping[Value, int] | None]
+"""The devices that have each value, where values are scalars that are known beforehand."""
+
+
+def applies_to(constraint: DeviceConstraint, option: Option) -> bool:
+    """No requests means all; a subrequest is meant by its own name or by its parent's."""
+    if not constraint.requests:
+        return True
+    name = option.name
+    return name.parent in constraint.requests or (
+        bool(name.sub) and str(name) in constraint.requests
+    )
+
+
+class MatchAttribute:
+    """All devices have the same value; of lists, at least one member in common."""
+
+    __slots__ = ("_value", "attribute", "compares_lists", "number")
+
+    def __init__(self, number: int, attribute: str, compares_lists: bool) -> None:
+        self.number = number
+        self.attribute = attribute
+        self.compares_lists = compares_lists
+        self._value: Value | None = None
+
+    @property
+    def value(self) -> Value | None:
+        """What the devices picked so far have in common; None before the first."""
+        return self._value
+
+    def add(self, device: Candidate, value: Value, trail: Trail) -> rejections.DeviceVerdict | None:
+        common = self._value
+        if common is None:
+            # Upstream lets a single value that it cannot compare pass, unless it compares lists.
+            if value is INCOMPARABLE and self.compares_lists:
+                return rejections.AttributeIncomparable(device.id, self.number, self.attribute)
+            narrowed = value
+        elif value is INCOMPARABLE:
+            return rejections.AttributeIncomparable(device.id, self.number, self.attribute)
+        else:
+            narrowed = Value(value.kind, common.members & value.members)
+            if common.kind != value.kind or not narrowed.members:
+                return rejections.AttributeDiffers(
+                    device.id, self.number, self.attribute, str(value), str(common)
+                )
+        trail.push(self._restore, common)
+        self._value = narrowed
+        return None
+
+    def narrow(self, masks: Mapping[Value, int], candidates: int, wanted: int) -> int:
+        if self._value is not None:
+            return candidates & masks.get(self._value, 0)
+        kept = 0
+        for value, members in masks.items():
+            found = members & candidates
+            if found.bit_count() >= wanted and (value is not INCOMPARABLE or wanted == 1):
+                kept |= found
+        return kept
+
+    def _restore(self, value: Value | None) -> None:
+        self._value = value
+
+
+class DistinctAttribute:
+    """No two devices have the same value, or lists with a member in common."""
+
+    __slots__ = ("attribute", "compares_lists", "number", "values")
+
+    def __init__(self, number: int, attribute: str, compares_lists: bool) -> None:
+        self.number = number
+        self.attribute = attribute
+        self.compares_lists = compares_lists
+        self.values: list[Value] = []
+
+    def add(self, device: Candidate, value: Value, trail: Trail) -> rejections.DeviceVerdict | None:
+        if value is INCOMPARABLE and (self.compares_lists or self.values):
+            return rejections.AttributeIncomparable(device.id, self.number, self.attribute)
+        if any(
+            other.kind == value.kind and not other.members.isdisjoint(value.members)
+            for other in self.values
+        ):
+            return rejections.AttributeRepeated(device.id, self.number, self.attribute, str(value))
+        trail.push(self.values.pop)
+        self.values.append(value)
+        return None
+
+    def narrow(self, masks: Mapping[Value, int], candidates: int, wanted: int) -> int:
+        kept = values = 0
+        for value, members in masks.items():
+            found = members & candidates
+            if found and value not in self.values:
+                kept |= found
+                values += 1
+        return kept if values >= wanted else 0
+
+
+Constraint = MatchAttribute | DistinctAttribute
+
+
+def build(number: int, constraint: DeviceConstraint, *, compares_lists: bool) -> Constraint | None:
+    """The state of a constraint, or None if it is of a kind we do not know."""
+    if constraint.match_attribute is not None:
+        return MatchAttribute(number, constraint.match_attribute, compares_lists)
+    if constraint.distinct_attribute is not None:
+        return DistinctAttribute(number, constraint.distinct_attribute, compares_lists)
+    return None
+
+
+class Constraints:
+    """The check of every constraint that applies to a slot, in the claim's order."""
+
+    name = rejections.Check.CONSTRAINTS
+    __slots__ = ("_masks_of", "_value_of", "applying", "concerns")
+
+    def __init__(
+        self,
+        applying: Mapping[Option, Sequence[Constraint]],
+        value_of: ValueOf,
+        masks_of: MasksOf,
+    ) -> None:
+        self.applying = applying
+        """By option, in the order of the claim."""
+        self._value_of = value_of
+        self._masks_of = masks_of
+        self.concerns = -1
+
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+        mark = trail.mark()
+        for constraint in self.applying[slot.option]:
+            verdict = self._add(constraint, slot, device, trail)
+            if verdict is not None:
+                trail.unwind(mark)
+                return verdict
+        return None
+
+    def _add(
+        self, constraint: Constraint, slot: Slot, device: Candidate, trail: Trail
+    ) -> rejections.DeviceVerdict | None:
+        value = self._value_of(slot.option, device, constraint.attribute)
+        if value is None:
+            return rejections.AttributeAbsent(device.id, constraint.number, constraint.attribute)
+        return constraint.add(device, value, trail)
+
+    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+        for constraint in self.applying[slot.option]:
+            masks = self.masks(slot.option, constraint)
+            if masks is not None:
+                candidates = constraint.narrow(masks, candidates, wanted)
+        return candidates
+
+    def masks(self, option: Option, constraint: Constraint) -> Mapping[Value, int] | None:
+        """The devices by value, where values are scalars that nobody derives."""
+        return self._masks_of(option, constraint.attribute)
+
+    def profile(self, option: Option, device: Candidate) -> tuple[Value | None, ...]:
+        """What the constraints on a request see of a device."""
+        return tuple(
+            self._value_of(option, device, constraint.attribute)
+            for constraint in self.applying.get(option, ())
+        )
+
+    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+        mine = self.applying[slot.option]
+        return any(constraint in mine for constraint in self.applying.get(other, ()))
+
+    def trace(self, device: Candidate) -> Hashable:
+        return None

@@ -1,0 +1,148 @@
+"""Exclusive use and admin access: what claims hold, and what this search has picked.
+
+`Holdings` is one pool's part of the allocated state. Its journal of changed devices lets each node
+that sees the pool catch up by itself (`inventory`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+
+import msgspec
+
+from dray.allocator.model import rejections
+from dray.allocator.model.candidates import Candidate, Slot
+from dray.allocator.model.requests import Option
+from dray.allocator.model.trail import Trail
+from dray.api.formats.names import ClaimKey
+
+_JOURNAL_LIMIT = 64
+_NOTHING: Mapping[str, int] = {}
+
+HoldersOf = Callable[[Candidate], tuple[ClaimKey, ...]]
+
+
+class Holding(msgspec.Struct, eq=False, gc=False):
+    """Who holds a device: claims for themselves alone, or shares of it."""
+
+    owners: tuple[ClaimKey, ...] = ()
+    shares: tuple[ClaimKey, ...] = ()
+    capacity: Mapping[str, int] = _NOTHING
+    """What the shares consume, in nano units."""
+
+    def holders(self) -> tuple[ClaimKey, ...]:
+        return tuple(dict.fromkeys([*self.owners, *self.shares]))
+
+
+class Holdings:
+    """The devices of one pool that claims hold."""
+
+    __slots__ = ("_dropped", "_journal", "by_device")
+
+    def __init__(self) -> None:
+        self.by_device: dict[str, Holding] = {}
+        self._journal: list[str] = []
+        self._dropped = 0
+
+    @property
+    def version(self) -> int:
+        return self._dropped + len(self._journal)
+
+    def changed_since(self, version: int) -> Iterable[str] | None:
+        """The devices that changed, or None if that is too long ago."""
+        if version < self._dropped:
+            return None
+        return self._journal[version - self._dropped :]
+
+    def take(self, device: str, owner: ClaimKey) -> None:
+        holding = self._changing(device)
+        holding.owners = (*holding.owners, owner)
+
+    def release(self, device: str, owner: ClaimKey) -> None:
+        holding = self._changing(device)
+        holding.owners = _without_one(holding.owners, owner)
+        self._forget_if_free(device, holding)
+
+    def take_share(self, device: str, owner: ClaimKey, capacity: Mapping[str, int]) -> None:
+        holding = self._changing(device)
+        holding.shares = (*holding.shares, owner)
+        holding.capacity = _sum(holding.capacity, capacity, 1)
+
+    def release_share(self, device: str, owner: ClaimKey, capacity: Mapping[str, int]) -> None:
+        holding = self._changing(device)
+        holding.shares = _without_one(holding.shares, owner)
+        holding.capacity = _sum(holding.capacity, capacity, -1)
+        self._forget_if_free(device, holding)
+
+    def _changing(self, device: str) -> Holding:
+        journal = self._journal
+        if len(journal) >= _JOURNAL_LIMIT + len(self.by_device):
+            self._dropped += len(journal)
+            journal.clear()
+        journal.append(device)
+        holding = self.by_device.get(device)
+        if holding is None:
+            holding = self.by_device[device] = Holding()
+        return holding
+
+    def _forget_if_free(self, device: str, holding: Holding) -> None:
+        if not (holding.owners or holding.shares):
+            del self.by_device[device]
+
+
+def _without_one(holders: tuple[ClaimKey, ...], holder: ClaimKey) -> tuple[ClaimKey, ...]:
+    index = holders.index(holder)
+    return holders[:index] + holders[index + 1 :]
+
+
+def _sum(amounts: Mapping[str, int], change: Mapping[str, int], sign: int) -> dict[str, int]:
+    result = dict(amounts)
+    for name, nano in change.items():
+        result[name] = result.get(name, 0) + sign * nano
+    return result
+
+
+class Usage:
+    """The check that a device is free; admin access asks only for its own claim's picks."""
+
+    name = rejections.Check.USAGE
+    __slots__ = ("_by_claim", "_holders_of", "_taken", "concerns", "picked")
+
+    def __init__(self, taken: int, claims: int, holders_of: HoldersOf) -> None:
+        self._taken = taken
+        self._holders_of = holders_of
+        self._by_claim = [0] * claims
+        self.picked = 0
+        self.concerns = -1
+
+    def blocked(self, slot: Slot) -> int:
+        """The devices that are not free for the slot."""
+        if slot.is_admin:
+            return self._by_claim[slot.claim]
+        return self._taken | self.picked
+
+    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+        if self.blocked(slot) & device.bit:
+            if self._taken & device.bit and not slot.is_admin:
+                return rejections.DeviceTaken(device.id, self._holders_of(device))
+            return rejections.DevicePicked(device.id)
+        if not device.is_shareable:
+            by_claim = self._by_claim[slot.claim]
+            trail.push(self._restore, self.picked, slot.claim, by_claim)
+            self.picked |= device.bit
+            self._by_claim[slot.claim] = by_claim | device.bit
+        return None
+
+    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+        return candidates & ~self.blocked(slot)
+
+    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+        return bool(candidates & picked.bit)
+
+    def trace(self, device: Candidate) -> Hashable:
+        bit = device.bit
+        return bool(self._taken & bit), tuple([bool(picked & bit) for picked in self._by_claim])
+
+    def _restore(self, picked: int, claim: int, by_claim: int) -> None:
+        self.picked = picked
+        self._by_claim[claim] = by_claim

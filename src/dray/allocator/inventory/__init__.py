@@ -1,0 +1,1 @@
+"""The devices of the cluster as each node sees them, kept current."""

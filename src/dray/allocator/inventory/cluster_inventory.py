@@ -1,0 +1,439 @@
+"""The live input: nodes, slices, classes, taint rules and what claims hold, kept in step.
+
+One owner calls the `put_…` and `drop_…` methods as objects come and go. Nothing is computed then;
+each change only says which nodes it may have opened up (`loosened`), and a node's inventory is
+built when the node is asked. Sets of nodes are integers with one bit per node; a node's number is
+its place in the order of arrival, where later nodes fill the gaps that others have left.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from dray.allocator.checks.usage import Holdings
+from dray.allocator.inventory import pools
+from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.selectors import Selectors
+from dray.allocator.model.rejections import Failure
+from dray.api.features import DEFAULT, Features
+from dray.api.formats import quantity
+from dray.api.formats.names import ClaimKey, DeviceId, PoolId, SharedDeviceId
+from dray.api.types.dra import (
+    AllocationResult,
+    DeviceClass,
+    DeviceRequestAllocationResult,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from dray.api.types.nodes import Node
+
+_CHUNK = 64
+_LOG_LIMIT = 1 << 16
+
+EVERY_NODE = -1
+"""As a set of nodes, those that are yet to come included; in the log, an entry for all of them."""
+
+OUTSIDE = ClaimKey("", "")
+"""Who holds what `hold_state` says."""
+
+
+class AllocatedState(NamedTuple):
+    """What claims hold, as upstream's scheduler hands it to the allocator."""
+
+    devices: Iterable[DeviceId] = ()
+    shares: Iterable[SharedDeviceId] = ()
+    capacity: Mapping[DeviceId, Mapping[str, str]] = {}
+
+
+class ChangeLog:
+    """Which nodes changed, in order. Readers keep a cursor and catch up in large steps."""
+
+    __slots__ = ("_chunks", "_dropped", "_nodes")
+
+    def __init__(self) -> None:
+        self._nodes: list[int] = []
+        self._chunks: list[int] = []
+        """The union of each full chunk of entries."""
+        self._dropped = 0
+
+    def end(self) -> int:
+        """The cursor of a reader that has seen everything."""
+        return self._dropped + len(self._nodes)
+
+    def add(self, node: int) -> None:
+        if len(self._nodes) == _LOG_LIMIT:
+            self._dropped += _LOG_LIMIT
+            self._nodes.clear()
+            self._chunks.clear()
+        self._nodes.append(node)
+        if len(self._nodes) % _CHUNK == 0:
+            self._chunks.append(_set_of(self._nodes[-_CHUNK:]))
+
+    def since(self, cursor: int) -> int:
+        """The set of nodes that changed from `cursor` on."""
+        start = cursor - self._dropped
+        if start < 0:
+            return EVERY_NODE
+        first, last = -(-start // _CHUNK), len(self._chunks)
+        if first >= last:
+            return _set_of(self._nodes[start:])
+        changed = _set_of(self._nodes[start : first * _CHUNK])
+        for chunk in self._chunks[first:last]:
+            changed |= chunk
+        return changed | _set_of(self._nodes[last * _CHUNK :])
+
+
+def _set_of(nodes: Sequence[int]) -> int:
+    if not nodes:
+        return 0
+    if EVERY_NODE in nodes:
+        return EVERY_NODE
+    # Shifting a bit into a long integer for each node would copy that integer for each.
+    bits = bytearray(max(nodes) // 8 + 1)
+    for node in nodes:
+        bits[node >> 3] |= 1 << (node & 7)
+    return int.from_bytes(bits, "little")
+
+
+class NodeEntry:
+    """A node, or the place for one that slices have named before it came."""
+
+    __slots__ = ("index", "inventory", "name", "node", "slices")
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name = name
+        self.index = index
+        self.node: Node | None = None
+        self.slices: dict[str, ResourceSlice] = {}
+        self.inventory: Inventory | Failure | None = None
+
+
+class PoolEntry:
+    """All slices of a pool, for whichever nodes, and what claims hold of it."""
+
+    __slots__ = ("holdings", "slices")
+
+    def __init__(self) -> None:
+        self.slices: dict[str, ResourceSlice] = {}
+        self.holdings = Holdings()
+
+
+class Fleet:
+    def __init__(self, features: Features = DEFAULT) -> None:
+        self.features = features
+        self.selectors = Selectors(features)
+        self.classes: dict[str, DeviceClass] = {}
+        self.nodes: dict[str, NodeEntry] = {}
+        self.by_index: list[NodeEntry | None] = []
+        self.present = 0
+        """The nodes there are."""
+        self.roomy = 0
+        """The nodes that may have a free device; who finds that one has none takes it out."""
+        self.loosened = ChangeLog()
+        """Where something may fit now that did not fit before."""
+        self.epoch = 0
+        """Counts the changes after which nothing that was worked out before holds."""
+        self._gaps: list[int] = []
+        self._built: set[NodeEntry] = set()
+        self._pools: dict[PoolId, PoolEntry] = {}
+        self._slices: dict[str, ResourceSlice] = {}
+        self._shared_slices: dict[str, ResourceSlice] = {}
+        self._rules: dict[str, DeviceTaintRule] = {}
+        self._allocations: dict[ClaimKey, AllocationResult] = {}
+
+    def put_node(self, node: Node) -> None:
+        entry = self._entry(node.metadata.name)
+        if entry.node is not None and _looks_same(entry.node, node):
+            return
+        entry.node = node
+        entry.inventory = None
+        self.present |= 1 << entry.index
+        self._loosen([entry.index])
+
+    def drop_node(self, name: str) -> None:
+        entry = self.nodes.get(name)
+        if entry is not None and entry.node is not None:
+            entry.node = None
+            entry.inventory = None
+            self.present &= ~(1 << entry.index)
+            self._forget_unless_used(entry)
+
+    def put_slice(self, piece: ResourceSlice) -> None:
+        name, spec = piece.metadata.name, piece.spec
+        known = self._slices.get(name)
+        if known is not None:
+            if known.spec == spec:
+                return
+            if _place(known) != _place(piece):
+                self.drop_slice(name)
+        self._slices[name] = piece
+        pool_id = PoolId(spec.driver, spec.pool.name)
+        pool = self._pool(pool_id)
+        pool.slices[name] = piece
+        if spec.node_name:
+            self._entry(spec.node_name).slices[name] = piece
+        else:
+            self._shared_slices[name] = piece
+        self._rebuild(pool)
+
+    def drop_slice(self, name: str) -> None:
+        piece = self._slices.pop(name, None)
+        if piece is None:
+            return
+        spec = piece.spec
+        pool_id = PoolId(spec.driver, spec.pool.name)
+        pool = self._pool(pool_id)
+        self._rebuild(pool)
+        del pool.slices[name]
+        self._forget_pool_unless_used(pool_id)
+        if spec.node_name:
+            entry = self.nodes[spec.node_name]
+            del entry.slices[name]
+            self._forget_unless_used(entry)
+        else:
+            del self._shared_slices[name]
+
+    def put_class(self, device_class: DeviceClass) -> None:
+        name = device_class.metadata.name
+        known = self.classes.get(name)
+        self.classes[name] = device_class
+        if known is None or known.spec != device_class.spec:
+            self.epoch += 1
+
+    def drop_class(self, name: str) -> None:
+        if self.classes.pop(name, None) is not None:
+            self.epoch += 1
+
+    def put_taint_rule(self, rule: DeviceTaintRule) -> None:
+        name = rule.metadata.name
+        known = self._rules.get(name)
+        self._rules[name] = rule
+        if known is None or known.spec != rule.spec:
+            self._start_afresh()
+
+    def drop_taint_rule(self, name: str) -> None:
+        if self._rules.pop(name, None) is not None:
+            self._start_afresh()
+
+    def use_features(self, features: Features) -> None:
+        if features == self.features:
+            return
+        allocations = dict(self._allocations)
+        for key in allocations:
+            self.release(key)
+        self.features = features
+        self.selectors = Selectors(features)
+        for key, allocation in allocations.items():
+            self.hold(key, allocation)
+        self._start_afresh()
+
+    def put_claim(self, claim: ResourceClaim) -> None:
+        """Take note of a claim; only what is allocated to it matters here."""
+        key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
+        if claim.status.allocation is None:
+            self.release(key)
+        else:
+            self.hold(key, claim.status.allocation)
+
+    def hold(self, key: ClaimKey, allocation: AllocationResult) -> None:
+        """The claim has these devices, and no others."""
+        known = self._allocations.get(key)
+        if known is not None:
+            if known == allocation:
+                return
+            self.release(key)
+        self._allocations[key] = allocation
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            pool = self._pool(PoolId(result.driver, result.pool))
+            if self._is_share(result):
+                self._take_share(pool, result.device, key, _in_nano(result.consumed_capacity))
+            else:
+                self._take(pool, result.device, key)
+
+    def release(self, key: ClaimKey) -> AllocationResult | None:
+        """The claim is gone or has no devices any more; what it had."""
+        allocation = self._allocations.pop(key, None)
+        if allocation is None:
+            return None
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            pool_id = PoolId(result.driver, result.pool)
+            pool = self._pool(pool_id)
+            if self._is_share(result):
+                consumed = _in_nano(result.consumed_capacity)
+                pool.holdings.release_share(result.device, key, consumed)
+            else:
+                pool.holdings.release(result.device, key)
+            self._loosen(self._reach(pool))
+            self._forget_pool_unless_used(pool_id)
+        return allocation
+
+    def hold_state(self, state: AllocatedState) -> None:
+        """Take note of an allocated state that comes without its claims."""
+        for device in state.devices:
+            pool = self._pool(PoolId(device.driver, device.pool))
+            self._take(pool, device.device, OUTSIDE)
+        for share in state.shares:
+            pool = self._pool(PoolId(share.driver, share.pool))
+            self._take_share(pool, share.device, OUTSIDE, {})
+        for device, consumed in state.capacity.items():
+            pool = self._pool(PoolId(device.driver, device.pool))
+            self._take_share(pool, device.device, OUTSIDE, _in_nano(consumed))
+
+    def inventory(self, entry: NodeEntry) -> Inventory:
+        """The node's devices as they are now; raises Failure if its slices make no sense."""
+        found = entry.inventory
+        if found is None:
+            found = entry.inventory = self._build(entry)
+            self._built.add(entry)
+        if isinstance(found, Failure):
+            raise found.with_traceback(None)
+        found.catch_up()
+        return found
+
+    def slices(self) -> Collection[ResourceSlice]:
+        """All that is published, whether a node sees it or not."""
+        return self._slices.values()
+
+    def pools(self) -> Mapping[PoolId, PoolEntry]:
+        """Every pool that is published or of which claims hold devices."""
+        return self._pools
+
+    def taint_rules(self) -> Collection[DeviceTaintRule]:
+        """The rules that apply."""
+        return self._rules.values() if self.features.device_taint_rules else ()
+
+    def holders_of(self, device: DeviceId) -> tuple[ClaimKey, ...]:
+        pool = self._pools.get(PoolId(device.driver, device.pool))
+        holding = pool.holdings.by_device.get(device.device) if pool else None
+        return holding.holders() if holding else ()
+
+    def _is_share(self, result: DeviceRequestAllocationResult) -> bool:
+        """Without the gate, whoever has a share has the device (GatherAllocatedState)."""
+        return result.share_id is not None and self.features.consumable_capacity
+
+    def _take(self, pool: PoolEntry, device: str, key: ClaimKey) -> None:
+        pool.holdings.take(device, key)
+        # Devices that others mix against their groups may let in whom they kept out before.
+        if self.features.device_compatibility_groups and _has_counters(pool):
+            self._loosen(self._reach(pool))
+
+    def _take_share(
+        self, pool: PoolEntry, device: str, key: ClaimKey, consumed: Mapping[str, int]
+    ) -> None:
+        pool.holdings.take_share(device, key, consumed)
+        # The first share pays the counters of the device; those that follow may fit now.
+        if _has_counters(pool):
+            self._loosen(self._reach(pool))
+
+    def _build(self, entry: NodeEntry) -> Inventory | Failure:
+        assert entry.node is not None, "only nodes that are there are asked"
+        slices = itertools.chain(entry.slices.values(), self._shared_slices.values())
+        rules = list(self.taint_rules())
+        try:
+            gathered = pools.gather(entry.node, slices, self._slices_of, self.features)
+        except Failure as failure:
+            return failure
+        return Inventory(
+            entry.node, gathered, lambda pool: self._pool(pool).holdings, rules, self.features
+        )
+
+    def _slices_of(self, pool: PoolId) -> Iterable[ResourceSlice]:
+        return self._pool(pool).slices.values()
+
+    def _pool(self, pool: PoolId) -> PoolEntry:
+        entry = self._pools.get(pool)
+        if entry is None:
+            entry = self._pools[pool] = PoolEntry()
+        return entry
+
+    def _entry(self, name: str) -> NodeEntry:
+        entry = self.nodes.get(name)
+        if entry is not None:
+            return entry
+        if self._gaps:
+            entry = NodeEntry(name, heapq.heappop(self._gaps))
+            self.by_index[entry.index] = entry
+            self._loosen([entry.index])
+        else:
+            entry = NodeEntry(name, len(self.by_index))
+            self.by_index.append(entry)
+        self.nodes[name] = entry
+        return entry
+
+    def _forget_pool_unless_used(self, pool_id: PoolId) -> None:
+        pool = self._pools[pool_id]
+        if not (pool.slices or pool.holdings.by_device):
+            del self._pools[pool_id]
+
+    def _forget_unless_used(self, entry: NodeEntry) -> None:
+        if entry.node is None and not entry.slices:
+            self._built.discard(entry)
+            del self.nodes[entry.name]
+            self.by_index[entry.index] = None
+            heapq.heappush(self._gaps, entry.index)
+
+    def _reach(self, pool: PoolEntry) -> Iterable[int]:
+        """The nodes that see the pool or share its counters."""
+        nodes: dict[int, None] = {}
+        for piece in pool.slices.values():
+            name = piece.spec.node_name
+            if not name:
+                return (EVERY_NODE,)
+            nodes[self.nodes[name].index] = None
+        return nodes
+
+    def _loosen(self, nodes: Iterable[int]) -> None:
+        for node in nodes:
+            self.loosened.add(node)
+            if node == EVERY_NODE:
+                self.roomy = self.present
+            elif not self.roomy >> node & 1:
+                self.roomy |= 1 << node
+
+    def _rebuild(self, pool: PoolEntry) -> None:
+        """Forget the devices of the nodes that see the pool."""
+        nodes = self._reach(pool)
+        if self._built:
+            for node in nodes:
+                if node == EVERY_NODE:
+                    self._drop_inventories()
+                elif (entry := self.by_index[node]) is not None:
+                    entry.inventory = None
+        self._loosen(nodes)
+
+    def _start_afresh(self) -> None:
+        self.epoch += 1
+        self.roomy = self.present
+        self._drop_inventories()
+
+    def _drop_inventories(self) -> None:
+        for entry in self._built:
+            entry.inventory = None
+        self._built.clear()
+
+
+def _has_counters(pool: PoolEntry) -> bool:
+    return any(piece.spec.shared_counters for piece in pool.slices.values())
+
+
+def _place(piece: ResourceSlice) -> tuple[str, str, str | None]:
+    return piece.spec.driver, piece.spec.pool.name, piece.spec.node_name
+
+
+def _looks_same(one: Node, other: Node) -> bool:
+    return (
+        one.metadata.labels == other.metadata.labels
+        and one.status.declared_features == other.status.declared_features
+    )
+
+
+def _in_nano(amounts: Mapping[str, str]) -> dict[str, int]:
+    return {name: quantity.parse(text).nano for name, text in amounts.items()}

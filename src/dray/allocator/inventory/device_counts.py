@@ -1,0 +1,127 @@
+"""How many devices of each class are free, held or tainted; counted again only where that changed.
+
+A device counts once for each class whose selectors it matches, and for the class "" if for none. Of
+a pool, the newest generation counts. "Free" means that no claim holds the device: a partition may
+be free although its counters are used up by others.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dray.allocator.checks import taints
+from dray.allocator.checks.usage import Holdings
+from dray.allocator.inventory.cluster_inventory import Fleet, PoolEntry
+from dray.allocator.inventory.selectors import Selector
+from dray.allocator.model.candidates import Candidate
+from dray.api.formats.names import PoolId
+from dray.api.types.dra import DeviceTaintRule, ResourceSlice
+
+FREE, ALLOCATED, SHARED, TAINTED = "free", "allocated", "shared", "tainted"
+
+
+class Group(NamedTuple):
+    """Devices that are counted together."""
+
+    state: str
+    class_name: str
+
+
+_Class = tuple[str, Sequence[Selector]]
+"""A name, and what a device must match."""
+
+
+class _Counted(NamedTuple):
+    epoch: int
+    version: int
+    slices: tuple[ResourceSlice, ...]
+    groups: Counter[Group]
+
+
+class Census:
+    """Asks a fleet; remembers each pool's answer until slices, claims, classes or rules change."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._pools: dict[PoolId, _Counted] = {}
+        self._total: Counter[Group] = Counter()
+
+    def counts(self) -> dict[Group, int]:
+        """The groups that have devices now, and those that had some before."""
+        pools = self._fleet.pools()
+        for pool_id in self._pools.keys() - pools.keys():
+            self._total.subtract(self._pools.pop(pool_id).groups)
+        classes = self._classes()
+        for pool_id, entry in pools.items():
+            known = self._pools.get(pool_id)
+            if known is not None:
+                if self._is_current(known, entry):
+                    continue
+                self._total.subtract(known.groups)
+            counted = self._count(pool_id, entry, classes)
+            self._pools[pool_id] = counted
+            self._total.update(counted.groups)
+        return dict(self._total)
+
+    def _is_current(self, known: _Counted, entry: PoolEntry) -> bool:
+        return (
+            known.version == entry.holdings.version
+            and known.epoch == self._fleet.epoch
+            and len(known.slices) == len(entry.slices)
+            and all(map(operator.is_, known.slices, entry.slices.values()))
+        )
+
+    def _classes(self) -> list[_Class]:
+        find = self._fleet.selectors.selector
+        return [
+            (name, [find(each.cel.expression) for each in found.spec.selectors if each.cel])
+            for name, found in self._fleet.classes.items()
+        ]
+
+    def _count(self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[_Class]) -> _Counted:
+        rules = taints.rules_for_pool(*pool_id, self._fleet.taint_rules())
+        candidates = list(_newest(entry))
+        states = [_state(each, entry.holdings, rules) for each in candidates]
+        groups = Counter[Group]()
+        for name, matching in _by_class(candidates, classes):
+            for state, count in Counter(itertools.compress(states, matching)).items():
+                groups[Group(state, name)] = count
+        slices = tuple(entry.slices.values())
+        return _Counted(self._fleet.epoch, entry.holdings.version, slices, groups)
+
+
+def _by_class(
+    candidates: Sequence[Candidate], classes: Sequence[_Class]
+) -> Iterator[tuple[str, Sequence[bool]]]:
+    """For each class which of the devices match it; at last which match none."""
+    unmatched = [True] * len(candidates)
+    for name, selectors in classes:
+        columns = [[True] * len(candidates), *(each.accepts(candidates) for each in selectors)]
+        matching = list(map(all, zip(*columns, strict=True)))
+        unmatched = list(map(operator.gt, unmatched, matching))
+        yield name, matching
+    yield "", unmatched
+
+
+def _newest(entry: PoolEntry) -> Iterator[Candidate]:
+    """The devices of the newest generation."""
+    generation = max((each.spec.pool.generation for each in entry.slices.values()), default=0)
+    for piece in entry.slices.values():
+        if piece.spec.pool.generation == generation:
+            for index, device in enumerate(piece.spec.devices):
+                yield Candidate(index, 1 << index, 0, piece.spec.driver, piece, device)
+
+
+def _state(candidate: Candidate, holdings: Holdings, rules: Sequence[DeviceTaintRule]) -> str:
+    device = candidate.device
+    holding = holdings.by_device.get(device.name)
+    if holding is not None:
+        return ALLOCATED if holding.owners else SHARED
+    if not (device.taints or rules):
+        return FREE
+    found = taints.with_rules(device.taints, device.name, rules)
+    return TAINTED if any(map(taints.prevents_allocation, found)) else FREE

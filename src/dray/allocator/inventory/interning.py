@@ -1,0 +1,81 @@
+"""Equal parts of slices, kept once.
+
+Forty thousand GPUs of four models publish the same few attribute values and capacity maps. Whoever
+decodes slices hands them to an `Interner` before anybody else sees them; a device is then left with
+what is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import msgspec
+
+from dray.api.types.dra import (
+    Device,
+    DeviceAttribute,
+    DeviceCapacity,
+    DeviceCounterConsumption,
+    ResourceSlice,
+)
+
+_ATTRIBUTES_LIMIT = 1 << 18
+_force = msgspec.structs.force_setattr
+
+
+class Interner:
+    """Remembers what it has seen, up to a limit; then it begins anew."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._attributes: dict[DeviceAttribute, DeviceAttribute] = {}
+        self._attribute_maps: dict[Hashable, dict[str, DeviceAttribute]] = {}
+        self._capacities: dict[Hashable, dict[str, DeviceCapacity]] = {}
+        self._consumptions: dict[Hashable, tuple[DeviceCounterConsumption, ...]] = {}
+
+    def share(self, piece: ResourceSlice) -> ResourceSlice:
+        """The slice itself, its equal parts replaced by those seen before."""
+        for device in piece.spec.devices:
+            self._share_device(device)
+        return piece
+
+    def _share_device(self, device: Device) -> None:
+        _force(device, "name", self._texts.setdefault(device.name, device.name))
+        if device.attributes:
+            _force(device, "attributes", self._shared_attributes(device.attributes))
+        if device.capacity:
+            key: Hashable = tuple(device.capacity.items())
+            _force(device, "capacity", self._capacities.setdefault(key, device.capacity))
+        if device.consumes_counters:
+            consumed = device.consumes_counters
+            key = tuple([_consumption_key(each) for each in consumed])
+            _force(device, "consumes_counters", self._consumptions.setdefault(key, consumed))
+
+    def _shared_attributes(
+        self, published: dict[str, DeviceAttribute]
+    ) -> dict[str, DeviceAttribute]:
+        known = self._attributes
+        if len(known) >= _ATTRIBUTES_LIMIT:
+            known.clear()
+            self._attribute_maps.clear()
+        is_new = False
+        for name, attribute in published.items():
+            same = known.get(attribute)
+            if same is None:
+                known[attribute] = attribute
+                is_new = True
+            else:
+                published[name] = same
+        if is_new:
+            # A map with a value of its own, such as a UUID, is not worth remembering.
+            return published
+        key = (tuple(published), tuple([id(each) for each in published.values()]))
+        return self._attribute_maps.setdefault(key, published)
+
+
+def _consumption_key(consumption: DeviceCounterConsumption) -> Hashable:
+    return (
+        consumption.counter_set,
+        consumption.compatibility_groups,
+        tuple(consumption.counters.items()),
+    )

@@ -1,0 +1,270 @@
+"""Slices to pools for one node: generation, completeness, validity, which nodes a device is for.
+
+Follows structured/internal/incubating/pools_incubating.go GatherPools: the order of pools, slices
+and devices found here is the order in which the search visits devices.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from dray.allocator.model import rejections
+from dray.api.features import Features
+from dray.api.formats.names import PoolId
+from dray.api.selectors import label_selectors
+from dray.api.types.dra import CounterSet, Device, ResourceSlice
+from dray.api.types.meta import NodeSelector, NodeSelectorRequirement
+from dray.api.types.nodes import Node
+
+SlicesOfPool = Callable[[PoolId], Iterable[ResourceSlice]]
+"""Every slice of a pool in the cluster, of any generation and for any node."""
+
+NODE_OPERATIONS_FEATURE = "DRAOptionalNodeOperations"
+
+
+class Pool(NamedTuple):
+    """A pool as one node sees it; an incomplete or invalid one has no slices."""
+
+    id: PoolId
+    slices: Sequence[ResourceSlice] = ()
+    """Those with devices for this node, by name."""
+    slices_elsewhere: Sequence[ResourceSlice] = ()
+    """Devices for other nodes, which draw from the same counters."""
+    counter_sets: Mapping[str, CounterSet] = {}
+    is_incomplete: bool = False
+    invalid_reason: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        return not (self.is_incomplete or self.invalid_reason)
+
+
+class _Invalid(Exception):
+    """What is wrong with a pool."""
+
+
+def gather(
+    node: Node, slices: Iterable[ResourceSlice], of_pool: SlicesOfPool, features: Features
+) -> list[Pool]:
+    """The pools with devices for `node`, in the order of the search.
+
+    `slices` are those that may concern the node: first the ones that name it, then the ones that
+    name no node.
+    """
+    found: list[Pool] = []
+    with_binding_conditions: list[Pool] = []
+    for pool_id, relevant in sorted(_newest_generations(node, slices, features).items()):
+        pool = _pool(pool_id, relevant, of_pool, features)
+        if pool is None:
+            continue
+        is_last = any(device.binding_conditions for device in devices_of(pool))
+        (with_binding_conditions if is_last else found).append(pool)
+    return found + with_binding_conditions
+
+
+def devices_of(pool: Pool) -> Iterator[Device]:
+    for piece in pool.slices:
+        yield from piece.spec.devices
+
+
+def serves_node(device: Device, node: Node) -> bool:
+    """Whether a device that selects nodes by itself is for `node`; raises Failure."""
+    return _matches_node(node, device.node_name, device.all_nodes, device.node_selector)
+
+
+def knows_node_operations(features: Features) -> bool:
+    """Whether skipNodeOperations is looked at.
+
+    Only upstream's experimental allocator does, and that one runs if an alpha feature is on.
+    """
+    return (
+        features.optional_node_operations
+        or features.list_type_attributes
+        or features.derived_attributes
+        or features.device_compatibility_groups
+    )
+
+
+def has_binding_conditions(features: Features) -> bool:
+    return features.device_binding_conditions and features.resource_claim_device_status
+
+
+def _newest_generations(
+    node: Node, slices: Iterable[ResourceSlice], features: Features
+) -> dict[PoolId, list[ResourceSlice]]:
+    newest: dict[PoolId, list[ResourceSlice]] = {}
+    for piece in slices:
+        if not (_is_understood(piece, features) and _is_relevant(piece, node)):
+            continue
+        spec = piece.spec
+        known = newest.setdefault(PoolId(spec.driver, spec.pool.name), [])
+        if known and known[0].spec.pool.generation != spec.pool.generation:
+            if spec.pool.generation < known[0].spec.pool.generation:
+                continue
+            known.clear()
+        known.append(piece)
+    return newest
+
+
+def _is_understood(piece: ResourceSlice, features: Features) -> bool:
+    spec = piece.spec
+    if not features.partitionable_devices and (
+        spec.per_device_node_selection is not None or spec.shared_counters
+    ):
+        return False
+    return features.device_compatibility_groups or not _uses_groups(piece)
+
+
+def _uses_groups(piece: ResourceSlice) -> bool:
+    for device in piece.spec.devices:
+        for consumption in device.consumes_counters:
+            if consumption.compatibility_groups:
+                return True
+    return False
+
+
+def _is_relevant(piece: ResourceSlice, node: Node) -> bool:
+    spec = piece.spec
+    if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+        try:
+            return _matches_node(node, spec.node_name, spec.all_nodes, spec.node_selector)
+        except rejections.Failure as failure:
+            raise _gathering_failed(f"slice {piece.metadata.name}", failure) from None
+    if not spec.per_device_node_selection:
+        return False
+    for device in spec.devices:
+        try:
+            if serves_node(device, node):
+                return True
+        except rejections.Failure as failure:
+            where = f"device {device.name} in slice {piece.metadata.name}"
+            raise _gathering_failed(where, failure) from None
+    return False
+
+
+def _gathering_failed(where: str, failure: rejections.Failure) -> rejections.Failure:
+    return rejections.Failure(
+        f"gather pool information: failed to perform node selection for {where}: {failure.detail}"
+    )
+
+
+def _matches_node(
+    node: Node, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None
+) -> bool:
+    if node_name:
+        return node.metadata.name == node_name
+    if all_nodes:
+        return True
+    if selector is None:
+        return False
+    return _compiled(selector)(node.metadata.labels, node.metadata.name)
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(selector: NodeSelector) -> label_selectors.NodeTest:
+    try:
+        return label_selectors.compile_node_selector(selector)
+    except label_selectors.SelectorError as error:
+        raise rejections.Failure(
+            f"failed to parse node selector {_printed(selector)}: {error}"
+        ) from None
+
+
+def _printed(selector: NodeSelector) -> str:
+    """The selector as Go prints it."""
+    terms = "".join(
+        f"NodeSelectorTerm{{MatchExpressions:{_printed_list(term.match_expressions)},"
+        f"MatchFields:{_printed_list(term.match_fields)},}},"
+        for term in selector.node_selector_terms
+    )
+    return f"&NodeSelector{{NodeSelectorTerms:[]NodeSelectorTerm{{{terms}}},}}"
+
+
+def _printed_list(requirements: Iterable[NodeSelectorRequirement]) -> str:
+    entries = "".join(
+        f"NodeSelectorRequirement{{Key:{requirement.key},Operator:{requirement.operator},"
+        f"Values:[{' '.join(requirement.values)}],}},"
+        for requirement in requirements
+    )
+    return f"[]NodeSelectorRequirement{{{entries}}}"
+
+
+def _pool(
+    pool_id: PoolId, relevant: list[ResourceSlice], of_pool: SlicesOfPool, features: Features
+) -> Pool | None:
+    """The pool of these slices, or None if a newer generation replaces it elsewhere."""
+    wanted = relevant[0].spec.pool.resource_slice_count
+    everything = relevant
+    if len(relevant) != wanted:
+        generation = relevant[0].spec.pool.generation
+        everything = list(of_pool(pool_id))
+        if any(piece.spec.pool.generation > generation for piece in everything):
+            return None
+        everything = [
+            piece
+            for piece in everything
+            if piece.spec.pool.generation == generation
+            and (features.device_compatibility_groups or not _uses_groups(piece))
+        ]
+        if len(everything) != wanted:
+            return Pool(pool_id, is_incomplete=True)
+    try:
+        return _complete_pool(pool_id, relevant, everything, features)
+    except _Invalid as reason:
+        return Pool(pool_id, invalid_reason=str(reason))
+
+
+def _complete_pool(
+    pool_id: PoolId,
+    relevant: list[ResourceSlice],
+    everything: list[ResourceSlice],
+    features: Features,
+) -> Pool:
+    ordered = sorted(relevant, key=lambda piece: piece.metadata.name)
+    if not features.partitionable_devices:
+        _require_unique_names(ordered)
+        return Pool(pool_id, ordered)
+    names = {piece.metadata.name for piece in ordered}
+    elsewhere = [piece for piece in everything if piece.metadata.name not in names]
+    with_devices = [piece for piece in ordered if not piece.spec.shared_counters]
+    devices_elsewhere = [piece for piece in elsewhere if not piece.spec.shared_counters]
+    _require_unique_names(with_devices)
+    counter_sets = _counter_sets([*ordered, *elsewhere])
+    _require_counters(with_devices, counter_sets)
+    _require_counters(devices_elsewhere, counter_sets)
+    return Pool(pool_id, with_devices, devices_elsewhere, counter_sets)
+
+
+def _require_unique_names(slices: Iterable[ResourceSlice]) -> None:
+    names = [device.name for piece in slices for device in piece.spec.devices]
+    if len(set(names)) < len(names):
+        repeated = next(name for number, name in enumerate(names) if name in names[:number])
+        raise _Invalid(f"duplicate device name {repeated}")
+
+
+def _counter_sets(slices: Iterable[ResourceSlice]) -> dict[str, CounterSet]:
+    counter_sets: dict[str, CounterSet] = {}
+    for piece in slices:
+        for counter_set in piece.spec.shared_counters:
+            if counter_set.name in counter_sets:
+                raise _Invalid(f"duplicate counter set name {counter_set.name}")
+            counter_sets[counter_set.name] = counter_set
+    return counter_sets
+
+
+def _require_counters(
+    slices: Iterable[ResourceSlice], counter_sets: Mapping[str, CounterSet]
+) -> None:
+    for piece in slices:
+        for device in piece.spec.devices:
+            for consumption in device.consumes_counters:
+                counter_set = counter_sets.get(consumption.counter_set)
+                if counter_set is None:
+                    raise _Invalid(f"counter set {consumption.counter_set} not found")
+                for counter in consumption.counters:
+                    if counter not in counter_set.counters:
+                        raise _Invalid(
+                            f"counter {counter} not found in counter set {counter_set.name}"
+                        )

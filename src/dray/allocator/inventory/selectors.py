@@ -1,0 +1,180 @@
+"""Class and request selectors and derived attributes, answered once per distinct device shape.
+
+A compiled expression knows what it reads. Devices that agree on that have one answer, kept here for
+the whole fleet. Answers have three values: yes, no, and the error that evaluation gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from dray.allocator.inventory import shapes
+from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.model import attributes, rejections
+from dray.allocator.model.attributes import Value
+from dray.allocator.model.candidates import Candidate, Matches
+from dray.api.features import Features
+from dray.cel import device as cel
+from dray.cel.runtime.values import CostExceeded, EvaluationError
+
+_SHAPES_LIMIT = 1 << 13
+_EXPRESSIONS_LIMIT = 1 << 14
+_MISSING_KEY_HINT = (
+    ". consider using CEL optional chaining (.? followed by orValue()) "
+    "or guarding the check with has() for optional fields"
+)
+
+
+class Selector:
+    """One expression and its answers so far."""
+
+    __slots__ = ("_answers", "_compiled", "_read", "paths")
+
+    def __init__(self, compiled: cel.Selector) -> None:
+        self._compiled = compiled
+        self.paths = () if compiled.error else tuple(sorted(compiled.reads))
+        """What the expression reads; devices that agree on it have one answer."""
+        self._read = shapes.reader(self.paths)
+        self._answers: dict[Hashable, bool | str] = {}
+
+    def matches(self, inventory: Inventory) -> Matches:
+        if self._compiled.error is not None:
+            return Matches(0, inventory.everything)
+        accepted, failing = 0, inventory.unusable
+        for shape, members in inventory.kinds(self.paths, self._read):
+            answer = self._answers.get(shape)
+            if answer is None:
+                usable = members & ~failing
+                if not usable:
+                    continue
+                answer = self._remember(shape, next(inventory.members(usable)))
+            if answer is True:
+                accepted |= members
+            elif answer is not False:
+                failing |= members
+        return Matches(accepted & ~failing, failing)
+
+    def answer(self, candidate: Candidate) -> bool | str:
+        """Whether the device matches, or the error that evaluating the expression gives."""
+        if self._compiled.error is not None:
+            return self._compiled.error.detail
+        if not shapes.is_usable(candidate.device):
+            return self._evaluate(candidate)
+        (shape,) = self._read([candidate])
+        known = self._answers.get(shape)
+        return self._remember(shape, candidate) if known is None else known
+
+    def accepts(self, candidates: Sequence[Candidate]) -> list[bool]:
+        """For each device whether it matches; an error is a no."""
+        if self._compiled.error is not None:
+            return [False] * len(candidates)
+        found = []
+        for candidate, shape in zip(candidates, self._read(candidates), strict=True):
+            answer = self._answers.get(shape)
+            found.append((self._remember(shape, candidate) if answer is None else answer) is True)
+        return found
+
+    def failure_on(self, candidate: Candidate) -> str:
+        """What upstream says after the number of the selector."""
+        if self._compiled.error is not None:
+            return f": CEL compile error: {self._compiled.error.detail}"
+        return f" on device {candidate.id}: CEL runtime error: {self.answer(candidate)}"
+
+    def _remember(self, shape: Hashable, candidate: Candidate) -> bool | str:
+        if len(self._answers) >= _SHAPES_LIMIT:
+            self._answers.clear()
+        answer = self._answers[shape] = self._evaluate(candidate)
+        return answer
+
+    def _evaluate(self, candidate: Candidate) -> bool | str:
+        try:
+            return self._compiled.matches(_view(candidate))
+        except (EvaluationError, CostExceeded) as error:
+            return _with_hint(str(error))
+
+
+class DerivedAttribute:
+    """One expression that gives an attribute, and its values so far."""
+
+    __slots__ = ("_compiled", "_read", "_to_value", "_values")
+
+    def __init__(self, compiled: cel.DerivedAttribute, compares_lists: bool) -> None:
+        self._compiled = compiled
+        self._read = shapes.reader([shapes.WHOLE_DEVICE])
+        self._to_value = attributes.set_value if compares_lists else attributes.scalar_value
+        self._values: dict[Hashable, Value | str] = {}
+
+    def value(self, candidate: Candidate, name: str) -> Value:
+        """The value as constraints compare it; raises Failure in upstream's words."""
+        if self._compiled.error is not None:
+            detail = self._compiled.error.detail
+            raise rejections.Failure(f"compile derived attribute {name} failed: {detail}")
+        (shape,) = self._read([candidate])
+        value = self._values.get(shape)
+        if value is None:
+            if len(self._values) >= _SHAPES_LIMIT:
+                self._values.clear()
+            value = self._values[shape] = self._evaluate(candidate)
+        if isinstance(value, str):
+            raise rejections.Failure(
+                f"evaluate derived attribute {name} on device {candidate.id} failed: {value}"
+            )
+        return value
+
+    def _evaluate(self, candidate: Candidate) -> Value | str:
+        try:
+            return self._to_value(self._compiled.evaluate(_view(candidate)))
+        except (EvaluationError, CostExceeded) as error:
+            return str(error)
+
+
+class Selectors:
+    """The expressions in use, compiled for the gates that are on."""
+
+    def __init__(self, features: Features) -> None:
+        self._features = features
+        self._selectors: dict[str, Selector] = {}
+        self._derived: dict[str, DerivedAttribute] = {}
+
+    def selector(self, expression: str) -> Selector:
+        known = self._selectors.get(expression)
+        if known is None:
+            if len(self._selectors) >= _EXPRESSIONS_LIMIT:
+                self._selectors.clear()
+            known = self._selectors[expression] = Selector(
+                cel.compile_selector(
+                    expression,
+                    stored=True,
+                    consumable_capacity=self._features.consumable_capacity,
+                    list_type_attributes=self._features.list_type_attributes,
+                )
+            )
+        return known
+
+    def derived(self, expression: str) -> DerivedAttribute:
+        known = self._derived.get(expression)
+        if known is None:
+            if len(self._derived) >= _EXPRESSIONS_LIMIT:
+                self._derived.clear()
+            compares_lists = self._features.list_type_attributes
+            known = self._derived[expression] = DerivedAttribute(
+                cel.compile_derived_attribute(
+                    expression,
+                    stored=True,
+                    consumable_capacity=self._features.consumable_capacity,
+                    list_type_attributes=compares_lists,
+                ),
+                compares_lists,
+            )
+        return known
+
+
+def _view(candidate: Candidate) -> cel.DeviceView:
+    return cel.view(candidate.driver, candidate.device)
+
+
+def _with_hint(error: str) -> str:
+    """Upstream helps with one kind of error (cel/errors.go EnhanceRuntimeError)."""
+    if "no such key:" in error and _MISSING_KEY_HINT not in error:
+        return error + _MISSING_KEY_HINT
+    return error

@@ -1,0 +1,131 @@
+"""Shapes: what an expression reads of a device, as a value that can be compared.
+
+Devices of equal shape have equal answers. Reading a few fields of a device is much cheaper than
+showing it to an expression, and a fleet has few shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable, Iterable, Sequence
+
+from dray.allocator.model.candidates import Candidate
+from dray.api.formats import semver
+from dray.api.types.dra import Device, DeviceAttribute
+
+Path = tuple[str, ...]
+"""(device, attributes, DOMAIN, ID) and the like; a shorter path means all below it."""
+
+WHOLE_DEVICE: Path = ("device",)
+
+Reader = Callable[[Sequence[Candidate]], list[Hashable]]
+"""Devices to what is read of each."""
+
+
+def reader(paths: Iterable[Path]) -> Reader:
+    """What reads the shapes for an expression that looks at `paths`, given in order."""
+    columns = [_column(path) for path in paths]
+
+    def read(devices: Sequence[Candidate]) -> list[Hashable]:
+        if not columns:
+            return [()] * len(devices)
+        return list(zip(*[column(devices) for column in columns], strict=True))
+
+    return read
+
+
+_SHARED_LIMIT = 1 << 12
+_shared: dict[Hashable, Hashable] = {}
+
+
+def shared(shape: Hashable) -> Hashable:
+    """An equal shape that others use too: thousands of nodes have the same few."""
+    if len(_shared) >= _SHARED_LIMIT:
+        _shared.clear()
+    return _shared.setdefault(shape, shape)
+
+
+def is_usable(device: Device) -> bool:
+    """Whether expressions can be evaluated on a device: every attribute has to have a value."""
+    for attribute in device.attributes.values():
+        if (
+            attribute.string_value is None
+            and attribute.int_value is None
+            and attribute.bool_value is None
+            and not _has_list_or_version(attribute)
+        ):
+            return False
+    return True
+
+
+def _has_list_or_version(attribute: DeviceAttribute) -> bool:
+    if attribute.version_value is not None:
+        return _is_version(attribute.version_value)
+    if attribute.version_values:
+        return all(map(_is_version, attribute.version_values))
+    return bool(attribute.int_values or attribute.bool_values or attribute.string_values)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_version(text: str) -> bool:
+    try:
+        semver.parse(text)
+    except semver.VersionError:
+        return False
+    return True
+
+
+def _column(path: Path) -> Reader:
+    match path[1:] if path[:1] == WHOLE_DEVICE else path:
+        case ("driver",):
+            return lambda devices: [each.driver for each in devices]
+        case ("allowMultipleAllocations",):
+            return lambda devices: [
+                bool(each.device.allow_multiple_allocations) for each in devices
+            ]
+        case ("attributes", domain, identifier):
+            return _attribute(domain, identifier)
+        case ("capacity", domain, identifier):
+            return _capacity(domain, identifier)
+        case _:
+            return lambda devices: [_everything(each) for each in devices]
+
+
+def _attribute(domain: str, identifier: str) -> Reader:
+    """A driver may publish its own attributes with or without its domain."""
+    name = f"{domain}/{identifier}"
+
+    def read(devices: Sequence[Candidate]) -> list[Hashable]:
+        return [
+            (each.device.attributes.get(identifier), each.device.attributes.get(name))
+            if each.driver == domain
+            else each.device.attributes.get(name)
+            for each in devices
+        ]
+
+    return read
+
+
+def _capacity(domain: str, identifier: str) -> Reader:
+    name = f"{domain}/{identifier}"
+
+    def read(devices: Sequence[Candidate]) -> list[Hashable]:
+        found: list[Hashable] = []
+        for each in devices:
+            own = each.device.capacity.get(identifier) if each.driver == domain else None
+            qualified = each.device.capacity.get(name)
+            found.append((own and own.value, qualified and qualified.value))
+        return found
+
+    return read
+
+
+def _everything(candidate: Candidate) -> Hashable:
+    device = candidate.device
+    amounts = [(name, capacity.value) for name, capacity in device.capacity.items()]
+    return (
+        candidate.driver,
+        bool(device.allow_multiple_allocations),
+        frozenset(device.attributes.items()),
+        frozenset(amounts),
+    )

@@ -1,0 +1,1 @@
+"""The vocabulary of the allocator: requests, candidates, rejections."""

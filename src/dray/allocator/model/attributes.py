@@ -1,0 +1,65 @@
+"""Attribute lookup, and attribute values in a form that constraints compare.
+
+A value is `(kind, members)`: without DRAListTypeAttributes one scalar is one member, with it every
+list is the set of its members. Upstream compares forms, not only contents: int 1, true and "1"
+are three values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import NamedTuple
+
+from dray.api.types.dra import Device, DeviceAttribute
+
+
+class Value(NamedTuple):
+    """What a constraint compares; no kind means a form it cannot compare."""
+
+    kind: str
+    members: frozenset[Hashable]
+
+    def __str__(self) -> str:
+        return ", ".join(sorted(str(member) for member in self.members))
+
+
+INCOMPARABLE = Value("", frozenset())
+
+
+def lookup(device: Device, driver: str, name: str) -> DeviceAttribute | None:
+    """The attribute of that fully qualified name; the driver's own may be published without domain.
+
+    Follows incubating/allocator_incubating.go lookupAttribute.
+    """
+    attribute = device.attributes.get(name)
+    if attribute is not None:
+        return attribute
+    domain, slash, identifier = name.partition("/")
+    if not slash or domain != driver:
+        return None
+    return device.attributes.get(identifier)
+
+
+def scalar_value(attribute: DeviceAttribute) -> Value:
+    if attribute.string_value is not None:
+        return Value("string", frozenset((attribute.string_value,)))
+    if attribute.int_value is not None:
+        return Value("int", frozenset((attribute.int_value,)))
+    if attribute.bool_value is not None:
+        return Value("bool", frozenset((attribute.bool_value,)))
+    if attribute.version_value is not None:
+        return Value("version", frozenset((attribute.version_value,)))
+    return INCOMPARABLE
+
+
+def set_value(attribute: DeviceAttribute) -> Value:
+    """Follows experimental/allocator_experimental.go attributeAsSet."""
+    for kind, members in (
+        ("int", attribute.int_values),
+        ("bool", attribute.bool_values),
+        ("string", attribute.string_values),
+        ("version", attribute.version_values),
+    ):
+        if members:
+            return Value(kind, frozenset(members))
+    return scalar_value(attribute)

@@ -1,0 +1,285 @@
+"""The vocabulary of refusal.
+
+A `Verdict` says which check refuses what, with the objects and numbers behind it; words are made
+elsewhere. Checks give device verdicts, proofs and the search give request verdicts. A `Failure` is
+something else: input that makes the question meaningless, worded as upstream words it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import msgspec
+
+from dray.api.formats.names import ClaimKey, DeviceId, PoolId
+from dray.api.types.dra import DeviceTaint, ResourceClaim
+
+
+class Check(enum.StrEnum):
+    """Every check, in upstream's order."""
+
+    USAGE = "usage"
+    BINDING_CONDITIONS = "binding conditions"
+    CLASS_SELECTORS = "class selectors"
+    REQUEST_SELECTORS = "request selectors"
+    NODE_SELECTION = "node selection"
+    CAPACITY = "capacity"
+    NODE_OPERATIONS = "node operations"
+    GROUPS = "compatibility groups"
+    COUNTERS = "counters"
+    TAINTS = "taints"
+    CONSTRAINTS = "constraints"
+
+
+class Verdict(msgspec.Struct, frozen=True, tag_field="verdict", tag=True):
+    """A reason to say no."""
+
+
+class DeviceVerdict(Verdict, frozen=True):
+    """One check's no to one device."""
+
+    device: DeviceId
+
+    @property
+    def check(self) -> Check:
+        return _CHECK_OF[type(self)]
+
+
+class DeviceTaken(DeviceVerdict, frozen=True):
+    """Another claim holds the device for itself."""
+
+    holders: tuple[ClaimKey, ...] = ()
+
+
+class DevicePicked(DeviceVerdict, frozen=True):
+    """The same pod has already picked the device in this attempt."""
+
+
+class BindingConditionsDisabled(DeviceVerdict, frozen=True):
+    conditions: tuple[str, ...]
+
+
+class SelectorRefused(DeviceVerdict, frozen=True):
+    """A selector is false; of the class if `device_class` is set, else of the request."""
+
+    index: int
+    expression: str
+    device_class: str | None = None
+
+    @property
+    def check(self) -> Check:
+        return Check.CLASS_SELECTORS if self.device_class else Check.REQUEST_SELECTORS
+
+
+class NodeMismatch(DeviceVerdict, frozen=True):
+    """The device is on other nodes only."""
+
+    node: str
+
+
+class CapacityAbsent(DeviceVerdict, frozen=True):
+    """The device does not have the capacity that is asked for."""
+
+    capacity: str
+
+
+class CapacityAgainstPolicy(DeviceVerdict, frozen=True):
+    """The amount, rounded, is not one that the device hands out."""
+
+    capacity: str
+    needed: str
+
+
+class CapacityShort(DeviceVerdict, frozen=True):
+    capacity: str
+    needed: str
+    available: str
+    total: str
+    holders: tuple[ClaimKey, ...] = ()
+
+
+class NodeOperationsDisabled(DeviceVerdict, frozen=True):
+    """The gate is off, or the node does not declare the feature."""
+
+    operations: tuple[str, ...]
+    node_lacks_feature: bool
+
+
+class CountersDisabled(DeviceVerdict, frozen=True):
+    """The device is a partition and the gate is off."""
+
+
+class GroupsIncompatible(DeviceVerdict, frozen=True):
+    counter_set: str
+    groups: tuple[str, ...]
+    present: tuple[str, ...]
+    holders: tuple[ClaimKey, ...] = ()
+
+
+class CounterShort(DeviceVerdict, frozen=True):
+    counter_set: str
+    counter: str
+    needed: str
+    available: str
+    holders: tuple[ClaimKey, ...] = ()
+
+
+class TaintNotTolerated(DeviceVerdict, frozen=True):
+    taint: DeviceTaint
+
+
+class AttributeAbsent(DeviceVerdict, frozen=True):
+    constraint: int
+    attribute: str
+
+
+class AttributeIncomparable(DeviceVerdict, frozen=True):
+    """The attribute has a form that the constraint cannot compare."""
+
+    constraint: int
+    attribute: str
+
+
+class AttributeDiffers(DeviceVerdict, frozen=True):
+    """matchAttribute: the devices picked before have another value."""
+
+    constraint: int
+    attribute: str
+    value: str
+    wanted: str
+
+
+class AttributeRepeated(DeviceVerdict, frozen=True):
+    """distinctAttribute: a device picked before has the same value."""
+
+    constraint: int
+    attribute: str
+    value: str
+
+
+class RequestVerdict(Verdict, frozen=True):
+    """A no to a whole request; `claim` is the position among the claims asked for."""
+
+    claim: int
+    request: str
+
+
+class TooFewDevices(RequestVerdict, frozen=True):
+    """Fewer devices than needed pass the checks that look at a device alone."""
+
+    needed: int
+    matching: int
+    free: int
+
+
+class TooFewForAll(RequestVerdict, frozen=True):
+    """The requests of all claims together need more devices than are free."""
+
+    needed: int
+    free: int
+
+
+class NoCommonValue(RequestVerdict, frozen=True):
+    """No value of the matchAttribute has enough free devices."""
+
+    attribute: str
+    needed: int
+    best: int
+    best_value: str
+
+
+class TooFewValues(RequestVerdict, frozen=True):
+    """Fewer different values of the distinctAttribute than devices needed."""
+
+    attribute: str
+    needed: int
+    values: int
+
+
+class NothingForAll(RequestVerdict, frozen=True):
+    """allocationMode All, and no device matches."""
+
+
+class TooManyResults(RequestVerdict, frozen=True):
+    """The alternatives chosen so far leave no room in the allocation result."""
+
+    needed: int
+
+
+class NoCombination(RequestVerdict, frozen=True):
+    """The search ended; `last` is what stopped its furthest attempt."""
+
+    last: DeviceVerdict | None = None
+
+
+class PoolUnusable(Verdict, frozen=True):
+    """A pool whose devices are left alone: being updated, or broken."""
+
+    pool: PoolId
+    reason: str
+    is_invalid: bool
+
+
+class NoDevices(Verdict, frozen=True):
+    """The node has no device that is free."""
+
+
+_CHECK_OF: dict[type[DeviceVerdict], Check] = {
+    DeviceTaken: Check.USAGE,
+    DevicePicked: Check.USAGE,
+    BindingConditionsDisabled: Check.BINDING_CONDITIONS,
+    NodeMismatch: Check.NODE_SELECTION,
+    CapacityAbsent: Check.CAPACITY,
+    CapacityAgainstPolicy: Check.CAPACITY,
+    CapacityShort: Check.CAPACITY,
+    NodeOperationsDisabled: Check.NODE_OPERATIONS,
+    CountersDisabled: Check.COUNTERS,
+    GroupsIncompatible: Check.GROUPS,
+    CounterShort: Check.COUNTERS,
+    TaintNotTolerated: Check.TAINTS,
+    AttributeAbsent: Check.CONSTRAINTS,
+    AttributeIncomparable: Check.CONSTRAINTS,
+    AttributeDiffers: Check.CONSTRAINTS,
+    AttributeRepeated: Check.CONSTRAINTS,
+}
+
+
+class Failure(Exception):
+    """The claims cannot be allocated by anybody, or not on this node if `on_node_only`.
+
+    A remembered failure serves every claim of one signature, so it holds the claim's position and
+    `text` needs the claims. `request` names a request, a subrequest or a constraint as upstream
+    does.
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        claim: int | None = None,
+        request: str = "",
+        on_node_only: bool = False,
+    ) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.claim = claim
+        self.request = request
+        self.on_node_only = on_node_only
+
+    def text(self, claims: Sequence[ResourceClaim]) -> str:
+        """Upstream's message."""
+        if self.claim is None:
+            return self.detail
+        where = f", {self.request}" if self.request else ""
+        return f"claim {object_reference(claims[self.claim])}{where}: {self.detail}"
+
+
+class Stopped(Failure):
+    """`should_stop` said so: the time limit of the search."""
+
+
+def object_reference(claim: ResourceClaim) -> str:
+    """The claim as upstream's messages name it (klog.KObj)."""
+    namespace, name = claim.metadata.namespace, claim.metadata.name
+    return f"{namespace}/{name}" if namespace else name

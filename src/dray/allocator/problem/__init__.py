@@ -1,0 +1,1 @@
+"""Claims after resolution, and the problem that they pose on one node."""

@@ -1,0 +1,1 @@
+"""The solver: backtracking, proofs that nothing fits, results."""

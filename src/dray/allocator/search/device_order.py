@@ -1,0 +1,89 @@
+"""Policies beyond upstream: in which order a request tries the devices that it may use.
+
+A policy orders candidates and nothing else; every check stays as it is. Without one, devices are
+tried in upstream's order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.model.candidates import Candidate
+from dray.allocator.problem.node_problem import Plan
+from dray.api.formats import quantity
+
+Order = Callable[[Inventory, Plan, Iterable[Candidate]], Iterable[Candidate]]
+"""The candidates of an option on a node, best first."""
+
+
+def best_fit(inventory: Inventory, plan: Plan, devices: Iterable[Candidate]) -> list[Candidate]:
+    """The smallest device first: by the counters it draws, then by its capacities."""
+    return sorted(devices, key=lambda device: (_draw(inventory, device), _size(device)))
+
+
+def pack(inventory: Inventory, plan: Plan, devices: Iterable[Candidate]) -> list[Candidate]:
+    """Where most is in use already first, so that whole devices stay free."""
+    return sorted(devices, key=lambda device: -_use(inventory, device))
+
+
+def spread(inventory: Inventory, plan: Plan, devices: Iterable[Candidate]) -> list[Candidate]:
+    """Where least is in use first."""
+    return sorted(devices, key=lambda device: _use(inventory, device))
+
+
+def least_stranding(
+    inventory: Inventory, plan: Plan, devices: Iterable[Candidate]
+) -> list[Candidate]:
+    """The partition first that makes the least of the others impossible."""
+    return sorted(devices, key=lambda device: _stranded(inventory, device))
+
+
+BY_NAME: Mapping[str, Order] = {
+    "best-fit": best_fit,
+    "pack": pack,
+    "spread": spread,
+    "least-stranding": least_stranding,
+}
+
+
+def _size(device: Candidate) -> int:
+    return sum(quantity.parse(each.value).nano for each in device.device.capacity.values())
+
+
+def _draw(inventory: Inventory, device: Candidate) -> float:
+    """How much of what is there a partition takes, over all its counters."""
+    ledger = inventory.sections[device.section].ledger
+    return ledger.portion(device.need) if ledger and device.need else 0.0
+
+
+def _use(inventory: Inventory, device: Candidate) -> float:
+    """How much of the device, or of the counters that it draws from, is in use."""
+    ledger = inventory.sections[device.section].ledger
+    if ledger and device.need:
+        return ledger.portion_used(device.need)
+    holding = inventory.holding_of(device)
+    if holding is None:
+        return 0.0
+    return sum(
+        nano / total
+        for name, nano in holding.capacity.items()
+        if name in device.device.capacity
+        and (total := quantity.parse(device.device.capacity[name].value).nano)
+    )
+
+
+def _stranded(inventory: Inventory, device: Candidate) -> float:
+    """How much is lost: the size of all partitions that are possible now and not afterwards."""
+    ledger = inventory.sections[device.section].ledger
+    if ledger is None or not device.need:
+        return 0.0
+    left = ledger.left - device.need
+    free = inventory.partitions & ~inventory.taken & ~device.bit
+    return sum(
+        ledger.portion(other.need)
+        for other in inventory.members(free)
+        if other.section == device.section
+        and ledger.allows(ledger.left, other.need)
+        and not ledger.allows(left, other.need)
+    )

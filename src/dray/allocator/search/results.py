@@ -1,0 +1,185 @@
+"""Picks to AllocationResult: devices, configuration, node selector.
+
+Follows incubating/allocator_incubating.go, the end of Allocate and createNodeSelector.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from dray.allocator.inventory import pools
+from dray.allocator.model import rejections
+from dray.allocator.model.candidates import Candidate
+from dray.allocator.problem.node_problem import Plan, Problem
+from dray.api.features import Features
+from dray.api.types.dra import (
+    AllocationResult,
+    DeviceAllocationConfiguration,
+    DeviceAllocationResult,
+    DeviceClaimConfiguration,
+    DeviceRequestAllocationResult,
+    OpaqueDeviceConfiguration,
+    ResourceClaim,
+)
+from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+
+FROM_CLASS = "FromClass"
+FROM_CLAIM = "FromClaim"
+
+
+class Pick(NamedTuple):
+    """A device and the option it was picked for."""
+
+    plan: Plan
+    device: Candidate
+
+
+class Solution(NamedTuple):
+    picks: Sequence[Pick]
+    """The devices of all claims, in the order they were picked."""
+    chosen: Sequence[Plan]
+    """One option for each request of each claim, in order."""
+
+
+class NodeSelectorUnsupported(rejections.Failure):
+    def text(self, claims: Sequence[ResourceClaim]) -> str:
+        assert self.claim is not None
+        return f"create NodeSelector for claim {claims[self.claim].metadata.name}: {self.detail}"
+
+
+def build(
+    problem: Problem, solution: Solution, new_share_id: Callable[[], str]
+) -> list[AllocationResult]:
+    """One result for each claim; raises Failure if a slice selects nodes in more than one way."""
+    results = []
+    for claim in range(len(problem.claims)):
+        picks, chosen = solution
+        if len(problem.claims) > 1:
+            picks = [pick for pick in picks if pick.plan.claim == claim]
+            chosen = [plan for plan in chosen if plan.claim == claim]
+        features = problem.inventory.features
+        devices = tuple([_device(pick, features, new_share_id) for pick in picks])
+        config = _configuration(problem.claims[claim].question.config, chosen)
+        selector = _node_selector(claim, picks, problem.inventory.node.metadata.name)
+        results.append(AllocationResult(DeviceAllocationResult(devices, config), selector))
+    return results
+
+
+def _device(
+    pick: Pick, features: Features, new_share_id: Callable[[], str]
+) -> DeviceRequestAllocationResult:
+    plan, candidate = pick
+    option, device, spec = plan.option, candidate.device, candidate.published_in.spec
+    binds = pools.has_binding_conditions(features)
+    consumed = {}
+    if candidate.is_shareable:
+        consumed = {name: str(amount.taken) for name, amount in plan.demand(candidate).items()}
+    return DeviceRequestAllocationResult(
+        request=str(option.name),
+        driver=spec.driver,
+        pool=spec.pool.name,
+        device=device.name,
+        admin_access=True if option.admin_access else None,
+        tolerations=option.tolerations,
+        binding_conditions=device.binding_conditions if binds else (),
+        binding_failure_conditions=device.binding_failure_conditions if binds else (),
+        share_id=new_share_id() if candidate.is_shareable else None,
+        consumed_capacity=consumed,
+        skip_node_operations=spec.skip_node_operations
+        if pools.knows_node_operations(features)
+        else (),
+    )
+
+
+class _Entry(NamedTuple):
+    source: str
+    requests: list[str]
+    opaque: OpaqueDeviceConfiguration | None
+
+
+def _configuration(
+    of_claim: Sequence[DeviceClaimConfiguration], chosen: Sequence[Plan]
+) -> tuple[DeviceAllocationConfiguration, ...]:
+    entries = _class_entries(chosen)
+    if not (entries or of_claim):
+        return ()
+    for config in of_claim:
+        if not config.requests or any(_is_meant(plan, config.requests) for plan in chosen):
+            entries.append(_Entry(FROM_CLAIM, list(config.requests), config.opaque))
+    return tuple(
+        DeviceAllocationConfiguration(
+            source,
+            () if all(_is_meant(plan, names) for plan in chosen) else tuple(names),
+            opaque,
+        )
+        for source, names, opaque in entries
+    )
+
+
+def _class_entries(chosen: Sequence[Plan]) -> list[_Entry]:
+    """The configuration of each class once, for all requests of that class."""
+    by_class: dict[str, list[_Entry]] = {}
+    for plan in chosen:
+        if not plan.resolved.device_class.spec.config:
+            continue
+        name = str(plan.option.name)
+        known = by_class.get(plan.option.device_class)
+        if known is None:
+            by_class[plan.option.device_class] = [
+                _Entry(FROM_CLASS, [name], config.opaque)
+                for config in plan.resolved.device_class.spec.config
+            ]
+        else:
+            for entry in known:
+                entry.requests.append(name)
+    return [entry for entries in by_class.values() for entry in entries]
+
+
+def _is_meant(plan: Plan, names: Sequence[str]) -> bool:
+    name = plan.option.name
+    return name.parent in names or (bool(name.sub) and str(name) in names)
+
+
+def _node_selector(claim: int, picks: Sequence[Pick], node: str) -> NodeSelector | None:
+    """Where the allocation can be used; None if everywhere."""
+    fields: list[NodeSelectorRequirement] = []
+    expressions: list[NodeSelectorRequirement] = []
+    for _, candidate in picks:
+        spec, device = candidate.published_in.spec, candidate.device
+        chooser = device if spec.per_device_node_selection else spec
+        if chooser.node_name is not None or device.binds_to_node:
+            return _only(node)
+        terms = chooser.node_selector.node_selector_terms if chooser.node_selector else ()
+        if len(terms) > 1:
+            unsupported = f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
+            raise NodeSelectorUnsupported(unsupported, claim=claim)
+        for term in terms:
+            _add_new(term.match_fields, fields)
+            _add_new(term.match_expressions, expressions)
+    if not (fields or expressions):
+        return None
+    return NodeSelector((NodeSelectorTerm(tuple(expressions), tuple(fields)),))
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _only(node: str) -> NodeSelector:
+    named = NodeSelectorRequirement("metadata.name", "In", (node,))
+    return NodeSelector((NodeSelectorTerm(match_fields=(named,)),))
+
+
+def _add_new(
+    requirements: Sequence[NodeSelectorRequirement], known: list[NodeSelectorRequirement]
+) -> None:
+    for requirement in requirements:
+        if not any(_is_same(requirement, other) for other in known):
+            known.append(requirement)
+
+
+def _is_same(one: NodeSelectorRequirement, other: NodeSelectorRequirement) -> bool:
+    return (one.key, one.operator, set(one.values)) == (
+        other.key,
+        other.operator,
+        set(other.values),
+    )

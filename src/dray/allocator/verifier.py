@@ -1,0 +1,420 @@
+"""An independent judge: is this set of allocations legal?
+
+Looks at a whole state, every claim with what it was given, and says what is wrong with it. Shares
+no code with the search, on purpose: it adds up plain numbers and compares plain attributes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from dray.api.features import Features
+from dray.api.formats import quantity
+from dray.api.formats.names import ClaimKey, DeviceId, PoolId
+from dray.api.types.dra import (
+    CapacityRequestPolicy,
+    Device,
+    DeviceAttribute,
+    DeviceConstraint,
+    DeviceRequestAllocationResult,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceSlice,
+)
+
+_RESULTS_LIMIT = 32
+
+
+class Violation(msgspec.Struct, frozen=True, tag_field="violation", tag=True):
+    """Something that may not be."""
+
+
+class HeldTwice(Violation, frozen=True):
+    """More than one claim has a device for itself, or one has it while others have shares."""
+
+    device: DeviceId
+    claims: tuple[ClaimKey, ...]
+
+
+class NotShareable(Violation, frozen=True):
+    device: DeviceId
+    claim: ClaimKey
+
+
+class CounterOverdrawn(Violation, frozen=True):
+    pool: PoolId
+    counter_set: str
+    counter: str
+    used: str
+    total: str
+
+
+class CapacityOverdrawn(Violation, frozen=True):
+    device: DeviceId
+    capacity: str
+    used: str
+    total: str
+
+
+class CapacityNotAllowed(Violation, frozen=True):
+    """A share of a size that the device's policy does not hand out."""
+
+    device: DeviceId
+    claim: ClaimKey
+    capacity: str
+    consumed: str
+
+
+class GroupsMixed(Violation, frozen=True):
+    """Devices without a compatibility group in common draw from one counter set."""
+
+    pool: PoolId
+    counter_set: str
+    devices: tuple[str, ...]
+
+
+class ConstraintBroken(Violation, frozen=True):
+    claim: ClaimKey
+    constraint: int
+    devices: tuple[DeviceId, ...]
+
+
+class TaintIgnored(Violation, frozen=True):
+    """A device was given although the request does not tolerate its taint."""
+
+    device: DeviceId
+    claim: ClaimKey
+    taint: str
+
+
+class AdminAccessWrong(Violation, frozen=True):
+    """A result says otherwise than its request whether access is administrative."""
+
+    device: DeviceId
+    claim: ClaimKey
+
+
+class WrongNumber(Violation, frozen=True):
+    """A request has not got exactly the devices that it asked for."""
+
+    claim: ClaimKey
+    request: str
+    wanted: int
+    got: int
+
+
+class DeviceRepeated(Violation, frozen=True):
+    """A claim has a device twice that it may have once."""
+
+    device: DeviceId
+    claim: ClaimKey
+
+
+class UnknownDevice(Violation, frozen=True):
+    """A claim that was just allocated has a device that nobody publishes."""
+
+    device: DeviceId
+    claim: ClaimKey
+
+
+def judge(
+    slices: Iterable[ResourceSlice],
+    claims: Sequence[ResourceClaim],
+    features: Features,
+    *,
+    just_allocated: Iterable[ClaimKey] = (),
+) -> list[Violation]:
+    """Everything that is wrong with the allocations of `claims`.
+
+    What held only at the time of allocation, taints and numbers, is asked of `just_allocated`.
+    """
+    court = _Court(slices, claims, features)
+    new = set(just_allocated)
+    return [
+        *court.exclusive_use(),
+        *court.counters(),
+        *court.groups(),
+        *court.capacity(),
+        *court.constraints(),
+        *court.requests(new),
+        *court.taints(new),
+    ]
+
+
+class _Given(msgspec.Struct, frozen=True):
+    """One device of one claim."""
+
+    claim: ClaimKey
+    result: DeviceRequestAllocationResult
+
+    @property
+    def id(self) -> DeviceId:
+        return DeviceId(self.result.driver, self.result.pool, self.result.device)
+
+
+class _Court:
+    def __init__(
+        self,
+        slices: Iterable[ResourceSlice],
+        claims: Sequence[ResourceClaim],
+        features: Features,
+    ) -> None:
+        self._features = features
+        self._slices = _newest(slices)
+        self._devices = {
+            DeviceId(piece.spec.driver, piece.spec.pool.name, device.name): device
+            for piece in self._slices
+            for device in piece.spec.devices
+        }
+        self._claims = {
+            ClaimKey(claim.metadata.namespace, claim.metadata.name): claim
+            for claim in claims
+            if claim.status.allocation is not None
+        }
+        self._given = [
+            _Given(key, result)
+            for key, claim in self._claims.items()
+            if claim.status.allocation is not None
+            for result in claim.status.allocation.devices.results
+        ]
+        self._by_device: dict[DeviceId, list[_Given]] = defaultdict(list)
+        for given in self._given:
+            if not given.result.admin_access:
+                self._by_device[given.id].append(given)
+
+    def exclusive_use(self) -> Iterator[Violation]:
+        for id, holders in self._by_device.items():
+            shares = [given for given in holders if self._is_share(given)]
+            if len(holders) > 1 and len(shares) < len(holders):
+                yield HeldTwice(id, tuple(given.claim for given in holders))
+            device = self._devices.get(id)
+            for given in shares:
+                if device is not None and not device.allow_multiple_allocations:
+                    yield NotShareable(id, given.claim)
+
+    def counters(self) -> Iterator[Violation]:
+        totals: dict[tuple[PoolId, str, str], int] = {}
+        for piece in self._slices:
+            pool = PoolId(piece.spec.driver, piece.spec.pool.name)
+            for counter_set in piece.spec.shared_counters:
+                for name, counter in counter_set.counters.items():
+                    totals[pool, counter_set.name, name] = _nano(counter.value)
+        used: dict[tuple[PoolId, str, str], int] = defaultdict(int)
+        for pool, device in self._allocated():
+            for consumption in device.consumes_counters:
+                for name, counter in consumption.counters.items():
+                    used[pool, consumption.counter_set, name] += _nano(counter.value)
+        for key, nano in used.items():
+            total = totals.get(key, 0)
+            if nano > total:
+                yield CounterOverdrawn(*key, _text(nano), _text(total))
+
+    def groups(self) -> Iterator[Violation]:
+        if not self._features.device_compatibility_groups:
+            return
+        drawing: dict[tuple[PoolId, str], list[tuple[str, frozenset[str]]]] = defaultdict(list)
+        for pool, device in self._allocated():
+            for consumption in device.consumes_counters:
+                groups = frozenset(consumption.compatibility_groups)
+                drawing[pool, consumption.counter_set].append((device.name, groups))
+        for (pool, counter_set), members in drawing.items():
+            sets = [groups for _, groups in members]
+            if any(sets) and not frozenset.intersection(*sets):
+                names = tuple(name for name, _ in members)
+                yield GroupsMixed(pool, counter_set, names)
+
+    def capacity(self) -> Iterator[Violation]:
+        for id, holders in self._by_device.items():
+            device = self._devices.get(id)
+            shares = [given for given in holders if self._is_share(given)]
+            if device is None or not shares:
+                continue
+            for name, capacity in device.capacity.items():
+                amounts = [_nano(share.result.consumed_capacity.get(name, "0")) for share in shares]
+                total = _nano(capacity.value)
+                if sum(amounts) > total:
+                    yield CapacityOverdrawn(id, name, _text(sum(amounts)), _text(total))
+                for share, nano in zip(shares, amounts, strict=True):
+                    if not _is_handed_out(nano, capacity.request_policy):
+                        yield CapacityNotAllowed(id, share.claim, name, _text(nano))
+
+    def constraints(self) -> Iterator[Violation]:
+        for key, claim in self._claims.items():
+            for number, constraint in enumerate(claim.spec.devices.constraints):
+                bound = [
+                    given
+                    for given in self._given
+                    if given.claim == key and _binds(constraint, given.result.request)
+                ]
+                if any(given.id not in self._devices for given in bound):
+                    continue
+                if not self._is_met(claim, constraint, bound):
+                    yield ConstraintBroken(key, number, tuple(given.id for given in bound))
+
+    def requests(self, new: set[ClaimKey]) -> Iterator[Violation]:
+        for key, claim in self._claims.items():
+            if key not in new:
+                continue
+            given = [each for each in self._given if each.claim == key]
+            if len(given) > _RESULTS_LIMIT:
+                yield WrongNumber(key, "", _RESULTS_LIMIT, len(given))
+            yield from self._numbers(key, claim, given)
+            yield from self._details(key, claim, given)
+
+    def taints(self, new: set[ClaimKey]) -> Iterator[Violation]:
+        if not self._features.device_taints:
+            return
+        for given in self._given:
+            device = self._devices.get(given.id)
+            if device is None or given.claim not in new:
+                continue
+            asked = _asked(self._claims[given.claim], given.result.request)
+            for taint in device.taints:
+                forbids = taint.effect in ("NoSchedule", "NoExecute")
+                if forbids and not _is_tolerated(taint, asked.tolerations if asked else ()):
+                    yield TaintIgnored(given.id, given.claim, taint.key)
+
+    def _is_share(self, given: _Given) -> bool:
+        return self._features.consumable_capacity and given.result.share_id is not None
+
+    def _allocated(self) -> Iterator[tuple[PoolId, Device]]:
+        for id, device in self._devices.items():
+            if self._by_device.get(id):
+                yield PoolId(id.driver, id.pool), device
+
+    def _numbers(
+        self, key: ClaimKey, claim: ResourceClaim, given: Sequence[_Given]
+    ) -> Iterator[Violation]:
+        for request in claim.spec.devices.requests:
+            names = [f"{request.name}/{sub.name}" for sub in request.first_available]
+            names = names or [request.name]
+            got = {name: sum(each.result.request == name for each in given) for name in names}
+            chosen = [name for name in names if got[name]]
+            if len(chosen) != 1:
+                yield WrongNumber(key, request.name, 1, len(chosen))
+                continue
+            asked = _asked(claim, chosen[0])
+            if asked and asked.allocation_mode == "ExactCount" and asked.count != got[chosen[0]]:
+                yield WrongNumber(key, chosen[0], asked.count, got[chosen[0]])
+
+    def _details(
+        self, key: ClaimKey, claim: ResourceClaim, given: Sequence[_Given]
+    ) -> Iterator[Violation]:
+        seen: set[tuple[DeviceId, str | None]] = set()
+        for each in given:
+            device = self._devices.get(each.id)
+            if device is None:
+                yield UnknownDevice(each.id, key)
+                continue
+            asked = _asked(claim, each.result.request)
+            is_admin = isinstance(asked, ExactDeviceRequest) and bool(asked.admin_access)
+            if bool(each.result.admin_access) != is_admin:
+                yield AdminAccessWrong(each.id, key)
+            is_shareable = self._features.consumable_capacity and device.allow_multiple_allocations
+            once = (each.id, each.result.request if is_shareable else None)
+            if once in seen:
+                yield DeviceRepeated(each.id, key)
+            seen.add(once)
+
+    def _is_met(
+        self, claim: ResourceClaim, constraint: DeviceConstraint, bound: Sequence[_Given]
+    ) -> bool:
+        name = constraint.match_attribute or constraint.distinct_attribute or ""
+        if any(_derives(claim, given.result.request, name) for given in bound):
+            return True
+        found = [_lookup(self._devices[given.id], given.id.driver, name) for given in bound]
+        values = [_values(each, self._features.list_type_attributes) for each in found if each]
+        if len(values) < len(bound):
+            return False
+        if constraint.match_attribute is not None:
+            return len(values) < 2 or bool(set.intersection(*values))
+        return sum(map(len, values)) == len(set().union(*values))
+
+
+def _newest(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
+    newest: dict[PoolId, int] = {}
+    pieces = list(slices)
+    for piece in pieces:
+        pool = PoolId(piece.spec.driver, piece.spec.pool.name)
+        newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
+    return [
+        piece
+        for piece in pieces
+        if newest[PoolId(piece.spec.driver, piece.spec.pool.name)] == piece.spec.pool.generation
+    ]
+
+
+def _nano(text: str) -> int:
+    return quantity.parse(text).nano
+
+
+def _text(nano: int) -> str:
+    return str(quantity.Quantity(nano, quantity.Format.BINARY_SI))
+
+
+def _is_handed_out(nano: int, policy: CapacityRequestPolicy | None) -> bool:
+    if policy is None or (policy.default is not None and nano == _nano(policy.default)):
+        return True
+    if policy.valid_range is not None:
+        allowed = policy.valid_range
+        least = _nano(allowed.min or "0")
+        if nano < least or (allowed.max is not None and nano > _nano(allowed.max)):
+            return False
+        return allowed.step is None or (nano - least) % _nano(allowed.step) == 0
+    return not policy.valid_values or any(nano == _nano(value) for value in policy.valid_values)
+
+
+def _binds(constraint: DeviceConstraint, request: str) -> bool:
+    names = constraint.requests
+    return not names or request in names or request.partition("/")[0] in names
+
+
+def _asked(claim: ResourceClaim, name: str) -> ExactDeviceRequest | DeviceSubRequest | None:
+    parent, _, sub = name.partition("/")
+    for request in claim.spec.devices.requests:
+        if request.name == parent:
+            if not sub:
+                return request.exactly
+            return next((each for each in request.first_available if each.name == sub), None)
+    return None
+
+
+def _derives(claim: ResourceClaim, request: str, attribute: str) -> bool:
+    asked = _asked(claim, request)
+    return asked is not None and any(
+        derived.name == attribute for derived in asked.derived_attributes
+    )
+
+
+def _is_tolerated(taint: Any, tolerations: Iterable[Any]) -> bool:
+    return any(
+        each.effect in ("", taint.effect)
+        and each.key in ("", taint.key)
+        and (each.operator == "Exists" or each.value == taint.value)
+        for each in tolerations
+    )
+
+
+def _lookup(device: Device, driver: str, name: str) -> DeviceAttribute | None:
+    attributes: Mapping[str, DeviceAttribute] = device.attributes
+    own = name.removeprefix(f"{driver}/")
+    return attributes.get(name, attributes.get(own))
+
+
+def _values(attribute: DeviceAttribute, with_lists: bool) -> set[tuple[str, Any]]:
+    """The values as (form, value); a form that cannot be compared is like nothing else."""
+    forms = ["string", "int", "bool", "version"]
+    for form in forms:
+        members = getattr(attribute, f"{form}_values") if with_lists else ()
+        if members:
+            return {(form, member) for member in members}
+    for form in forms:
+        value = getattr(attribute, f"{form}_value")
+        if value is not None:
+            return {(form, value)}
+    return {("incomparable", id(attribute))}

@@ -1,0 +1,1 @@
+"""A body on its way to the stored form: decode, default, convert, write canonically."""

@@ -1,0 +1,301 @@
+"""API defaults of pods and pod templates, on dicts.
+
+Called by `defaults`. A pod gets all of them, a template only those of its spec: as the two passes
+SetDefaults_Pod and SetDefaults_PodSpec of pkg/apis/core/v1/defaults.go. What a pod requests as a
+whole follows from its containers, so `fill_pod_level_resources` waits until admission is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dray.api.formats import image_references, quantity
+from dray.api.semantics import pod_resources
+
+Object = dict[str, Any]
+
+
+def absent(target: Object, **values: Any) -> None:
+    """Set the fields that are absent: what is a pointer in Go."""
+    for name, value in values.items():
+        if target.get(name) is None:
+            target[name] = value
+
+
+def zero(target: Object, **values: Any) -> None:
+    """Set the fields that are absent or have a zero value: what is no pointer in Go."""
+    for name, value in values.items():
+        if not target.get(name):
+            target[name] = value
+
+
+def child(target: Object, name: str) -> Object:
+    """The object at that field; made if there is none."""
+    inner = target.get(name)
+    if inner is None:
+        inner = target[name] = {}
+    return inner
+
+
+def inside(target: Object | None, *names: str) -> Object | None:
+    """The object at that path, if there is one."""
+    for name in names:
+        target = target.get(name) if target else None
+    return target
+
+
+def items(target: Object | None, name: str) -> list[Object]:
+    """The objects in the list at that field."""
+    listed = target.get(name) if target else None
+    return [each for each in listed if isinstance(each, dict)] if listed else []
+
+
+def round_resources(target: Object | None, *names: str) -> None:
+    """Quantities of resources have at most three decimals; more are rounded up."""
+    for name in names:
+        resources = (target.get(name) if target else None) or {}
+        for resource, amount in resources.items():
+            resources[resource] = _rounded_up(amount)
+
+
+_MILLI_IN_NANO = 10**6
+
+
+def _rounded_up(amount: Any) -> Any:
+    if amount is None:
+        # To Go that is zero; `canonical` writes it so.
+        return None
+    exact = quantity.parse(str(amount))
+    if exact.nano % _MILLI_IN_NANO == 0:
+        return amount
+    return str(quantity.of_milli(-(-exact.nano // _MILLI_IN_NANO), exact.format))
+
+
+def fill_pod(pod: Object) -> None:
+    spec = child(pod, "spec")
+    period = spec.get("terminationGracePeriodSeconds")
+    if period is not None and period < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    for container in (*items(spec, "containers"), *items(spec, "initContainers")):
+        _request_what_is_limited(container)
+        if spec.get("hostNetwork"):
+            for port in items(container, "ports"):
+                zero(port, hostPort=port.get("containerPort"))
+    absent(spec, enableServiceLinks=True)
+    fill_spec(spec)
+    _fill_status(pod.get("status"))
+
+
+def _request_what_is_limited(container: Object) -> None:
+    limits = (container.get("resources") or {}).get("limits")
+    if limits is not None:
+        requests = child(container["resources"], "requests")
+        for resource, amount in limits.items():
+            requests.setdefault(resource, amount)
+
+
+def _fill_status(status: Object | None) -> None:
+    if not status:
+        return
+    address, addresses = status.get("podIP"), status.get("podIPs")
+    if address and not (addresses and addresses[0].get("ip") == address):
+        status["podIPs"] = [{"ip": address}]
+    elif addresses and not address:
+        status["podIP"] = addresses[0].get("ip")
+    for name in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        for container in items(status, name):
+            round_resources(container, "allocatedResources")
+            round_resources(container.get("resources"), "limits", "requests")
+    round_resources(status, "allocatedResources")
+    round_resources(status.get("resources"), "limits", "requests")
+
+
+def fill_template(template: Object) -> None:
+    fill_spec(child(template, "spec"))
+
+
+def fill_spec(spec: Object) -> None:
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    zero(
+        spec,
+        dnsPolicy="ClusterFirst",
+        restartPolicy="Always",
+        schedulerName="default-scheduler",
+    )
+    absent(spec, securityContext={}, terminationGracePeriodSeconds=30)
+    for volume in items(spec, "volumes"):
+        _fill_volume(volume)
+    for name in ("initContainers", "containers", "ephemeralContainers"):
+        for container in items(spec, name):
+            _fill_container(container)
+    round_resources(spec, "overhead")
+    round_resources(spec.get("resources"), "limits", "requests")
+
+
+def _pull_policy(image: str | None) -> str:
+    reference = image_references.parse(image or "")
+    return (
+        "Always" if reference and reference.tag == image_references.DEFAULT_TAG else "IfNotPresent"
+    )
+
+
+def _fill_container(container: Object) -> None:
+    zero(
+        container,
+        imagePullPolicy=_pull_policy(container.get("image")),
+        terminationMessagePath="/dev/termination-log",
+        terminationMessagePolicy="File",
+    )
+    for port in items(container, "ports"):
+        zero(port, protocol="TCP")
+    for variable in items(container, "env"):
+        if source := variable.get("valueFrom"):
+            _fill_variable_source(source)
+    round_resources(container.get("resources"), "limits", "requests")
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        _fill_probe(container.get(name))
+    if lifecycle := container.get("lifecycle"):
+        for name in ("postStart", "preStop"):
+            _fill_http(inside(lifecycle, name, "httpGet"))
+
+
+def _fill_variable_source(source: Object) -> None:
+    _fill_field_reference(source.get("fieldRef"))
+    if file_key := source.get("fileKeyRef"):
+        absent(file_key, optional=False)
+
+
+def _fill_probe(probe: Object | None) -> None:
+    if probe is None:
+        return
+    zero(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
+    _fill_http(probe.get("httpGet"))
+    if probe.get("grpc") is not None:
+        absent(probe["grpc"], service="")
+
+
+def _fill_http(action: Object | None) -> None:
+    if action is not None:
+        zero(action, path="/", scheme="HTTP")
+
+
+def _fill_field_reference(reference: Object | None) -> None:
+    if reference is not None:
+        zero(reference, apiVersion="v1")
+
+
+_READABLE_BY_ALL = 0o644
+
+# Kinds of volume whose fields have a fixed default: where absent, where zero.
+_ABSENT_IN_VOLUME: dict[str, Object] = {
+    "hostPath": {"type": ""},
+    "secret": {"defaultMode": _READABLE_BY_ALL},
+    "configMap": {"defaultMode": _READABLE_BY_ALL},
+    "downwardAPI": {"defaultMode": _READABLE_BY_ALL},
+    "projected": {"defaultMode": _READABLE_BY_ALL},
+    "azureDisk": {
+        "cachingMode": "ReadWrite",
+        "fsType": "ext4",
+        "readOnly": False,
+        "kind": "Shared",
+    },
+}
+_ZERO_IN_VOLUME: dict[str, Object] = {
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+}
+
+
+def _fill_volume(volume: Object) -> None:
+    if not any(source is not None for name, source in volume.items() if name != "name"):
+        volume["emptyDir"] = {}
+    fill_volume_source(volume)
+    if image := volume.get("image"):
+        zero(image, pullPolicy=_pull_policy(image.get("reference")))
+    for file in _downward_files(volume):
+        _fill_field_reference(file.get("fieldRef"))
+    for source in items(volume.get("projected"), "sources"):
+        if source.get("serviceAccountToken") is not None:
+            absent(source["serviceAccountToken"], expirationSeconds=3600)
+    template_spec = inside(volume, "ephemeral", "volumeClaimTemplate", "spec")
+    if template_spec is not None:
+        fill_volume_claim_spec(template_spec)
+
+
+def fill_volume_source(source: Object) -> None:
+    """Of a pod's volume, or of the spec of a PersistentVolume: both name the kinds alike."""
+    for kind, values in _ABSENT_IN_VOLUME.items():
+        if source.get(kind) is not None:
+            absent(source[kind], **values)
+    for kind, values in _ZERO_IN_VOLUME.items():
+        if source.get(kind) is not None:
+            zero(source[kind], **values)
+
+
+def _downward_files(volume: Object) -> Iterator[Object]:
+    yield from items(volume.get("downwardAPI"), "items")
+    for source in items(volume.get("projected"), "sources"):
+        yield from items(source.get("downwardAPI"), "items")
+
+
+def fill_volume_claim_spec(spec: Object) -> None:
+    absent(spec, volumeMode="Filesystem")
+    round_resources(spec.get("resources"), "limits", "requests")
+
+
+def fill_pod_level_resources(pod: Object) -> None:
+    """Complete the pod-level resources of a new pod that states some of them.
+
+    As pkg/api/pod/util.go, DefaultPodLevelResources. The pod must be in canonical form.
+    """
+    spec = pod["spec"]
+    resources = spec.get("resources") or {}
+    if not resources.get("requests") and not resources.get("limits"):
+        return
+    requests, limits = child(resources, "requests"), child(resources, "limits")
+    container_limits = _sum_of_containers(spec, "limits")
+    for name, amount in container_limits.items():
+        if pod_resources.is_huge_page_resource(name) and name not in requests:
+            limits.setdefault(name, str(amount))
+    for name, amount in _sum_of_containers(spec, "requests").items():
+        if pod_resources.is_pod_level_resource(name) and pod_resources.is_overcommittable_resource(
+            name
+        ):
+            requests.setdefault(name, str(amount))
+    for name, text in limits.items():
+        if pod_resources.is_pod_level_resource(name):
+            requests.setdefault(name, text)
+    for name, text in requests.items():
+        if pod_resources.is_pod_level_resource(name) and _is_limited_everywhere(spec, name):
+            limits.setdefault(name, str(max(quantity.parse(text), container_limits[name])))
+    _drop_empty(resources, "requests", "limits")
+
+
+def _sum_of_containers(spec: Object, field: str) -> pod_resources.Amounts:
+    def amounts(container: Object) -> pod_resources.Amounts:
+        return pod_resources.parse_amounts((container.get("resources") or {}).get(field) or {})
+
+    return pod_resources.sum_of_containers(
+        map(amounts, items(spec, "containers")),
+        (
+            (amounts(container), container.get("restartPolicy") == "Always")
+            for container in items(spec, "initContainers")
+        ),
+    )
+
+
+def _is_limited_everywhere(spec: Object, name: str) -> bool:
+    containers = (*items(spec, "containers"), *items(spec, "initContainers"))
+    return bool(containers) and all(
+        name in ((container.get("resources") or {}).get("limits") or {}) for container in containers
+    )
+
+
+def _drop_empty(target: Object, *names: str) -> None:
+    for name in names:
+        if not target[name]:
+            del target[name]

@@ -1,0 +1,1 @@
+"""Text formats of single values, with those of Go."""

@@ -1,0 +1,99 @@
+"""Exec, attach and log streams between clients, the API server and node agents.
+
+Messages carry numbered channels, as kubectl and kubelets use them over WebSockets.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+CERTIFICATE_ANNOTATION: Final = "dray.dev/agent-certificate"
+"""Of a Node: the certificate of its agent. Only the node itself may write it, so it is proven."""
+API_SERVER_NAME: Final = "kube-apiserver-kubelet-client"
+"""The name in the certificate by which an API server asks nodes."""
+EXEC, ATTACH, LOGS = "exec", "attach", "containerLogs"
+"""What an agent is asked for: the first part of its paths, as a kubelet's."""
+IN_NAME_ONLY: Final = "none://"
+"""How the runtime version of a node begins that starts nothing."""
+
+
+STDIN, STDOUT, STDERR, ERROR, RESIZE = range(5)
+CLOSE: Final = 255
+V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
+PROTOCOLS: Final = (V5, V4)
+"""The newest first."""
+NON_ZERO: Final = "NonZeroExitCode"
+EXIT_CODE: Final = "ExitCode"
+
+
+class Size(NamedTuple):
+    """Of a terminal."""
+
+    rows: int
+    columns: int
+
+
+def message(channel: int, data: bytes) -> bytes:
+    return bytes((channel,)) + data
+
+
+def closing(channel: int) -> bytes:
+    return bytes((CLOSE, channel))
+
+
+def exit_status(code: int) -> bytes:
+    """How a command ended, for the error channel."""
+    if code == 0:
+        return _status({"status": "Success"})
+    cause = {"reason": EXIT_CODE, "message": str(code)}
+    return _status(
+        {
+            "status": "Failure",
+            "message": f"command terminated with non-zero exit code: exit status {code}",
+            "reason": NON_ZERO,
+            "details": {"causes": [cause]},
+        }
+    )
+
+
+def failure(text: str) -> bytes:
+    """Why a command could not be run, for the error channel."""
+    return _status({"status": "Failure", "message": text, "reason": "InternalError", "code": 500})
+
+
+def _status(fields: dict[str, Any]) -> bytes:
+    return message(ERROR, msgspec.json.encode({"metadata": {}, **fields}))
+
+
+class Outcome(NamedTuple):
+    """What the error channel says: an exit code, or why there is none."""
+
+    code: int | None
+    message: str = ""
+
+
+def outcome(status: bytes) -> Outcome:
+    found = msgspec.json.decode(status)
+    if found.get("status") == "Success":
+        return Outcome(0)
+    for cause in (found.get("details") or {}).get("causes") or ():
+        if found.get("reason") == NON_ZERO and cause.get("reason") == EXIT_CODE:
+            return Outcome(int(cause["message"]), str(found.get("message", "")))
+    return Outcome(None, str(found.get("message", "")))
+
+
+def resizing(size: Size) -> bytes:
+    body = {"Width": size.columns, "Height": size.rows}
+    return message(RESIZE, msgspec.json.encode(body))
+
+
+def size(data: bytes) -> Size | None:
+    """What a message on the resize channel asks for; None for what makes no sense."""
+    try:
+        found = msgspec.json.decode(data)
+        asked = Size(int(found["Height"]), int(found["Width"]))
+    except (msgspec.DecodeError, KeyError, TypeError, ValueError):
+        return None
+    return asked if 0 < asked.rows < 2**16 and 0 < asked.columns < 2**16 else None

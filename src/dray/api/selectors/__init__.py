@@ -1,0 +1,1 @@
+"""Selectors for labels, fields and nodes: parse and match."""

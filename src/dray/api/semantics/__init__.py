@@ -1,0 +1,1 @@
+"""What several fields of an object mean together."""

@@ -1,0 +1,47 @@
+"""Owner references: who controls an object, and how an object says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api import kinds
+from dray.api.kinds import Kind
+from dray.api.types.meta import ObjectMeta, OwnerReference
+
+
+def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
+    for owner in metadata.owner_references:
+        if owner.controller:
+            return owner
+    return None
+
+
+def controlled_by(metadata: ObjectMeta, kind: Kind) -> OwnerReference | None:
+    """The controller of an object where that is of `kind`, in whatever version."""
+    owner = controller_of(metadata)
+    if owner is None or owner.kind != kind.kind:
+        return None
+    group, _ = kinds.parse_api_version(owner.api_version)
+    return owner if group == kind.group else None
+
+
+def controller_uids(value: Any) -> tuple[str, ...]:
+    """Index function: the uid of the object's controller."""
+    owner = controller_of(value.metadata)
+    return (owner.uid,) if owner else ()
+
+
+def reference(
+    kind: Kind, metadata: ObjectMeta, *, blocks_deletion: bool | None = True
+) -> dict[str, Any]:
+    """The reference to a controlling owner as a body has it."""
+    made: dict[str, Any] = {
+        "apiVersion": kind.preferred.api_version,
+        "kind": kind.kind,
+        "name": metadata.name,
+        "uid": metadata.uid,
+        "controller": True,
+    }
+    if blocks_deletion is not None:
+        made["blockOwnerDeletion"] = blocks_deletion
+    return made

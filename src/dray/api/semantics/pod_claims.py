@@ -1,0 +1,155 @@
+"""The claims of pods and PodGroups: which they are, for whom they were made and are reserved.
+
+As dynamic-resource-allocation, resourceclaim, Name, BindTo, IsForPod and IsReservedForPod. What a
+user says in its spec and what its status notes is all that counts here; nothing is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dray.api import kinds
+from dray.api.formats.names import ClaimKey
+from dray.api.semantics import owner_references
+from dray.api.types.dra import ResourceClaim, ResourceClaimConsumerReference
+from dray.api.types.pods import Pod, PodResourceClaim
+from dray.api.types.workloads import PodGroup, PodGroupResourceClaim
+
+POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
+EXTENDED_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+
+POD = kinds.served("", "Pod")
+POD_GROUP = kinds.served("scheduling.k8s.io", "PodGroup")
+
+ClaimSource = PodResourceClaim | PodGroupResourceClaim
+ConsumerReference = ResourceClaimConsumerReference
+
+
+class NotedClaim(NamedTuple):
+    """What is known of one claim: its name, or that none is needed, or not made yet."""
+
+    name: str | None = None
+    is_made: bool = True
+
+
+NOT_MADE = NotedClaim(is_made=False)
+
+
+class UsedClaim(NamedTuple):
+    """A claim as the pod knows it; without an object name it is not made yet."""
+
+    pod_claim: str
+    name: str | None
+    is_generated: bool
+
+
+def key_of(claim: ResourceClaim) -> ClaimKey:
+    return ClaimKey(claim.metadata.namespace, claim.metadata.name)
+
+
+def claim_of(user: Pod | PodGroup, source: ClaimSource) -> NotedClaim:
+    """The claim behind one entry of spec.resourceClaims."""
+    if source.resource_claim_name is not None:
+        return NotedClaim(source.resource_claim_name)
+    for status in user.status.resource_claim_statuses:
+        if status.name == source.name:
+            return NotedClaim(status.resource_claim_name)
+    return NOT_MADE
+
+
+def used_by(pod: Pod) -> Iterator[UsedClaim]:
+    """Every claim that the pod needs, that of its extended resources included."""
+    for source in pod.spec.resource_claims:
+        noted = claim_of(pod, source)
+        if noted.name or not noted.is_made:
+            yield UsedClaim(source.name, noted.name, source.resource_claim_name is None)
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        yield UsedClaim("", extended.resource_claim_name, True)
+
+
+def used_claims(pod: Pod) -> Iterator[ClaimKey]:
+    """The claims of a pod that are made."""
+    for used in used_by(pod):
+        if used.name:
+            yield ClaimKey(pod.metadata.namespace, used.name)
+
+
+def group_claims(group: PodGroup) -> Iterator[ClaimKey]:
+    for source in group.spec.resource_claims:
+        name = claim_of(group, source).name
+        if name:
+            yield ClaimKey(group.metadata.namespace, name)
+
+
+def group_name(pod: Pod) -> str:
+    """The PodGroup of the pod, if it has one."""
+    group = pod.spec.scheduling_group
+    return (group.pod_group_name or "") if group else ""
+
+
+def consumer(pod: Pod, group: PodGroup | None, source: PodResourceClaim) -> ConsumerReference:
+    """Who the claim is reserved for: the group where it has the very same claim, else the pod."""
+    if group is not None and any(_is_same(each, source) for each in group.spec.resource_claims):
+        return group_consumer(group)
+    return pod_consumer(pod)
+
+
+def pod_consumer(pod: Pod) -> ConsumerReference:
+    return ConsumerReference(resource=POD.plural, name=pod.metadata.name, uid=pod.metadata.uid)
+
+
+def group_consumer(group: PodGroup) -> ConsumerReference:
+    return ConsumerReference(
+        api_group=POD_GROUP.group,
+        resource=POD_GROUP.plural,
+        name=group.metadata.name,
+        uid=group.metadata.uid,
+    )
+
+
+def is_pod(consumer: ConsumerReference) -> bool:
+    return (consumer.api_group, consumer.resource) == (POD.group, POD.plural)
+
+
+def is_group(consumer: ConsumerReference) -> bool:
+    return (consumer.api_group, consumer.resource) == (POD_GROUP.group, POD_GROUP.plural)
+
+
+def is_for_pod(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:
+    """Whether a generated claim was made for the pod, or for its group if that counts."""
+    owner = owner_references.controller_of(claim.metadata)
+    if owner is None:
+        return False
+    if owner.uid == pod.metadata.uid:
+        return True
+    name = group_name(pod)
+    if not accepts_group or not name or owner.name != name:
+        return False
+    return owner_references.controlled_by(claim.metadata, POD_GROUP) is not None
+
+
+def is_reserved_for(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:
+    name = group_name(pod) if accepts_group else ""
+    return any(
+        each.uid == pod.metadata.uid or (name and each.name == name and is_group(each))
+        for each in claim.status.reserved_for
+    )
+
+
+def has_consumer(claim: ResourceClaim, consumer: ConsumerReference) -> bool:
+    return any(each.uid == consumer.uid for each in claim.status.reserved_for)
+
+
+def is_reserved_only_for(claim: ResourceClaim, uids: frozenset[str]) -> bool:
+    """Whether nobody else uses the claim; also where nobody does at all."""
+    return all(each.uid in uids for each in claim.status.reserved_for)
+
+
+def _is_same(group_claim: PodGroupResourceClaim, pod_claim: PodResourceClaim) -> bool:
+    return (
+        group_claim.name == pod_claim.name
+        and group_claim.resource_claim_name == pod_claim.resource_claim_name
+        and group_claim.resource_claim_template_name == pod_claim.resource_claim_template_name
+    )

@@ -1,0 +1,300 @@
+"""What a pod charges: its requests and limits, for node fit and quota alike; its QoS class.
+
+The sums are those of component-helpers/resource, PodRequests and PodLimits: containers add up,
+init containers run one after the other beside the sidecars started before them, pod-level values
+replace sums, overhead comes on top. `quota` says what of it a ResourceQuota counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from dray.api.formats import names, quantity
+from dray.api.formats.quantity import Quantity
+from dray.api.types.containers import Container, ResourceRequirements
+from dray.api.types.pods import ContainerStatus, NodeAllocatableResourceClaimStatus, Pod
+
+Amounts = dict[str, Quantity]
+"""Quantities by resource name."""
+
+REQUESTS_PREFIX = "requests."
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+_HUGE_PAGES_PREFIX = "hugepages-"
+_NATIVE_DOMAIN = "kubernetes.io/"
+
+
+class Counting(NamedTuple):
+    """What is counted.
+
+    `resized`: a pod whose resources were changed in place charges the greatest of what it asks,
+    was promised and has. `resized_as_a_whole`: the same for its pod-level resources.
+    `node_allocatable_claims`: cpu and memory that devices of its claims bring along.
+    `assumed`: what a container is taken to request that does not say.
+    """
+
+    resized: bool = False
+    resized_as_a_whole: bool = False
+    node_allocatable_claims: bool = False
+    assumed: Mapping[str, Quantity] = {}
+
+
+AS_WRITTEN = Counting()
+"""What the pod's spec says."""
+
+
+def is_native_resource(name: str) -> bool:
+    """In the domain kubernetes.io, as are names without a domain."""
+    return "/" not in name or _NATIVE_DOMAIN in name
+
+
+def is_huge_page_resource(name: str) -> bool:
+    return name.startswith(_HUGE_PAGES_PREFIX)
+
+
+def is_extended_resource(name: str) -> bool:
+    """Of a device plugin, or of a device class under a name of its own."""
+    if is_native_resource(name) or name.startswith(REQUESTS_PREFIX):
+        return False
+    return not names.qualified_name_errors(REQUESTS_PREFIX + name)
+
+
+def is_overcommittable_resource(name: str) -> bool:
+    return is_native_resource(name) and not is_huge_page_resource(name)
+
+
+def is_pod_level_resource(name: str) -> bool:
+    """May be set for a pod as a whole."""
+    return name in ("cpu", "memory") or is_huge_page_resource(name)
+
+
+def parse_amounts(resources: Mapping[str, str]) -> Amounts:
+    return {name: quantity.parse(text) for name, text in resources.items()}
+
+
+def add(target: Amounts, more: Mapping[str, Quantity]) -> None:
+    for name, amount in more.items():
+        target[name] = target[name] + amount if name in target else amount
+
+
+def raise_to(target: Amounts, other: Mapping[str, Quantity]) -> None:
+    """Set each amount to the greater of both."""
+    for name, amount in other.items():
+        if name not in target or amount > target[name]:
+            target[name] = amount
+
+
+def greatest(*several: Mapping[str, Quantity]) -> Amounts:
+    result: Amounts = {}
+    for amounts in several:
+        raise_to(result, amounts)
+    return result
+
+
+def sum_of_containers(
+    containers: Iterable[Mapping[str, Quantity]],
+    init_containers: Iterable[tuple[Mapping[str, Quantity], bool]],
+) -> Amounts:
+    """The most that is needed at any time; init containers come with whether they are sidecars."""
+    total: Amounts = {}
+    for amounts in containers:
+        add(total, amounts)
+    sidecars: Amounts = {}
+    initial: Amounts = {}
+    for amounts, is_sidecar in init_containers:
+        if is_sidecar:
+            add(total, amounts)
+            add(sidecars, amounts)
+            raise_to(initial, sidecars)
+        else:
+            running = dict(sidecars)
+            add(running, amounts)
+            raise_to(initial, running)
+    raise_to(total, initial)
+    return total
+
+
+def is_sidecar(container: Container) -> bool:
+    """Of an init container: it keeps running beside the others."""
+    return container.restart_policy == "Always"
+
+
+def pod_requests(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
+    """What the pod needs of a node."""
+    requests = container_requests(pod, counting)
+    asked = pod.spec.resources.requests if pod.spec.resources else {}
+    if any(map(is_pod_level_resource, asked)):
+        effective = parse_amounts(asked)
+        if _is_resized_as_a_whole(pod, counting):
+            held = pod.status.resources.requests if pod.status.resources else {}
+            effective = _effective(pod, effective, held, pod.status.allocated_resources)
+        requests.update(_pod_level(effective))
+    add(requests, parse_amounts(pod.spec.overhead))
+    return requests
+
+
+def pod_limits(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
+    """What the pod may use at most, of the resources that have a limit."""
+    limits = container_limits(pod, counting)
+    if has_pod_level_resources(pod):
+        effective = parse_amounts(pod.spec.resources.limits if pod.spec.resources else {})
+        if _is_resized_as_a_whole(pod, counting):
+            held = pod.status.resources.limits if pod.status.resources else {}
+            effective = _effective(pod, effective, held)
+        limits.update(_pod_level(effective))
+    for name, amount in parse_amounts(pod.spec.overhead).items():
+        if name in limits and limits[name].nano:
+            limits[name] += amount
+    return limits
+
+
+def has_pod_level_resources(pod: Pod) -> bool:
+    resources = pod.spec.resources or ResourceRequirements()
+    return any(map(is_pod_level_resource, (*resources.requests, *resources.limits)))
+
+
+def _pod_level(amounts: Amounts) -> Amounts:
+    return {name: amount for name, amount in amounts.items() if is_pod_level_resource(name)}
+
+
+def _is_resized_as_a_whole(pod: Pod, counting: Counting) -> bool:
+    return counting.resized and counting.resized_as_a_whole and pod.status.resources is not None
+
+
+def _effective(pod: Pod, asked: Amounts, *statuses: Mapping[str, str]) -> Amounts:
+    return greatest(
+        {} if _is_resize_infeasible(pod) else asked, *(parse_amounts(each) for each in statuses)
+    )
+
+
+def _is_resize_infeasible(pod: Pod) -> bool:
+    pending = (each for each in pod.status.conditions if each.type == "PodResizePending")
+    return any(each.reason == "Infeasible" for each in pending)
+
+
+Asked = Callable[[Container], Mapping[str, str]]
+Reported = Callable[[ContainerStatus], Mapping[str, str]]
+
+
+def container_requests(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
+    """What the pod's containers request, without pod-level values and overhead."""
+    asked = _sum(pod, counting, _requests)
+    add(asked, _claimed(pod, counting))
+    if not counting.resized:
+        return asked
+    whole = pod.status.resources
+    if counting.resized_as_a_whole and pod.status.allocated_resources and whole and whole.requests:
+        held = [parse_amounts(pod.status.allocated_resources), parse_amounts(whole.requests)]
+    else:
+        promised = _sum(pod, counting, _requests, _promised_requests)
+        add(promised, _claimed(pod, counting))
+        held = [promised, _sum(pod, counting, _requests, _held_requests)]
+    return greatest(*held) if _is_resize_infeasible(pod) else greatest(asked, *held)
+
+
+def container_limits(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
+    """What the pod's containers are limited to, without pod-level values and overhead."""
+    counting = counting._replace(assumed={})
+    asked = _sum(pod, counting, _limits)
+    for name, amount in _claimed(pod, counting).items():
+        if name in asked or is_huge_page_resource(name):
+            add(asked, {name: amount})
+    if not counting.resized:
+        return asked
+    whole = pod.status.resources
+    if counting.resized_as_a_whole and whole and whole.limits:
+        held = parse_amounts(whole.limits)
+    else:
+        held = _sum(pod, counting, _limits, _held_limits)
+    return held if _is_resize_infeasible(pod) else greatest(asked, held)
+
+
+def _requests(container: Container) -> Mapping[str, str]:
+    return container.resources.requests
+
+
+def _limits(container: Container) -> Mapping[str, str]:
+    return container.resources.limits
+
+
+def _promised_requests(status: ContainerStatus) -> Mapping[str, str]:
+    return status.allocated_resources
+
+
+def _held_requests(status: ContainerStatus) -> Mapping[str, str]:
+    return (status.resources.requests if status.resources else {}) or status.allocated_resources
+
+
+def _held_limits(status: ContainerStatus) -> Mapping[str, str]:
+    return status.resources.limits if status.resources else {}
+
+
+def _sum(pod: Pod, counting: Counting, asked: Asked, reported: Reported | None = None) -> Amounts:
+    """What containers ask, or what is reported of them where something is."""
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    reports = {each.name: reported(each) for each in statuses} if reported else {}
+    is_asked_in_vain = reported is not None and _is_resize_infeasible(pod)
+
+    def amounts_of(container: Container) -> Amounts:
+        resources = reports.get(container.name)
+        if not resources:
+            resources = {} if is_asked_in_vain else asked(container)
+        return {**counting.assumed, **parse_amounts(resources)}
+
+    return sum_of_containers(
+        map(amounts_of, pod.spec.containers),
+        ((amounts_of(each), is_sidecar(each)) for each in pod.spec.init_containers),
+    )
+
+
+def _claimed(pod: Pod, counting: Counting) -> Amounts:
+    """What devices of the pod's claims use of the node's own resources."""
+    total: Amounts = {}
+    if counting.node_allocatable_claims:
+        for status in pod.status.node_allocatable_resource_claim_statuses:
+            add(total, node_allocatable_amounts(status, len(status.containers)))
+    return total
+
+
+def node_allocatable_amounts(
+    status: NodeAllocatableResourceClaimStatus, containers: int
+) -> Amounts:
+    """What one claim of a pod uses of the node's own resources for that many containers."""
+    total: Amounts = {}
+    for mapped in status.mapping:
+        if mapped.quantity is not None:
+            add(total, {mapped.name: quantity.parse(mapped.quantity)})
+    for overhead in status.overhead:
+        amounts = [overhead.per_pod, *[overhead.per_container] * containers]
+        add(total, {overhead.name: quantity.ZERO})
+        for text in amounts:
+            if text is not None:
+                add(total, {overhead.name: quantity.parse(text)})
+    return total
+
+
+GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
+
+
+def qos_class(pod: Pod) -> str:
+    """How the pod is treated when its node runs short, as pkg/apis/core/v1/helper/qos."""
+    if pod.spec.resources is not None and has_pod_level_resources(pod):
+        return _qos_of(pod.spec.resources)
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    classes = {_qos_of(container.resources) for container in containers}
+    return classes.pop() if len(classes) == 1 else (BURSTABLE if classes else BEST_EFFORT)
+
+
+def _qos_of(resources: ResourceRequirements) -> str:
+    if not resources.requests and not resources.limits:
+        return BEST_EFFORT
+    classes = {_qos_of_resource(resources, name) for name in ("cpu", "memory")}
+    return classes.pop() if len(classes) == 1 else BURSTABLE
+
+
+def _qos_of_resource(resources: ResourceRequirements, name: str) -> str:
+    request = quantity.parse(resources.requests.get(name, "0"))
+    limit = quantity.parse(resources.limits.get(name, "0"))
+    if request != limit:
+        return BURSTABLE
+    return GUARANTEED if request.nano else BEST_EFFORT

@@ -1,0 +1,79 @@
+"""What a pod's status says of it: over, active, ready, available."""
+
+from __future__ import annotations
+
+import datetime
+
+from dray.api.formats import gotime
+from dray.api.types.pods import Pod, PodCondition
+
+PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = (
+    "Pending",
+    "Running",
+    "Succeeded",
+    "Failed",
+    "Unknown",
+)
+
+
+def has_ended(pod: Pod) -> bool:
+    """No container runs, and none will."""
+    return pod.status.phase in (SUCCEEDED, FAILED)
+
+
+def is_done(pod: Pod) -> bool:
+    """It has ended, or was deleted before it had a node and so never starts."""
+    return has_ended(pod) or (is_deleted(pod) and not pod.spec.node_name)
+
+
+def is_deleted(pod: Pod) -> bool:
+    """Marked for deletion; its containers may still run."""
+    return pod.metadata.deletion_timestamp is not None
+
+
+def is_active(pod: Pod) -> bool:
+    return not has_ended(pod) and not is_deleted(pod)
+
+
+def is_terminating(pod: Pod) -> bool:
+    """On its way out, but not yet over."""
+    return is_deleted(pod) and not has_ended(pod)
+
+
+def condition(pod: Pod, type_: str) -> PodCondition | None:
+    return next((each for each in pod.status.conditions if each.type == type_), None)
+
+
+def is_ready(pod: Pod) -> bool:
+    found = condition(pod, "Ready")
+    return found is not None and found.status == "True"
+
+
+def ready_since(pod: Pod) -> datetime.datetime | None:
+    found = condition(pod, "Ready")
+    if found is None or found.status != "True" or found.last_transition_time is None:
+        return None
+    return gotime.parse(found.last_transition_time)
+
+
+def seconds_until_available(
+    pod: Pod, min_ready_seconds: int, now: datetime.datetime
+) -> float | None:
+    """0 if the pod is available, None if it is not even ready."""
+    if not is_ready(pod):
+        return None
+    if not min_ready_seconds:
+        return 0.0
+    since = ready_since(pod)
+    if since is None:
+        return None
+    return max(min_ready_seconds - (now - since).total_seconds(), 0.0)
+
+
+def is_available(pod: Pod, min_ready_seconds: int, now: datetime.datetime) -> bool:
+    return seconds_until_available(pod, min_ready_seconds, now) == 0.0
+
+
+def restarts(pod: Pod) -> int:
+    """The most any of its containers was restarted."""
+    return max((status.restart_count for status in pod.status.container_statuses), default=0)

@@ -1,0 +1,1 @@
+"""The objects on the wire, one module per API group or subject."""

@@ -1,0 +1,200 @@
+"""What has to do with which node: the pods bound to it, what those pods use, its slices.
+
+The node authorizer asks; `following.Follower` keeps it in step. As plugin/pkg/auth/authorizer/node,
+Graph, for the objects that dray's nodes read.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from dray.api import kinds
+from dray.api.types.containers import EnvFromSource, EnvVar
+from dray.api.types.meta import ObjectMeta, Wire
+from dray.api.types.pods import (
+    LocalObjectReference,
+    PodExtendedResourceClaimStatus,
+    PodResourceClaim,
+    PodResourceClaimStatus,
+)
+from dray.api.types.volumes import Volume, VolumeProjection
+from dray.apiserver.storage import store_keys
+from dray.apiserver.storage.lookup import Reader
+from dray.store.store import Entry
+
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+
+CLAIMS, CONFIG_MAPS, SECRETS = "resourceclaims", "configmaps", "secrets"
+SERVICE_ACCOUNTS, VOLUME_CLAIMS = "serviceaccounts", "persistentvolumeclaims"
+
+_PODS = kinds.served("", "Pod")
+_SLICES = kinds.served("resource.k8s.io", "ResourceSlice")
+
+
+class _Container(Wire, frozen=True):
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFromSource, ...] = ()
+
+
+class _Spec(Wire, frozen=True):
+    node_name: str = ""
+    service_account_name: str = ""
+    image_pull_secrets: tuple[LocalObjectReference, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    init_containers: tuple[_Container, ...] = ()
+    containers: tuple[_Container, ...] = ()
+    ephemeral_containers: tuple[_Container, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+
+
+class _Status(Wire, frozen=True):
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
+
+
+class _Pod(Wire, frozen=True):
+    """Of a pod only what says where it is and what it uses."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+
+class PodRelations:
+    """The pods of each node, and the names of what each of them uses."""
+
+    prefix = store_keys.prefix(_PODS)
+
+    def __init__(self) -> None:
+        self._reader = Reader(_Pod)
+        self._node_of: dict[str, str] = {}
+        self._uses: dict[str, dict[str, tuple[str, ...]]] = {}
+
+    def put(self, entry: Entry) -> None:
+        pod = self._reader.read(entry)
+        node = pod.spec.node_name
+        if node != self._node_of.get(entry.key, ""):
+            self.remove(entry.key)
+        if node:
+            self._node_of[entry.key] = node
+            self._uses.setdefault(node, {})[entry.key] = _rights_of(pod)
+
+    def remove(self, key: str) -> None:
+        node = self._node_of.pop(key, None)
+        if node is not None:
+            self._uses[node].pop(key, None)
+            if not self._uses[node]:
+                del self._uses[node]
+
+    def is_bound(self, node: str, namespace: str, name: str) -> bool:
+        return self._node_of.get(store_keys.key(_PODS, name, namespace)) == node
+
+    def is_used(self, node: str, resource: str, namespace: str, name: str) -> bool:
+        """Whether a pod on the node, in the object's namespace, uses the object."""
+        wanted, prefix = f"{resource}/{name}", store_keys.prefix(_PODS, namespace)
+        return any(
+            wanted in used and key.startswith(prefix)
+            for key, used in self._uses.get(node, {}).items()
+        )
+
+
+def _rights_of(pod: _Pod) -> tuple[str, ...]:
+    """A mirror pod is the node's own work and gives it no rights."""
+    if MIRROR_ANNOTATION in pod.metadata.annotations:
+        return ()
+    return tuple(dict.fromkeys(map(sys.intern, _used_by(pod))))
+
+
+def used_by(pod: dict[str, Any]) -> list[str]:
+    """What a pod refers to, as `resource/name`."""
+    return list(_used_by(Reader(_Pod).convert(pod)))
+
+
+def _used_by(pod: _Pod) -> Iterator[str]:
+    spec = pod.spec
+    if spec.service_account_name:
+        yield f"{SERVICE_ACCOUNTS}/{spec.service_account_name}"
+    for secret in spec.image_pull_secrets:
+        yield f"{SECRETS}/{secret.name}"
+    for container in (*spec.init_containers, *spec.containers, *spec.ephemeral_containers):
+        yield from _used_by_container(container)
+    for volume in spec.volumes:
+        yield from _used_by_volume(volume)
+    for claim in _claims(pod):
+        yield f"{CLAIMS}/{claim}"
+
+
+def _used_by_container(container: _Container) -> Iterator[str]:
+    for source in container.env_from:
+        if source.config_map_ref:
+            yield f"{CONFIG_MAPS}/{source.config_map_ref.name}"
+        if source.secret_ref:
+            yield f"{SECRETS}/{source.secret_ref.name}"
+    for variable in container.env:
+        value = variable.value_from
+        if value and value.config_map_key_ref:
+            yield f"{CONFIG_MAPS}/{value.config_map_key_ref.name}"
+        if value and value.secret_key_ref:
+            yield f"{SECRETS}/{value.secret_key_ref.name}"
+
+
+def _used_by_volume(volume: Volume) -> Iterator[str]:
+    if volume.secret:
+        yield f"{SECRETS}/{volume.secret.secret_name}"
+    if volume.config_map:
+        yield f"{CONFIG_MAPS}/{volume.config_map.name}"
+    if volume.persistent_volume_claim:
+        yield f"{VOLUME_CLAIMS}/{volume.persistent_volume_claim.claim_name}"
+    for projection in volume.projected.sources if volume.projected else ():
+        yield from _used_by_projection(projection)
+
+
+def _used_by_projection(projection: VolumeProjection) -> Iterator[str]:
+    if projection.secret:
+        yield f"{SECRETS}/{projection.secret.name}"
+    if projection.config_map:
+        yield f"{CONFIG_MAPS}/{projection.config_map.name}"
+
+
+def _claims(pod: _Pod) -> Iterator[str]:
+    made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    for claim in pod.spec.resource_claims:
+        name = claim.resource_claim_name or made.get(claim.name)
+        if name:
+            yield name
+    extended = pod.status.extended_resource_claim_status
+    if extended and extended.resource_claim_name:
+        yield extended.resource_claim_name
+
+
+class _SliceSpec(Wire, frozen=True):
+    node_name: str | None = None
+
+
+class _Slice(Wire, frozen=True):
+    spec: _SliceSpec = _SliceSpec()
+
+
+class SliceRelations:
+    """The node of each slice that belongs to one."""
+
+    prefix = store_keys.prefix(_SLICES)
+
+    def __init__(self) -> None:
+        self._reader = Reader(_Slice)
+        self._node_of: dict[str, str] = {}
+
+    def put(self, entry: Entry) -> None:
+        node = self._reader.read(entry).spec.node_name
+        if node:
+            self._node_of[entry.key] = sys.intern(node)
+        else:
+            self.remove(entry.key)
+
+    def remove(self, key: str) -> None:
+        self._node_of.pop(key, None)
+
+    def is_of(self, node: str, name: str) -> bool:
+        return self._node_of.get(store_keys.key(_SLICES, name)) == node

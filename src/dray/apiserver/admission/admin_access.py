@@ -1,0 +1,80 @@
+"""Admin access to devices, only in namespaces that are marked for it.
+
+As pkg/registry/resource, AuthorizedForAdmin and AuthorizedForAdminStatus. The path is Kubernetes'
+own, which leaves out `exactly`, and for a template the outer `spec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dray.api import errors, kinds
+from dray.api.types.core import Namespace
+from dray.apiserver.admission import admission_chain
+from dray.apiserver.admission.admission_chain import Action, Rule
+from dray.apiserver.storage.lookup import Lookup
+from dray.store.store import Store
+
+Object = dict[str, Any]
+
+GROUP = "resource.k8s.io"
+LABEL = "resource.kubernetes.io/admin-access"
+MESSAGE = (
+    f"Forbidden: admin access to devices requires the `{LABEL}: true` label on the containing "
+    "namespace"
+)
+
+
+class AdminAccess(Rule):
+    about = frozenset({"ResourceClaim", "ResourceClaimTemplate"})
+
+    def __init__(self, store: Store) -> None:
+        self._namespaces = Lookup(store, kinds.served("", "Namespace"), Namespace)
+
+    async def complaints(self, action: Action) -> Sequence[errors.Cause]:
+        field = _field_that_asks(action)
+        if field is None:
+            return ()
+        namespace = await self._namespaces.get(action.namespace)
+        if namespace is not None and namespace.metadata.labels.get(LABEL) == "true":
+            return ()
+        return (errors.Cause(field, "FieldValueForbidden", MESSAGE),)
+
+
+def _field_that_asks(action: Action) -> str | None:
+    if action.kind.group != GROUP or action.new is None:
+        return None
+    if action.is_about(GROUP, "ResourceClaim", "status"):
+        return _newly_granted(action.new, action.old or {})
+    if action.operation != admission_chain.CREATE:
+        return None
+    if action.kind.kind == "ResourceClaim":
+        return _requested(action.new["spec"])
+    if action.kind.kind == "ResourceClaimTemplate":
+        return _requested(action.new["spec"].get("spec") or {})
+    return None
+
+
+def _requested(spec: Object) -> str | None:
+    requests = (spec.get("devices") or {}).get("requests") or ()
+    for index, request in enumerate(requests):
+        if (request.get("exactly") or {}).get("adminAccess"):
+            return f"spec.devices.requests[{index}].adminAccess"
+    return None
+
+
+def _newly_granted(new: Object, old: Object) -> str | None:
+    """An allocation does not change; what was granted once is not looked at again."""
+    if _granted(old) is not None:
+        return None
+    return _granted(new)
+
+
+def _granted(claim: Object) -> str | None:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or ()
+    for index, result in enumerate(results):
+        if result.get("adminAccess"):
+            return f"status.allocation.devices.results[{index}].adminAccess"
+    return None

@@ -1,0 +1,137 @@
+"""Who may change which part of a claim's status: the scheduler binds, a driver reports its devices.
+
+As pkg/registry/resource, AuthorizedForBinding and AuthorizedForDeviceStatus: beside the status
+itself, the allocation needs permission on `resourceclaims/binding`, and the status of devices on
+`resourceclaims/driver` under the driver's name. A driver may have that for its own node only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dray.api import errors
+from dray.api.features import Features
+from dray.api.formats import names
+from dray.api.formats.names import GroupResource
+from dray.api.http_messages import User
+from dray.apiserver.access import authorization, node_authorizer
+from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.rbac import Attributes
+from dray.apiserver.admission.admission_chain import Action, Rule
+
+Object = dict[str, Any]
+
+GROUP, RESOURCE = "resource.k8s.io", "resourceclaims"
+NODE_NAME_KEY = "authentication.kubernetes.io/node-name"
+ASSOCIATED_NODE, ARBITRARY_NODE = "associated-node:", "arbitrary-node:"
+_DEVICE_KEY = ("driver", "pool", "device", "shareID")
+
+
+class ClaimStatusAuthorization(Rule):
+    about = frozenset({"ResourceClaim"})
+
+    def __init__(self, authorizer: Authorizer, features: Features) -> None:
+        self._authorizer = authorizer
+        self._features = features
+
+    async def complaints(self, action: Action) -> Sequence[errors.Cause]:
+        if not self._features.resource_claim_granular_status_authorization:
+            return ()
+        if not action.is_about(GROUP, "ResourceClaim", "status") or action.new is None:
+            return ()
+        new, old = _status(action.new), _status(action.old or {})
+        return (*self._about_binding(action, new, old), *self._about_devices(action, new, old))
+
+    def _about_binding(self, action: Action, new: Object, old: Object) -> Iterator[errors.Cause]:
+        if all(new.get(field) == old.get(field) for field in ("allocation", "reservedFor")):
+            return
+        attributes = Attributes(action.verb, GROUP, RESOURCE, "binding")
+        refusal = self._refusal(action.user, attributes)
+        if refusal is not None:
+            yield _forbidden(
+                "status.allocation",
+                "changing status.allocation or status.reservedFor requires "
+                f'resource="resourceclaims/binding", verb="{action.verb}" permission: {refusal}',
+            )
+
+    def _about_devices(self, action: Action, new: Object, old: Object) -> Iterator[errors.Cause]:
+        if not self._features.resource_claim_device_status or not new.get("allocation"):
+            return
+        drivers = _changed_drivers(new, old)
+        if not drivers:
+            return
+        verbs = [ARBITRARY_NODE + action.verb]
+        if _is_on_node(action.user, _allocated_node(new["allocation"])):
+            verbs.insert(0, ASSOCIATED_NODE + action.verb)
+        for driver in drivers:
+            refusal = self._refusal_for_driver(action, verbs, driver)
+            if refusal is not None:
+                yield _forbidden(
+                    "status.devices",
+                    'changing status.devices requires resource="resourceclaims/driver", '
+                    f'verb="[{" ".join(verbs)}]" permission: {refusal}',
+                )
+
+    def _refusal_for_driver(self, action: Action, verbs: list[str], driver: str) -> str | None:
+        """One of the verbs is enough; without any, the first refusal is told."""
+        refusals = []
+        for verb in verbs:
+            attributes = Attributes(verb, GROUP, RESOURCE, "driver", action.namespace, driver)
+            refusal = self._refusal(action.user, attributes)
+            if refusal is None:
+                return None
+            refusals.append(refusal)
+        return refusals[0]
+
+    def _refusal(self, user: User, attributes: Attributes) -> str | None:
+        decision = self._authorizer.authorize(user, attributes)
+        if decision.allowed:
+            return None
+        why = authorization.refusal(user, attributes, decision.reason)
+        return errors.forbidden(GroupResource(GROUP, RESOURCE), attributes.name, why).message
+
+
+def _status(claim: Object) -> Object:
+    return claim.get("status") or {}
+
+
+def _forbidden(field: str, why: str) -> errors.Cause:
+    return errors.Cause(field, "FieldValueForbidden", f"Forbidden: {why}")
+
+
+def _changed_drivers(new: Object, old: Object) -> list[str]:
+    """The drivers of all entries that were added, removed or changed."""
+    before, after = _devices(old), _devices(new)
+    return sorted(
+        {key[0] for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    )
+
+
+def _devices(status: Object) -> dict[tuple[str, ...], Object]:
+    return {
+        tuple(device.get(part) or "" for part in _DEVICE_KEY): device
+        for device in status.get("devices") or ()
+    }
+
+
+def _allocated_node(allocation: Object) -> str:
+    """The node that an allocation is for; empty where it is not for exactly one by its name."""
+    terms: list[Object] = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    if len(terms) != 1 or terms[0].get("matchExpressions"):
+        return ""
+    match terms[0].get("matchFields"):
+        case [{"key": "metadata.name", "operator": "In", "values": [str(node)]}]:
+            return node
+    return ""
+
+
+def _is_on_node(user: User, node: str) -> bool:
+    """Whether the user is the node itself, or a service account whose token is bound to it."""
+    if not node:
+        return False
+    if node_authorizer.node_of(user) == node:
+        return True
+    found = dict(user.extra).get(NODE_NAME_KEY, ())
+    is_service_account = user.name.startswith("system:serviceaccount:")
+    return is_service_account and found == (node,) and not names.dns_subdomain_errors(node)

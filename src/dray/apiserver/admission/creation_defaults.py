@@ -1,0 +1,194 @@
+"""Admission rules that fill in new nodes, pods and PodGroups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dray.api import kinds
+from dray.api.features import Features
+from dray.api.types.core import ServiceAccount
+from dray.apiserver.access.node_graph import MIRROR_ANNOTATION
+from dray.apiserver.admission import admission_chain
+from dray.apiserver.admission.admission_chain import Action, Rule
+from dray.apiserver.storage.lookup import Lookup
+from dray.store.store import Store
+
+NOT_READY = "node.kubernetes.io/not-ready"
+NO_SCHEDULE = "NoSchedule"
+
+
+class TaintNewNodes(Rule):
+    about = frozenset({"Node"})
+
+    async def mutate(self, action: Action) -> None:
+        if action.operation != admission_chain.CREATE or not action.is_about("", "Node"):
+            return
+        assert action.new is not None
+        spec = action.new.setdefault("spec", {})
+        taints = spec.get("taints") or []
+        known = {(taint.get("key"), taint.get("effect")) for taint in taints}
+        if (NOT_READY, NO_SCHEDULE) not in known:
+            spec["taints"] = [*taints, {"key": NOT_READY, "effect": NO_SCHEDULE}]
+
+
+Object = dict[str, Any]
+
+DEFAULT_ACCOUNT = "default"
+TOKEN_VOLUME_PREFIX = "kube-api-access-"
+TOKEN_MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+TOKEN_SECONDS = 3607
+TOLERATED_SECONDS = 300
+_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_NO_EXECUTE = "NoExecute"
+
+
+class DefaultTolerations(Rule):
+    """Pods stay for a while on a node that is lost, unless they say otherwise."""
+
+    about = frozenset({"Pod"})
+
+    async def mutate(self, action: Action) -> None:
+        if not action.is_about("", "Pod") or action.new is None:
+            return
+        spec = action.new.setdefault("spec", {})
+        given: list[Object] = spec.get("tolerations") or []
+        added = [_toleration(key) for key in _TOLERATED if not _has_toleration(given, key)]
+        if added:
+            spec["tolerations"] = [*given, *added]
+
+
+def _has_toleration(tolerations: list[Object], key: str) -> bool:
+    return any(
+        toleration.get("key") in (None, "", key)
+        and toleration.get("effect") in (None, "", _NO_EXECUTE)
+        for toleration in tolerations
+    )
+
+
+def _toleration(key: str) -> Object:
+    return {
+        "key": key,
+        "operator": "Exists",
+        "effect": _NO_EXECUTE,
+        "tolerationSeconds": TOLERATED_SECONDS,
+    }
+
+
+class PodServiceAccount(Rule):
+    """Every pod runs as somebody.
+
+    The account `default` may be missing: its controller makes one in every namespace, and who comes
+    before it should not be refused for that. `mounts_tokens` adds the projected volume with the
+    account's token, as Kubernetes does.
+    """
+
+    about = frozenset({"Pod"})
+
+    def __init__(
+        self, store: Store, new_suffix: Callable[[], str], *, mounts_tokens: bool = False
+    ) -> None:
+        self._accounts = Lookup(store, kinds.served("", "ServiceAccount"), ServiceAccount)
+        self._new_suffix = new_suffix
+        self._mounts_tokens = mounts_tokens
+
+    async def mutate(self, action: Action) -> None:
+        if action.operation != admission_chain.CREATE or not action.is_about("", "Pod"):
+            return
+        assert action.new is not None
+        spec = action.new.setdefault("spec", {})
+        if MIRROR_ANNOTATION in (action.new["metadata"].get("annotations") or {}):
+            _check_mirror(action, spec)
+            return
+        if not spec.get("serviceAccountName"):
+            spec["serviceAccountName"] = spec["serviceAccount"] = DEFAULT_ACCOUNT
+        account = await self._account(action, spec["serviceAccountName"])
+        if self._mounts_tokens and _wants_token(spec, account):
+            self._mount_token(spec)
+        if not spec.get("imagePullSecrets") and account.image_pull_secrets:
+            spec["imagePullSecrets"] = [{"name": each.name} for each in account.image_pull_secrets]
+
+    async def _account(self, action: Action, name: str) -> ServiceAccount:
+        account = await self._accounts.get(name, action.namespace)
+        if account is not None:
+            return account
+        if name == DEFAULT_ACCOUNT:
+            return ServiceAccount()
+        raise action.forbidden(
+            f"error looking up service account {action.namespace}/{name}: "
+            f'serviceaccount "{name}" not found'
+        )
+
+    def _mount_token(self, spec: Object) -> None:
+        volumes: list[Object] = spec.get("volumes") or []
+        existing = next(
+            (each["name"] for each in volumes if each["name"].startswith(TOKEN_VOLUME_PREFIX)), None
+        )
+        name = existing or TOKEN_VOLUME_PREFIX + self._new_suffix()
+        if _mount(spec, name) and not existing:
+            spec["volumes"] = [*volumes, {"name": name, "projected": _token_sources()}]
+
+
+def _check_mirror(action: Action, spec: Object) -> None:
+    """A mirror pod stands for what a node runs by itself: nothing is added, and it gets nothing."""
+    if spec.get("serviceAccountName"):
+        raise action.forbidden("a mirror pod may not reference service accounts")
+    for volume in spec.get("volumes") or ():
+        if "secret" in volume:
+            raise action.forbidden("a mirror pod may not reference secrets")
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            if "serviceAccountToken" in source:
+                raise action.forbidden(
+                    "a mirror pod may not use ServiceAccountToken volume projections"
+                )
+
+
+def _wants_token(spec: Object, account: ServiceAccount) -> bool:
+    """The pod's wish comes first, then the account's."""
+    for wish in (spec.get("automountServiceAccountToken"), account.automount_service_account_token):
+        if wish is not None:
+            return bool(wish)
+    return True
+
+
+def _mount(spec: Object, name: str) -> bool:
+    """Mount the volume where nothing is mounted yet; whether any container needed it."""
+    needed = False
+    for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
+        mounts = container.get("volumeMounts") or []
+        if all(mount.get("mountPath") != TOKEN_MOUNT_PATH for mount in mounts):
+            mount = {"name": name, "readOnly": True, "mountPath": TOKEN_MOUNT_PATH}
+            container["volumeMounts"] = [*mounts, mount]
+            needed = True
+    return needed
+
+
+def _token_sources() -> Object:
+    field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
+    authority = {"key": "ca.crt", "path": "ca.crt"}
+    return {
+        "defaultMode": 0o644,
+        "sources": [
+            {"serviceAccountToken": {"expirationSeconds": TOKEN_SECONDS, "path": "token"}},
+            {"configMap": {"name": "kube-root-ca.crt", "items": [authority]}},
+            {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": field}]}},
+        ],
+    }
+
+
+FINALIZER = "scheduling.k8s.io/podgroup-protection"
+
+
+class ProtectPodGroups(Rule):
+    about = frozenset({"PodGroup"})
+
+    def __init__(self, features: Features) -> None:
+        self._is_enabled = features.generic_workload
+
+    async def mutate(self, action: Action) -> None:
+        if not self._is_enabled or action.operation != admission_chain.CREATE or action.subresource:
+            return
+        assert action.new is not None
+        finalizers = action.new["metadata"].setdefault("finalizers", [])
+        if FINALIZER not in finalizers:
+            finalizers.append(FINALIZER)

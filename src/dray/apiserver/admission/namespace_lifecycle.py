@@ -1,0 +1,72 @@
+"""The life of namespaces: nothing is created where none is or one is ending; some never end.
+
+As apiserver, admission/plugin/namespace/lifecycle. `finalize` is how the namespace controller says
+that a namespace is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from dray.api import errors, kinds
+from dray.api.formats.names import GroupResource
+from dray.api.types.core import Namespace
+from dray.apiserver.admission import admission_chain
+from dray.apiserver.admission.admission_chain import NOTHING_ELSE, Action, Also, Rule
+from dray.apiserver.storage.lookup import Lookup
+from dray.store.store import Store
+
+Object = dict[str, Any]
+
+SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
+TERMINATING = "Terminating"
+_NAMESPACES = kinds.served("", "Namespace")
+# Their answers must not tell which namespaces exist.
+_REVIEWS = frozenset({"LocalSubjectAccessReview"})
+
+
+def objects() -> Iterator[Object]:
+    """The namespaces of a new cluster."""
+    for name in SYSTEM:
+        yield {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+            "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Active"},
+        }
+
+
+class NamespaceLifecycle(Rule):
+    def __init__(self, store: Store) -> None:
+        self._namespaces = Lookup(store, _NAMESPACES, Namespace)
+
+    async def mutate(self, action: Action) -> None:
+        if action.operation != admission_chain.CREATE or not action.namespace:
+            return
+        if action.kind.kind in _REVIEWS:
+            return
+        namespace = await self._namespaces.get(action.namespace)
+        if namespace is None:
+            raise errors.not_found(GroupResource("", "namespaces"), action.namespace)
+        if namespace.status.phase == TERMINATING:
+            raise _terminating(action)
+
+    async def validate(self, action: Action) -> Also:
+        is_deletion = action.operation == admission_chain.DELETE
+        if is_deletion and action.kind is _NAMESPACES and action.name in SYSTEM:
+            raise action.forbidden("this namespace may not be deleted")
+        return NOTHING_ELSE
+
+
+def _terminating(action: Action) -> errors.Forbidden:
+    name = action.namespace
+    refusal = action.forbidden(
+        f"unable to create new content in namespace {name} because it is being terminated"
+    )
+    cause = errors.Cause(
+        "metadata.namespace", "NamespaceTerminating", f"namespace {name} is being terminated"
+    )
+    details = errors.Details(action.name, action.kind.group, action.kind.plural, causes=(cause,))
+    return errors.Forbidden(refusal.message, details)

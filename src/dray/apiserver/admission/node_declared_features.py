@@ -1,0 +1,96 @@
+"""Slices whose devices use the node's own resources, only for nodes that say they can do that.
+
+As plugin/pkg/admission/nodedeclaredfeatures, for resource slices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from dray.api import kinds
+from dray.api.features import Features
+from dray.api.formats import gotext
+from dray.api.selectors import label_selectors
+from dray.api.types.dra import Device, ResourceSlice, ResourceSliceSpec
+from dray.api.types.meta import NodeSelector, ObjectMeta, Wire
+from dray.apiserver.admission import admission_chain
+from dray.apiserver.admission.admission_chain import NOTHING_ELSE, Action, Also, Rule
+from dray.apiserver.storage.lookup import Lookup, Reader
+from dray.store.store import Store
+
+FEATURE = "DRANodeAllocatableResources"
+
+
+class _Status(Wire, frozen=True):
+    declared_features: tuple[str, ...] = ()
+
+
+class _Node(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    status: _Status = _Status()
+
+
+class _Place(NamedTuple):
+    """Where a device is: on one node, on those that are selected, or on all."""
+
+    node: str
+    selector: NodeSelector | None
+    everywhere: bool
+
+
+class NodeAllocatableSlices(Rule):
+    about = frozenset({"ResourceSlice"})
+
+    def __init__(self, store: Store, features: Features) -> None:
+        self._nodes = Lookup(store, kinds.served("", "Node"), _Node)
+        self._is_on = features.node_declared_features and features.node_allocatable_resources
+        self._reader = Reader(ResourceSlice)
+
+    async def validate(self, action: Action) -> Also:
+        is_write = action.operation in (admission_chain.CREATE, admission_chain.UPDATE)
+        if self._is_on and is_write and action.is_about("resource.k8s.io", "ResourceSlice"):
+            assert action.new is not None
+            await self._check(action, action.new)
+        return NOTHING_ELSE
+
+    async def _check(self, action: Action, document: dict[str, Any]) -> None:
+        spec = self._reader.convert(document).spec
+        places: dict[_Place, Device] = {}
+        for device in spec.devices:
+            if device.node_allocatable_resources:
+                places.setdefault(_place(spec, device), device)
+        for place, device in places.items():
+            for node in await self._nodes_at(action, place, device):
+                _check_node(action, node)
+
+    async def _nodes_at(self, action: Action, place: _Place, device: Device) -> Iterable[_Node]:
+        if place.node:
+            node = await self._nodes.get(place.node)
+            if node is None:
+                raise action.forbidden(
+                    f"node {gotext.quote(place.node)} not found for device "
+                    f"{gotext.quote(device.name)}"
+                )
+            return [node]
+        nodes = [found.value for found in await self._nodes.all()]
+        if place.everywhere:
+            return nodes
+        if place.selector is None:
+            raise action.forbidden(
+                f"device {gotext.quote(device.name)} in ResourceSlice has NodeAllocatableResources "
+                "but does not map to any nodes"
+            )
+        matches = label_selectors.compile_node_selector(place.selector)
+        return [node for node in nodes if matches(node.metadata.labels, node.metadata.name)]
+
+
+def _place(spec: ResourceSliceSpec, device: Device) -> _Place:
+    source = device if spec.per_device_node_selection else spec
+    return _Place(source.node_name or "", source.node_selector, bool(source.all_nodes))
+
+
+def _check_node(action: Action, node: _Node) -> None:
+    if FEATURE not in node.status.declared_features:
+        name = gotext.quote(node.metadata.name)
+        raise action.forbidden(f"node {name} does not support {FEATURE} feature")

@@ -1,0 +1,250 @@
+"""ResourceQuota: an object is stored together with its charge, or not at all.
+
+As apiserver, admission/plugin/resourcequota. The charged quota is written in the transaction that
+stores the object, under the guard of the revision it was read at; so no number of creates at once
+can exceed it. What is removed gives its charge back in the same way; all else that changes usage
+(a pod that ends) is left to the quota controller, which counts anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from dray.api import kinds
+from dray.api.formats import quantity
+from dray.api.semantics import pod_resources
+from dray.api.semantics import quota as counting
+from dray.api.semantics.pod_resources import Amounts
+from dray.api.types.core import ResourceQuota
+from dray.api.types.dra import DeviceClass, ResourceClaim
+from dray.api.types.pods import Pod
+from dray.apiserver.admission import admission_chain
+from dray.apiserver.admission.admission_chain import NOTHING_ELSE, Action, Also, Rule
+from dray.apiserver.storage import codec, store_keys
+from dray.apiserver.storage.lookup import Found, Lookup, Reader
+from dray.apiserver.verbs import deletion
+from dray.apiserver.verbs.reads import Clock
+from dray.store.store import Put, Store
+
+Object = dict[str, Any]
+
+_PODS, _CLAIMS = kinds.served("", "Pod"), kinds.served("resource.k8s.io", "ResourceClaim")
+_QUOTAS = kinds.served("", "ResourceQuota")
+_QUOTA_GVK = store_keys.storage_gvk(_QUOTAS)
+_EXTENDED = counting.EXTENDED_CLAIM_ANNOTATION
+
+
+class _Charged(NamedTuple):
+    """What an object charges, and which quotas and which of their names count it."""
+
+    amounts: Amounts
+    concerns: Callable[[ResourceQuota], bool]
+    counts: Callable[[str], bool]
+    missing: Callable[[Iterable[str]], str | None] = lambda _names: None
+
+
+class Quotas(Rule):
+    def __init__(self, store: Store, now: Clock) -> None:
+        self._store = store
+        self._now = now
+        self._quotas = Lookup(store, _QUOTAS, ResourceQuota)
+        self._classes = Lookup(store, kinds.served("resource.k8s.io", "DeviceClass"), DeviceClass)
+        self._pods = Lookup(store, _PODS, Pod)
+        self._pod_reader = Reader(Pod)
+        self._claim_reader = Reader(ResourceClaim)
+        self._queues: dict[str, asyncio.Lock] = {}
+        """By namespace, where quotas were last seen."""
+
+    def turn(self, action: Action) -> contextlib.AbstractAsyncContextManager[None]:
+        """Where quotas count, those who create in a namespace of this server queue up.
+
+        What is charged is guarded anyway: who finds a quota that nobody knew of may lose a race,
+        and queues up for the next one.
+        """
+        queue = self._queues.get(action.namespace)
+        return admission_chain.AT_ONCE if queue is None or not _is_counted(action) else queue
+
+    async def validate(self, action: Action) -> Also:
+        if not _is_counted(action):
+            return NOTHING_ELSE
+        quotas = await self._quotas.all(action.namespace)
+        if not quotas:
+            self._queues.pop(action.namespace, None)
+            return NOTHING_ELSE
+        self._queues.setdefault(action.namespace, asyncio.Lock())
+        if _is_removed(action):
+            operations = await self._release(action, quotas)
+        else:
+            operations = await self._charge(action, quotas)
+        return NOTHING_ELSE if action.dry_run else Also(operations)
+
+    async def _charge(
+        self, action: Action, quotas: Sequence[Found[ResourceQuota]]
+    ) -> tuple[Put, ...]:
+        assert action.new is not None
+        charged = await self._charged(action, action.new)
+        before = await self._charged(action, action.old) if action.old else None
+        puts = []
+        for found in quotas:
+            if not charged.concerns(found.value):
+                continue
+            _check_countable(action, found.value, charged)
+            amounts = dict(charged.amounts)
+            if before and before.concerns(found.value):
+                amounts = _difference(amounts, before.amounts)
+            requested = {
+                name: amount
+                for name, amount in amounts.items()
+                if name in found.value.status.hard and amount.sign() > 0
+            }
+            if requested:
+                puts.append(_put(found, _add(action, found.value, requested)))
+        return tuple(puts)
+
+    async def _release(
+        self, action: Action, quotas: Sequence[Found[ResourceQuota]]
+    ) -> tuple[Put, ...]:
+        charged = await self._charged(action, action.old or {})
+        puts = []
+        for found in quotas:
+            used = pod_resources.parse_amounts(found.value.status.used)
+            freed = {
+                name: _difference({name: used[name]}, {name: amount})[name]
+                for name, amount in charged.amounts.items()
+                if name in used and used[name].sign() > 0 and amount.sign() > 0
+            }
+            if freed and charged.concerns(found.value):
+                puts.append(_put(found, freed))
+        return tuple(puts)
+
+    async def _charged(self, action: Action, document: Object) -> _Charged:
+        if action.kind is _PODS:
+            return self._charged_pod(document)
+        if action.kind is _CLAIMS:
+            return await self._charged_claim(document)
+        amounts = counting.object_charges(store_keys.group_resource(action.kind))
+        return _Charged(amounts, _unscoped(amounts.__contains__), amounts.__contains__)
+
+    def _charged_pod(self, document: Object) -> _Charged:
+        pod = self._pod_reader.convert(document)
+        return _Charged(
+            counting.pod_charges(pod, self._now()),
+            lambda quota: counting.concerns_pod(quota, pod),
+            counting.concerns_pods,
+            lambda names: counting.missing_statements(pod, names),
+        )
+
+    async def _charged_claim(self, document: Object) -> _Charged:
+        claim = self._claim_reader.convert(document)
+        extended = {
+            found.value.metadata.name: found.value.spec.extended_resource_name
+            for found in await self._classes.all()
+            if found.value.spec.extended_resource_name
+        }
+
+        def counts(name: str) -> bool:
+            return counting.concerns_claims(name, extended)
+
+        amounts = counting.claim_charges(claim, extended, await self._pod_charges(claim))
+        return _Charged(amounts, _unscoped(counts), counts)
+
+    async def _pod_charges(self, claim: ResourceClaim) -> Amounts | None:
+        """What the pod charges already for whose extended resources the claim was made."""
+        if claim.metadata.annotations.get(_EXTENDED) != "true":
+            return None
+        owner = next((each for each in claim.metadata.owner_references if each.controller), None)
+        pod = await self._pods.get(owner.name, claim.metadata.namespace) if owner else None
+        if pod is None:
+            return None
+        siblings = await self._claims_for(pod)
+        if not counting.is_extended_claim_of(claim, pod, siblings):
+            return None
+        return counting.pod_charges(pod, self._now())
+
+    async def _claims_for(self, pod: Pod) -> list[ResourceClaim]:
+        with store_keys.translated():
+            page = await self._store.list(store_keys.prefix(_CLAIMS, pod.metadata.namespace))
+        marked = [entry for entry in page.entries if _EXTENDED.encode() in entry.value]
+        claims = map(self._claim_reader.read, marked)
+        return [
+            claim
+            for claim in claims
+            if any(owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references)
+        ]
+
+
+def _is_counted(action: Action) -> bool:
+    """Whether an action changes what is used: it creates, removes, or moves a pod into a scope."""
+    if action.subresource or not action.namespace or action.kind.kind == "Event":
+        return False
+    if action.operation == admission_chain.CREATE or _is_removed(action):
+        return True
+    return action.kind is _PODS and _deadline(action.new) != _deadline(action.old)
+
+
+def _is_removed(action: Action) -> bool:
+    if action.operation == admission_chain.CREATE:
+        return False
+    return action.new is None or deletion.is_over(action.new)
+
+
+def _deadline(pod: Object | None) -> Any:
+    return ((pod or {}).get("spec") or {}).get("activeDeadlineSeconds")
+
+
+def _unscoped(counts: Callable[[str], bool]) -> Callable[[ResourceQuota], bool]:
+    """Scopes are about pods; a quota that has any counts nothing else."""
+
+    def concerns(quota: ResourceQuota) -> bool:
+        if quota.spec.scopes or quota.spec.scope_selector:
+            return False
+        return any(map(counts, quota.status.hard))
+
+    return concerns
+
+
+def _check_countable(action: Action, quota: ResourceQuota, charged: _Charged) -> None:
+    counted = sorted(filter(charged.counts, quota.status.hard))
+    missing = charged.missing(counted)
+    if missing:
+        raise action.forbidden(f"failed quota: {quota.metadata.name}: {missing}")
+    if any(name not in quota.status.used for name in counted):
+        raise action.forbidden(
+            f"status unknown for quota: {quota.metadata.name}, resources: {','.join(counted)}"
+        )
+
+
+def _add(action: Action, quota: ResourceQuota, requested: Amounts) -> Amounts:
+    """The new usage of what is requested; refuses where that is more than allowed."""
+    used, hard = (
+        pod_resources.parse_amounts(quota.status.used),
+        pod_resources.parse_amounts(quota.status.hard),
+    )
+    total = {name: used.get(name, quantity.ZERO) + amount for name, amount in requested.items()}
+    exceeded = sorted(name for name, amount in total.items() if amount > hard[name])
+    if exceeded:
+        raise action.forbidden(
+            f"exceeded quota: {quota.metadata.name}, requested: {_shown(requested, exceeded)}, "
+            f"used: {_shown(used, exceeded)}, limited: {_shown(hard, exceeded)}"
+        )
+    return total
+
+
+def _shown(amounts: Amounts, names: list[str]) -> str:
+    return ",".join(f"{name}={amounts[name]}" for name in names if name in amounts)
+
+
+def _difference(amounts: Amounts, less: Amounts) -> Amounts:
+    """Never below zero."""
+    left = {name: amount - less.get(name, quantity.ZERO) for name, amount in amounts.items()}
+    return {name: max(amount, quantity.ZERO) for name, amount in left.items()}
+
+
+def _put(found: Found[ResourceQuota], used: Amounts) -> Put:
+    document = codec.from_stored(found.entry, _QUOTA_GVK)
+    written = document.setdefault("status", {}).setdefault("used", {})
+    written.update((name, str(amount)) for name, amount in used.items())
+    return Put(found.entry.key, codec.to_stored(document), found.entry.revision)

@@ -1,0 +1,135 @@
+"""Which rules stand before the store, in which order, and who answers for which subresource."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from dray.api.features import Features
+from dray.apiserver.access.authentication import Authenticator
+from dray.apiserver.access.authorization import Authorizer
+from dray.apiserver.access.service_account_tokens import TokenSigner
+from dray.apiserver.admission.admin_access import AdminAccess
+from dray.apiserver.admission.admission_chain import Chain
+from dray.apiserver.admission.claim_status_authorization import ClaimStatusAuthorization
+from dray.apiserver.admission.claim_warnings import ClaimWarnings
+from dray.apiserver.admission.creation_defaults import (
+    DefaultTolerations,
+    PodServiceAccount,
+    ProtectPodGroups,
+    TaintNewNodes,
+)
+from dray.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from dray.apiserver.admission.node_declared_features import NodeAllocatableSlices
+from dray.apiserver.admission.node_restriction import NodeRestriction
+from dray.apiserver.admission.partition_rule import PartitionRequests
+from dray.apiserver.admission.priority_classes import Priorities
+from dray.apiserver.admission.quotas import Quotas
+from dray.apiserver.admission.rbac_escalation import NoEscalation
+from dray.apiserver.app import Subresource
+from dray.apiserver.node_agents import Agents
+from dray.apiserver.storage.slice_cache import PublishedSlices
+from dray.apiserver.subresources.access_reviews import Reviews
+from dray.apiserver.subresources.bindings import Bindings
+from dray.apiserver.subresources.evictions import Evictions
+from dray.apiserver.subresources.finalization import Finalization
+from dray.apiserver.subresources.pod_logs_exec import PodAccess
+from dray.apiserver.subresources.scale import Scales
+from dray.apiserver.subresources.token_requests import TokenRequests
+from dray.apiserver.verbs.deletion import Deleter
+from dray.apiserver.verbs.reads import Clock
+from dray.apiserver.verbs.writes import Writer
+from dray.store.store import Store
+
+SCALED = ("deployments", "replicasets", "statefulsets", "replicationcontrollers")
+
+Route = tuple[str, str, str]
+
+
+class Surroundings(NamedTuple):
+    """What rules need beside the object they are asked about."""
+
+    store: Store
+    features: Features
+    authorizer: Authorizer
+    published: PublishedSlices
+    now: Clock
+    new_suffix: Callable[[], str]
+    mounts_tokens: bool = False
+
+
+def chain(around: Surroundings) -> Chain:
+    """The rules in the order of pkg/kubeapiserver/options/plugins.go; the quota is charged last."""
+    store, features = around.store, around.features
+    quotas = Quotas(store, around.now)
+    rules = (
+        NamespaceLifecycle(store),
+        PodServiceAccount(store, around.new_suffix, mounts_tokens=around.mounts_tokens),
+        NodeRestriction(store),
+        TaintNewNodes(),
+        ProtectPodGroups(features),
+        Priorities(store),
+        DefaultTolerations(),
+        NoEscalation(around.authorizer),
+        PartitionRequests(store, around.published, features),
+        AdminAccess(store),
+        ClaimStatusAuthorization(around.authorizer, features),
+        NodeAllocatableSlices(store, features),
+        ClaimWarnings(around.published, features),
+        quotas,
+    )
+    return Chain(rules, quotas.turn)
+
+
+class Answerers(NamedTuple):
+    """Who does the work behind the subresources."""
+
+    store: Store
+    chain: Chain
+    writer: Writer
+    deleter: Deleter
+    authorizer: Authorizer
+    authenticator: Authenticator
+    signer: TokenSigner
+    new_uid: Callable[[], str]
+    agents: Agents
+
+
+def subresources(behind: Answerers) -> Mapping[Route, Subresource]:
+    """By method, plural and subresource."""
+    return dict((*_changes(behind), *_reviews(behind)))
+
+
+def _changes(behind: Answerers) -> Iterator[tuple[Route, Subresource]]:
+    bindings = Bindings.over(behind.store, behind.chain)
+    evictions = Evictions(behind.store, behind.chain, behind.deleter)
+    tokens = TokenRequests(behind.store, behind.chain, behind.signer, behind.new_uid)
+    scales = Scales(behind.store, behind.writer)
+    yield ("POST", "bindings", ""), bindings.create
+    yield ("POST", "pods", "binding"), bindings.create
+    yield ("POST", "pods", "eviction"), evictions.create
+    yield ("POST", "serviceaccounts", "token"), tokens.create
+    yield ("PUT", "namespaces", "finalize"), Finalization(behind.store).update
+    access = PodAccess(behind.store, behind.agents)
+    yield ("GET", "pods", "log"), access.log
+    for subresource in ("exec", "attach"):
+        yield ("GET", "pods", subresource), access.connect
+        yield ("POST", "pods", subresource), access.connect
+    for plural in SCALED:
+        yield ("GET", plural, "scale"), scales.get
+        yield ("PUT", plural, "scale"), scales.update
+        yield ("PATCH", plural, "scale"), scales.patch
+
+
+def _reviews(behind: Answerers) -> Iterator[tuple[Route, Subresource]]:
+    reviews = Reviews(behind.authorizer, behind.authenticator)
+    answers: Mapping[str, Subresource] = {
+        "selfsubjectaccessreviews": reviews.self_subject_access,
+        "selfsubjectrulesreviews": reviews.self_subject_rules,
+        "selfsubjectreviews": reviews.self_subject,
+        "subjectaccessreviews": reviews.subject_access,
+        "localsubjectaccessreviews": reviews.local_subject_access,
+        "tokenreviews": reviews.token,
+    }
+    for plural, answer in answers.items():
+        yield ("POST", plural, ""), answer

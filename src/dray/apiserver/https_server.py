@@ -1,0 +1,263 @@
+"""HTTP and TLS around the application: sockets, limits, certificates, streams, shutdown."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import http_exceptions, web
+
+from dray.api import errors, http_messages
+from dray.api.http_messages import Request, Response, Upgrade, User
+from dray.apiserver import app as application
+from dray.apiserver.access import impersonation
+from dray.apiserver.access.authentication import Authenticator
+from dray.apiserver.access.certificates import KeyPair
+from dray.client import websockets
+
+log = logging.getLogger(__name__)
+# What is no HTTP is the client's doing and answered; it does not belong into the log.
+log.addFilter(lambda record: not _is_about(record, http_exceptions.HttpProcessingError))
+
+MAX_BODY_BYTES = 3 * 2**20
+MAX_LINE_BYTES = 2**16
+"""Of the request line and of each header: selectors and tokens may be long."""
+PRETTY_AGENTS = ("curl/", "Wget/", "Mozilla/")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    body_bytes: int = MAX_BODY_BYTES
+    watches: int = 20_000
+    slow_client_seconds: float = 60.0
+    """How long a client may take to send a body, or to take what is sent to it."""
+    shutdown_seconds: float = 10.0
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class Server:
+    """Listens, authenticates and hands requests to the application."""
+
+    def __init__(
+        self, app: application.App, authenticator: Authenticator, limits: Limits | None = None
+    ) -> None:
+        self._app = app
+        self._authenticator = authenticator
+        self._limits = limits or DEFAULT_LIMITS
+        self._open_watches = 0
+        self._is_closing = False
+        self._streaming: set[asyncio.Task[Any]] = set()
+
+    @contextlib.asynccontextmanager
+    async def listening(
+        self, host: str, port: int, pair: KeyPair, client_authority: bytes
+    ) -> AsyncIterator[str]:
+        """Serve until the block is left; yields the address. Requests may finish, watches end."""
+        # Whoever leaves takes his watch along: without cancellation it would wait for an event.
+        low_level = web.Server(
+            self._serve,
+            request_factory=self._incoming,
+            handler_cancellation=True,
+            access_log=None,
+            logger=log,
+            auto_decompress=False,
+            max_line_size=MAX_LINE_BYTES,
+            max_field_size=MAX_LINE_BYTES,
+        )
+        runner = web.ServerRunner(low_level, shutdown_timeout=self._limits.shutdown_seconds)
+        await runner.setup()
+        self._is_closing = False
+        try:
+            site = web.TCPSite(runner, host, port, ssl_context=_tls(pair, client_authority))
+            await site.start()
+            bound = runner.addresses[0]
+            yield f"https://{_host(str(bound[0]))}:{bound[1]}"
+        finally:
+            self._is_closing = True
+            for task in tuple(self._streaming):
+                task.cancel()
+            transports = [each.transport for each in low_level.connections if each.transport]
+            await runner.cleanup()
+            await _hang_up(transports)
+
+    def _incoming(
+        self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any
+    ) -> web.BaseRequest:
+        loop, limit = asyncio.get_running_loop(), self._limits.body_bytes
+        return web.BaseRequest(
+            message, payload, protocol, writer, task, loop, client_max_size=limit
+        )
+
+    async def _serve(self, incoming: web.BaseRequest) -> web.StreamResponse:
+        try:
+            user = self._acting(self._authenticate(incoming), incoming)
+            request = await self._read(incoming)
+        except errors.StatusError as error:
+            self._app.note_refusal(_request(incoming), error)
+            return _plain(application.status_response(error), _wants_pretty(incoming.headers))
+        response = await self._app.handle(request, user)
+        if response.upgrade is not None:
+            return await self._converse(incoming, response.upgrade)
+        if response.stream is not None:
+            return await self._stream(incoming, response)
+        return _plain(response, _wants_pretty(incoming.headers, request.parameter("pretty")))
+
+    def _authenticate(self, incoming: web.BaseRequest) -> User:
+        transport = incoming.transport
+        certificate = transport.get_extra_info("peercert") if transport else None
+        return self._authenticator.authenticate(
+            incoming.headers.get("Authorization", ""), certificate
+        )
+
+    def _acting(self, user: User, incoming: web.BaseRequest) -> User:
+        headers = [
+            (name.lower(), value)
+            for name, value in incoming.headers.items()
+            if name.lower().startswith(impersonation.PREFIX)
+        ]
+        return impersonation.acting_as(user, headers, self._app.authorize) if headers else user
+
+    async def _read(self, incoming: web.BaseRequest) -> Request:
+        body = await self._body(incoming) if incoming.can_read_body else b""
+        return _request(incoming, body)
+
+    async def _body(self, incoming: web.BaseRequest) -> bytes:
+        try:
+            async with asyncio.timeout(self._limits.slow_client_seconds):
+                return await incoming.read()
+        except web.HTTPRequestEntityTooLarge as error:
+            limit = self._limits.body_bytes
+            raise errors.request_entity_too_large(f"limit is {limit}") from error
+        except TimeoutError as error:
+            raise errors.bad_request("the body of the request did not arrive in time") from error
+        except web.RequestPayloadError as error:
+            raise errors.bad_request(f"the body of the request cannot be read: {error}") from error
+
+    async def _stream(self, incoming: web.BaseRequest, response: Response) -> web.StreamResponse:
+        assert response.stream is not None
+        if self._open_watches >= self._limits.watches:
+            error = errors.too_many_requests("too many open watches, please try again later", 1)
+            return _plain(application.status_response(error), False)
+        outgoing = web.StreamResponse(status=response.status, headers=dict(response.headers))
+        outgoing.enable_chunked_encoding()
+        self._open_watches += 1
+        try:
+            await outgoing.prepare(incoming)
+            await self._copy(response.stream, outgoing)
+        finally:
+            self._open_watches -= 1
+        return outgoing
+
+    async def _converse(self, incoming: web.BaseRequest, upgrade: Upgrade) -> web.StreamResponse:
+        """Speak in messages until the conversation ends, the client leaves or the server closes."""
+        outgoing = web.WebSocketResponse(
+            protocols=(upgrade.protocol,), max_msg_size=websockets.MAX_MESSAGE_BYTES
+        )
+        task = asyncio.current_task()
+        assert task is not None
+        self._streaming.add(task)
+        try:
+            await outgoing.prepare(incoming)
+            await upgrade.converse(_Messages(outgoing))
+            await outgoing.close()
+        except asyncio.CancelledError:
+            if not self._is_closing:
+                raise
+            task.uncancel()
+        finally:
+            self._streaming.discard(task)
+        return outgoing
+
+    async def _copy(self, stream: AsyncIterator[bytes], outgoing: web.StreamResponse) -> None:
+        """Write until the stream ends, the client leaves or the server closes."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._streaming.add(task)
+        try:
+            async with contextlib.aclosing(stream) as chunks:  # type: ignore[type-var]
+                async for chunk in chunks:
+                    async with asyncio.timeout(self._limits.slow_client_seconds):
+                        await outgoing.write(chunk)
+        except TimeoutError:
+            # Whoever does not read is cut off, and resumes where he was.
+            outgoing.force_close()
+        except asyncio.CancelledError:
+            if not self._is_closing:
+                raise
+            # The server is going: the stream ends here as if there were no more to tell.
+            task.uncancel()
+        finally:
+            self._streaming.discard(task)
+
+
+class _Messages:
+    """A WebSocket as one end of a conversation."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def receive(self) -> bytes | None:
+        return await websockets.received(self._socket.receive)
+
+    async def send(self, message: bytes) -> None:
+        with contextlib.suppress(ConnectionError):
+            await self._socket.send_bytes(message)
+
+
+async def _hang_up(transports: Iterable[asyncio.Transport]) -> None:
+    """End connections whose clients do not answer the server's goodbye: TLS would wait for it."""
+    for transport in transports:
+        transport.abort()
+    await asyncio.sleep(0)
+
+
+def _request(incoming: web.BaseRequest, body: bytes = b"") -> Request:
+    headers = {name.lower(): value for name, value in incoming.headers.items()}
+    query = tuple(incoming.query.items())
+    source = incoming.remote or ""
+    return Request(incoming.method, incoming.rel_url.raw_path, query, headers, body, source)
+
+
+def _is_about(record: logging.LogRecord, kind: type[BaseException]) -> bool:
+    return record.exc_info is not None and isinstance(record.exc_info[1], kind)
+
+
+def _plain(response: Response, pretty: bool) -> web.Response:
+    body = response.body
+    if body and response.headers.get("content-type") == http_messages.JSON:
+        body = (msgspec.json.format(body, indent=2) if pretty else body) + b"\n"
+    headers = {"cache-control": "no-cache, private", **response.headers}
+    return web.Response(status=response.status, body=body, headers=headers)
+
+
+def _wants_pretty(headers: Mapping[str, str], asked: str = "") -> bool:
+    if asked:
+        return asked not in ("false", "0")
+    return headers.get("User-Agent", "").startswith(PRETTY_AGENTS)
+
+
+def _tls(pair: KeyPair, client_authority: bytes) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.load_verify_locations(cadata=client_authority.decode())
+    with tempfile.TemporaryDirectory(prefix="dray-") as directory:
+        path = Path(directory, "server.pem")
+        path.touch(0o600)
+        path.write_bytes(pair.certificate + pair.key)
+        context.load_cert_chain(path)
+    return context
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

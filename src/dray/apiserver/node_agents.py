@@ -1,0 +1,204 @@
+"""Connections to node agents: where one is, how both sides know each other, what it answers.
+
+An agent is known by the certificate on its Node, which nobody but the node may write there; the API
+server is known by a certificate of the cluster's authority. So no host name has to be right.
+"""
+
+from __future__ import annotations
+
+import ssl
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import aiohttp
+import msgspec
+
+from dray.api import errors, kinds, remote_command
+from dray.api.http_messages import Response
+from dray.api.types.meta import ObjectMeta, Wire
+from dray.api.types.nodes import NodeAddress, NodeDaemonEndpoints, NodeSystemInfo
+from dray.apiserver.access.certificates import KeyPair
+from dray.apiserver.storage import store_keys
+from dray.apiserver.storage.lookup import Reader
+from dray.client import websockets
+from dray.store.store import Store
+
+NODE = kinds.served("", "Node")
+ADDRESSES = ("InternalIP", "ExternalIP", "Hostname")
+CONNECT_SECONDS = 10.0
+NO_LOG = "its containers have no log"
+NO_ACCESS = "nothing can be run in its containers"
+
+Query = tuple[tuple[str, str], ...]
+MakeIdentity = Callable[[], KeyPair]
+
+
+class _Status(Wire, frozen=True):
+    addresses: tuple[NodeAddress, ...] = ()
+    daemon_endpoints: NodeDaemonEndpoints = NodeDaemonEndpoints()
+    node_info: NodeSystemInfo = NodeSystemInfo()
+
+
+class _Node(Wire, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+    status: _Status = _Status()
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an agent answers, and its certificate."""
+
+    node: str
+    url: str
+    certificate: str
+
+
+class Agents:
+    """The agents of all nodes. Use it as a context manager, which closes the connections."""
+
+    def __init__(self, store: Store, identity: MakeIdentity | None) -> None:
+        self._store = store
+        self._reader = Reader(_Node)
+        self._make_identity = identity
+        self._session: aiohttp.ClientSession | None = None
+        self._contexts: dict[str, tuple[str, ssl.SSLContext]] = {}
+
+    async def __aenter__(self) -> Agents:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def log(self, node: str, path: str, query: Query) -> Response:
+        """A log as the node tells it; a followed one streams."""
+        answer = await self._get(await self._find(node, NO_LOG), path, query)
+        headers = {"content-type": "text/plain"}
+        if answer.status == 200 and ("follow", "true") in query:
+            return Response(200, headers, stream=_chunks(answer))
+        async with answer:
+            body = await answer.read()
+        if answer.status != 200:
+            raise _refused(answer.status, body)
+        return Response(200, headers, body)
+
+    async def connect(
+        self, node: str, path: str, query: Query, protocols: tuple[str, ...]
+    ) -> Response:
+        """A conversation with a container of the node, in one of some protocols.
+
+        Without any, the node only says why it cannot be.
+        """
+        if not protocols:
+            return await self._plain(node, path, query)
+        place = await self._find(node, NO_ACCESS)
+        connecting = self._open().ws_connect(
+            place.url + path,
+            params=query,
+            protocols=protocols,
+            ssl=self._tls(place),
+            max_msg_size=websockets.MAX_MESSAGE_BYTES,
+        )
+        try:
+            return Response(101, upgrade=await websockets.upgraded(connecting))
+        except websockets.Refused as refusal:
+            raise _refused(refusal.status, refusal.body) from refusal
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _unreachable(place, error) from error
+
+    async def _plain(self, node: str, path: str, query: Query) -> Response:
+        async with await self._get(await self._find(node, NO_ACCESS), path, query) as answer:
+            raise _refused(answer.status, await answer.read())
+
+    async def _get(self, place: Place, path: str, query: Query) -> aiohttp.ClientResponse:
+        try:
+            return await self._open().get(place.url + path, params=query, ssl=self._tls(place))
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _unreachable(place, error) from error
+
+    async def _find(self, node: str, else_: str) -> Place:
+        with store_keys.translated():
+            entry = await self._store.get(store_keys.key(NODE, node))
+        if entry is None:
+            raise errors.service_unavailable(f"node {node} is gone, so {else_}")
+        found = self._reader.read(entry)
+        if found.status.node_info.container_runtime_version.startswith(remote_command.IN_NAME_ONLY):
+            raise errors.bad_request(
+                f"pods on node {node} run in name only, so {else_}: "
+                "to run containers, start dray with --runtime sandbox"
+            )
+        return _place(found, else_)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=timeout,
+                trace_configs=[websockets.tracing()],
+            )
+        return self._session
+
+    def _tls(self, place: Place) -> ssl.SSLContext:
+        known = self._contexts.get(place.node)
+        if known is not None and known[0] == place.certificate:
+            return known[1]
+        if self._make_identity is None:
+            raise errors.service_unavailable("this API server has no identity to ask nodes by")
+        made = _context(place, self._make_identity())
+        self._contexts[place.node] = (place.certificate, made)
+        return made
+
+
+def _place(node: _Node, else_: str) -> Place:
+    name = node.metadata.name
+    certificate = node.metadata.annotations.get(remote_command.CERTIFICATE_ANNOTATION, "")
+    port = node.status.daemon_endpoints.kubelet_endpoint.port
+    by_type = {each.type: each.address for each in node.status.addresses}
+    address = next((by_type[each] for each in ADDRESSES if each in by_type), "")
+    if not certificate or not port or not address:
+        raise errors.service_unavailable(
+            f"node {name} does not say where its agent answers, so {else_}: is it running?"
+        )
+    host = f"[{address}]" if ":" in address else address
+    return Place(name, f"https://{host}:{port}", certificate)
+
+
+def _context(place: Place, identity: KeyPair) -> ssl.SSLContext:
+    """Trusts this one certificate, whoever signed it, and shows our own."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    try:
+        context.load_verify_locations(cadata=place.certificate)
+    except ssl.SSLError as error:
+        text = f"the certificate of the agent of node {place.node} cannot be read: {error}"
+        raise errors.service_unavailable(text) from error
+    with tempfile.TemporaryDirectory(prefix="dray-") as directory:
+        path = Path(directory, "identity.pem")
+        path.touch(0o600)
+        path.write_bytes(identity.certificate + identity.key)
+        context.load_cert_chain(path)
+    return context
+
+
+async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in answer.content.iter_any():
+            yield chunk
+    except (aiohttp.ClientError, OSError):
+        # The agent has gone, and with it what there was to tell.
+        return
+    finally:
+        answer.close()
+
+
+def _unreachable(place: Place, error: BaseException) -> errors.StatusError:
+    why = str(error) or type(error).__name__
+    return errors.service_unavailable(f"the agent of node {place.node} does not answer: {why}")
+
+
+def _refused(status: int, body: bytes) -> errors.StatusError:
+    """As apiserver/pkg/registry/generic/rest, GenericHttpResponseChecker."""
+    text = body[:2048].decode("utf-8", "replace")
+    return errors.bad_request(text) if status == 400 else errors.from_response(status, text)

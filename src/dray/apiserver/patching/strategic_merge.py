@@ -1,0 +1,178 @@
+"""Strategic merge patch: a merge patch that knows which lists are keyed.
+
+`$patch: delete|replace`, `$retainKeys`, `$setElementOrder/LIST` and `$deleteFromPrimitiveList/LIST`
+work as in apimachinery, util/strategicpatch. Pure: the document given is not changed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+
+from dray.api.schema import field_types, merge_rules
+from dray.api.schema.field_types import Form, Type
+from dray.apiserver.patching.json_patch import PatchMalformed
+
+Object = dict[str, Any]
+
+DIRECTIVE = "$patch"
+RETAIN_KEYS = "$retainKeys"
+DELETE_ITEMS = "$deleteFromPrimitiveList/"
+SET_ORDER = "$setElementOrder/"
+
+
+def merge(document: Object | None, patch: Object, type_name: str) -> Object:
+    """`document`, an object of the type, after the patch."""
+    return _merge_struct(document or {}, patch, type_name)
+
+
+def _merge_struct(original: Object, patch: Object, type_name: str) -> Object:
+    directive = patch.get(DIRECTIVE)
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != DIRECTIVE}
+    if directive == "delete":
+        return {}
+    if directive is not None and directive != "merge":
+        raise PatchMalformed(f"Unknown patch type: {directive}")
+    result = _retained(original, patch)
+    fields = field_types.fields(type_name) if type_name else {}
+    for key, value in patch.items():
+        if key.startswith("$"):
+            continue
+        field = fields.get(key)
+        if value is None:
+            result.pop(key, None)
+        elif field is None:
+            result[key] = _merge_unknown(result.get(key), value)
+        else:
+            result[key] = _merge_field(result.get(key), value, type_name, key, field.type, patch)
+    _delete_from_primitive_lists(result, patch)
+    _order_untouched_lists(result, patch, type_name)
+    return result
+
+
+def _retained(original: Object, patch: Object) -> Object:
+    """`$retainKeys` clears whatever it does not name."""
+    keep = patch.get(RETAIN_KEYS)
+    if keep is None:
+        return dict(original)
+    return {key: value for key, value in original.items() if key in keep}
+
+
+def _merge_unknown(original: Any, value: Any) -> Any:
+    """What the schema does not know merges as JSON does."""
+    if isinstance(value, dict):
+        return _merge_struct(original if isinstance(original, dict) else {}, value, "")
+    return value
+
+
+def _merge_field(
+    original: Any, value: Any, type_name: str, key: str, type_: Type, patch: Object
+) -> Any:
+    rule = merge_rules.rule(type_name, key)
+    if isinstance(value, dict):
+        if merge_rules.REPLACE in rule.strategies:
+            return value
+        inner = type_.name if type_.form is Form.STRUCT else ""
+        base = original if isinstance(original, dict) else {}
+        if type_.form is Form.MAP and type_.element is not None:
+            return _merge_map(base, value, type_.element)
+        return _merge_struct(base, value, inner)
+    if isinstance(value, list) and merge_rules.MERGE in rule.strategies:
+        items = original if isinstance(original, list) else []
+        order = patch.get(SET_ORDER + key)
+        if rule.merge_key:
+            assert type_.element is not None
+            return _merge_items(items, value, rule.merge_key, type_.element.name, order)
+        named = order if isinstance(order, list) else value
+        return _ordered(_merge_values(items, value), named, items)
+    return value
+
+
+def _merge_map(original: Object, patch: Object, element: Type) -> Object:
+    if patch.get(DIRECTIVE) == "replace":
+        return {key: value for key, value in patch.items() if key != DIRECTIVE}
+    result = dict(original)
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict) and element.form is Form.STRUCT:
+            result[key] = _merge_struct(result.get(key) or {}, value, element.name)
+        else:
+            result[key] = value
+    return result
+
+
+def _merge_values(original: list[Any], patch: list[Any]) -> list[Any]:
+    return [*original, *(value for value in patch if value not in original)]
+
+
+def _merge_items(
+    original: list[Any], patch: list[Any], merge_key: str, item_type: str, order: Any
+) -> list[Any]:
+    """Items with the same key merge, others are appended; a directive in the list is obeyed."""
+    if any(item.get(DIRECTIVE) == "replace" for item in patch if isinstance(item, dict)):
+        return [item for item in patch if item.get(DIRECTIVE) != "replace" or len(item) > 1]
+    result = list(original)
+    for item in patch:
+        if not isinstance(item, dict) or merge_key not in item:
+            raise PatchMalformed(f"map: {item} does not contain declared merge key: {merge_key}")
+        _merge_item(result, item, merge_key, item_type)
+    return _ordered(result, order if isinstance(order, list) else patch, original, merge_key)
+
+
+def _merge_item(result: list[Any], item: Object, merge_key: str, item_type: str) -> None:
+    wanted = item[merge_key]
+    if item.get(DIRECTIVE) == "delete":
+        result[:] = [each for each in result if each.get(merge_key) != wanted]
+        return
+    for number, each in enumerate(result):
+        if each.get(merge_key) == wanted:
+            result[number] = _merge_struct(each, item, item_type)
+            return
+    result.append(_merge_struct({}, item, item_type))
+
+
+def _delete_from_primitive_lists(result: Object, patch: Object) -> None:
+    for key, values in patch.items():
+        if key.startswith(DELETE_ITEMS):
+            name = key.removeprefix(DELETE_ITEMS)
+            if isinstance(result.get(name), list):
+                result[name] = [value for value in result[name] if value not in values]
+
+
+def _order_untouched_lists(result: Object, patch: Object, type_name: str) -> None:
+    """An order may be given for a list that the patch does not change otherwise."""
+    for key, order in patch.items():
+        name = key.removeprefix(SET_ORDER)
+        if not key.startswith(SET_ORDER) or name in patch or not isinstance(result.get(name), list):
+            continue
+        merge_key = merge_rules.rule(type_name, name).merge_key if type_name else ""
+        if isinstance(order, list):
+            result[name] = _ordered(result[name], order, result[name], merge_key)
+
+
+def _ordered(
+    items: list[Any], named: list[Any], before: list[Any], merge_key: str = ""
+) -> list[Any]:
+    """The items that are `named` in that order; the others as they stood `before`, each in front of
+    the next named one that stood behind it. As strategicpatch, mergeSortedSlice."""
+    wanted = {_key(item, merge_key): number for number, item in enumerate(named)}
+    stood = {_key(item, merge_key): number for number, item in enumerate(before)}
+    first = [item for item in items if _key(item, merge_key) in wanted]
+    first.sort(key=lambda item: wanted[_key(item, merge_key)])
+    others = deque(item for item in items if _key(item, merge_key) not in wanted)
+    woven = []
+    for item in first:
+        place = stood.get(_key(item, merge_key), -1)
+        while others and stood.get(_key(others[0], merge_key), place) < place:
+            woven.append(others.popleft())
+        woven.append(item)
+    return [*woven, *others]
+
+
+def _key(item: Any, merge_key: str) -> bytes:
+    found = item.get(merge_key) if merge_key and isinstance(item, dict) else item
+    return msgspec.json.encode(found)

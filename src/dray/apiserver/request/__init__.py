@@ -1,0 +1,1 @@
+"""The parsed request: its verb, options and body."""

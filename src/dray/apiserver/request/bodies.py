@@ -1,0 +1,168 @@
+"""Request bodies become objects: JSON, YAML or protobuf in, a checked dict out, with warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import yaml
+
+from dray.api import errors, http_messages, kinds
+from dray.api.conversion import decoding
+from dray.api.formats import gojson
+from dray.api.kinds import GroupVersionKind
+from dray.apiserver.request import protobuf, write_options
+
+Object = dict[str, Any]
+
+MAX_DEPTH = 200
+ACCEPTED = (http_messages.JSON, http_messages.YAML, http_messages.PROTOBUF)
+
+
+class Body(NamedTuple):
+    """An object that has the fields of its type, and what was tolerated about it."""
+
+    document: Object
+    warnings: tuple[str, ...] = ()
+
+
+Lift = Callable[[Object], None]
+"""Takes out of an object what dray understands beyond its type, before that is checked."""
+
+
+def lift_nothing(_document: Object) -> None:
+    pass
+
+
+def read(
+    body: bytes,
+    content_type: str,
+    expected: GroupVersionKind,
+    field_validation: str,
+    lift: Lift = lift_nothing,
+) -> Body:
+    """The object of a request for `expected`; 400 with Kubernetes' words where it is none."""
+    document = parse(body, content_type, expected.kind)
+    gvk = _declared(document, expected)
+    if gvk != expected:
+        raise _wrong_type(gvk, expected)
+    lift(document)
+    return checked(document, expected, field_validation)
+
+
+def checked(document: Object, gvk: GroupVersionKind, field_validation: str) -> Body:
+    """As `fitting`; 400 with Kubernetes' words where the object does not fit its type."""
+    try:
+        return fitting(document, gvk, field_validation)
+    except Unfit as refusal:
+        raise errors.bad_request(
+            f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {refusal}'
+        ) from refusal
+
+
+class Unfit(ValueError):
+    """An object has other fields than its type."""
+
+
+def fitting(document: Object, gvk: GroupVersionKind, field_validation: str) -> Body:
+    """Unknown and repeated fields are refused, warned about or ignored, mistyped ones refused."""
+    problems = decoding.check(gvk.schema_type, document)
+    if not problems:
+        return Body(document)
+    strict = decoding.strict_messages(problems)
+    fatal = [each for each in problems if each.message not in strict]
+    refusal = decoding.refusal(problems if field_validation == write_options.STRICT else fatal)
+    if refusal:
+        raise Unfit(refusal)
+    # Dropped before another version of the API gives the unknown name a meaning.
+    known = decoding.without_unknown(gvk.schema_type, document)
+    return Body(known, tuple(strict) if field_validation == write_options.WARN else ())
+
+
+def parse(body: bytes, content_type: str, kind: str = "") -> Object:
+    """A JSON or YAML object as it stands, whatever its type."""
+    media_type = content_type.split(";", 1)[0].strip().lower() or http_messages.JSON
+    if media_type not in ACCEPTED:
+        raise errors.unsupported_media_type(ACCEPTED)
+    if media_type == http_messages.PROTOBUF:
+        return protobuf.decode(body)
+    try:
+        if media_type == http_messages.YAML:
+            document = yaml.load(body, Loader=yaml.CSafeLoader)
+        else:
+            document = gojson.decode(body)
+    except (ValueError, yaml.YAMLError) as error:
+        raise errors.bad_request(_unreadable(body, kind, error)) from error
+    if not isinstance(document, dict):
+        raise errors.bad_request(_unreadable(body, kind, "it is not an object"))
+    if media_type == http_messages.YAML:
+        refuse_deep(document, len(body))
+    else:
+        refuse_deep_json(document, body)
+    return document
+
+
+def _unreadable(body: bytes, kind: str, error: object) -> str:
+    shown = body[:1024].decode("utf-8", "replace")
+    return (
+        f"the object provided is unrecognized (must be of type {kind}): couldn't get "
+        f"version/kind; json parse error: {error} ({shown})"
+    )
+
+
+def refuse_deep_json(document: Any, body: bytes) -> None:
+    """As `refuse_deep`; JSON with few brackets cannot be deep."""
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        refuse_deep(document, len(body))
+
+
+def refuse_deep(document: Any, size: int) -> None:
+    """Nesting beyond what any kind has is refused before anything walks the object.
+
+    So is more than the text can have room for: YAML may name a part many times over.
+    """
+    level = [document] if isinstance(document, (dict, list)) else []
+    depth = seen = 0
+    while level:
+        depth += 1
+        seen += len(level)
+        if depth > MAX_DEPTH:
+            raise errors.bad_request(f"the object is nested more than {MAX_DEPTH} levels deep")
+        if seen > size:
+            raise errors.bad_request("yaml: document contains excessive aliasing")
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, dict) else item)
+            if isinstance(child, (dict, list))
+        ]
+
+
+def _declared(document: Object, expected: GroupVersionKind) -> GroupVersionKind:
+    """What an object says it is; what it does not say is taken from the request's path."""
+    for key, wanted in (("apiVersion", expected.api_version), ("kind", expected.kind)):
+        if document.get(key) in (None, ""):
+            document[key] = wanted
+    api_version, kind = document["apiVersion"], document["kind"]
+    if not isinstance(api_version, str) or not isinstance(kind, str):
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {expected.kind}): "
+            f"Object 'Kind' and 'apiVersion' must both be set"
+        )
+    if (api_version, kind) == (expected.api_version, expected.kind):
+        return expected
+    return GroupVersionKind(*kinds.parse_api_version(api_version), kind)
+
+
+def _wrong_type(found: GroupVersionKind, expected: GroupVersionKind) -> errors.BadRequest:
+    if found.kind == expected.kind:
+        return errors.bad_request(
+            f"the API version in the data ({found.api_version}) does not match the expected API "
+            f"version ({expected.api_version})"
+        )
+    package = expected.group.partition(".")[0] or "core"
+    return errors.bad_request(
+        f'{found.kind} in version "{found.version}" cannot be handled as a {expected.kind}: '
+        f"converting ({found.version}.{found.kind}) to ({package}.{expected.kind}): "
+        "unknown conversion"
+    )

@@ -1,0 +1,70 @@
+"""Method, path and query become a RequestInfo: the verb, and what it is about.
+
+As apiserver/pkg/endpoints/request, RequestInfoFactory.NewRequestInfo.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+import msgspec
+
+from dray.api.http_messages import Request
+
+VERBS = {"POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch"}
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
+
+
+class RequestInfo(msgspec.Struct, frozen=True):
+    """`resource` is empty for paths that are about no object: discovery, health, version."""
+
+    verb: str
+    path: str
+    group: str = ""
+    version: str = ""
+    namespace: str = ""
+    resource: str = ""
+    name: str = ""
+    subresource: str = ""
+
+    @property
+    def is_resource(self) -> bool:
+        return bool(self.resource)
+
+
+def parse(request: Request) -> RequestInfo:
+    segments = [part for part in request.path.split("/") if part]
+    if "%" in request.path:
+        segments = list(map(unquote, segments))
+    method = request.method
+    if len(segments) >= 3 and segments[0] == "api":
+        return _resource(request, "", segments[1], segments[2:])
+    if len(segments) >= 4 and segments[0] == "apis":
+        return _resource(request, segments[1], segments[2], segments[3:])
+    return RequestInfo(method.lower(), request.path)
+
+
+def _resource(request: Request, group: str, version: str, rest: list[str]) -> RequestInfo:
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 1:
+        namespace = rest[1]
+        # `namespaces/x` and its own subresources are about the namespace itself.
+        if len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
+            rest = rest[2:]
+    resource, name, subresource = (*rest[:3], "", "", "")[:3]
+    return RequestInfo(
+        _verb(request, name), request.path, group, version, namespace, resource, name, subresource
+    )
+
+
+def _verb(request: Request, name: str) -> str:
+    if request.method == "DELETE":
+        return "delete" if name else "deletecollection"
+    verb = VERBS.get(request.method, request.method.lower())
+    if verb == "get" and not name:
+        return "watch" if is_watch(request) else "list"
+    return verb
+
+
+def is_watch(request: Request) -> bool:
+    return request.flag("watch")

@@ -1,0 +1,200 @@
+"""Which objects a list or a watch is about: label and field selectors on stored objects."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dray.api import errors, kinds
+from dray.api.conversion import versions
+from dray.api.http_messages import Request
+from dray.api.kinds import Kind
+from dray.api.selectors import label_selectors
+from dray.api.selectors.label_selectors import FieldSelector, FieldTerm, Selector
+
+Object = dict[str, Any]
+
+ALL_FIELDS = FieldSelector()
+EVENT_FIELDS = (
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+)
+FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
+    ("", "pods"): (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.podIPs",
+        "status.nominatedNodeName",
+    ),
+    ("", "nodes"): ("spec.unschedulable",),
+    ("", "namespaces"): ("status.phase",),
+    ("", "secrets"): ("type",),
+    ("", "services"): ("spec.clusterIP", "spec.type"),
+    ("", "events"): EVENT_FIELDS,
+    ("events.k8s.io", "events"): (
+        *(field.replace("involvedObject.", "regarding.") for field in EVENT_FIELDS),
+        "reportingController",
+    ),
+    ("", "replicationcontrollers"): ("status.replicas",),
+    ("batch", "jobs"): ("status.successful",),
+    ("resource.k8s.io", "resourceslices"): ("spec.nodeName", "spec.driver", "spec.pool.name"),
+}
+"""What can be selected by beside the name and the namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Label and field selectors, in the names of the storage version."""
+
+    labels: Selector = label_selectors.EVERYTHING
+    fields: FieldSelector = ALL_FIELDS
+
+    @property
+    def is_everything(self) -> bool:
+        return not self.labels.requirements and not self.fields.terms
+
+    def matches(self, document: Object) -> bool:
+        if self.labels.requirements and not self.labels.matches(
+            document["metadata"].get("labels") or {}
+        ):
+            return False
+        return not self.fields.terms or self.fields.matches(_FieldView(document))
+
+    def required(self, field: str) -> str:
+        return self.fields.required_value(field) or ""
+
+
+EVERYTHING = Selection()
+
+
+def reader(chosen: Selection) -> Callable[[bytes], Object]:
+    """Takes from a stored object what the selection looks at, which is little of it."""
+    paths = {term.field for term in chosen.fields.terms}
+    if chosen.labels.requirements:
+        paths.add("metadata.labels")
+    if not paths.isdisjoint(_SPECIAL):
+        return msgspec.json.decode
+    return _reader(tuple(sorted(paths)))
+
+
+@functools.lru_cache(maxsize=256)
+def _reader(paths: tuple[str, ...]) -> Callable[[bytes], Object]:
+    decoder = msgspec.json.Decoder(_struct_of([path.split(".") for path in paths]))
+    return lambda stored: msgspec.to_builtins(decoder.decode(stored))
+
+
+def _struct_of(paths: Iterable[Sequence[str]]) -> Any:
+    """A struct with these fields; a path that ends takes whatever there is."""
+    inner: dict[str, list[Sequence[str]]] = {}
+    for first, *rest in paths:
+        inner.setdefault(first, []).append(rest)
+    fields = [
+        (name, Any if [] in rests else _struct_of(rests) | None, None)
+        for name, rests in inner.items()
+    ]
+    return msgspec.defstruct("Looked", fields, gc=False)
+
+
+class _FieldView(dict[str, str]):
+    """The fields of one object as text, looked up when a selector asks."""
+
+    def __init__(self, document: Object) -> None:
+        self._document = document
+
+    def get(self, path: str, default: Any = "") -> Any:
+        special = _SPECIAL.get(path)
+        if special is not None:
+            return special(self._document)
+        found: Any = self._document
+        for step in path.split("."):
+            found = found.get(step) if isinstance(found, dict) else None
+        return _text(found)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _source(document: Object) -> str:
+    component = (document.get("source") or {}).get("component", "")
+    return component or str(document.get("reportingComponent", ""))
+
+
+_SPECIAL: Mapping[str, Callable[[Object], str]] = {
+    "source": _source,
+    "spec.hostNetwork": lambda pod: _text(bool(pod.get("spec", {}).get("hostNetwork"))),
+    "spec.unschedulable": lambda node: _text(bool(node.get("spec", {}).get("unschedulable"))),
+    "status.replicas": lambda owner: _text(owner.get("status", {}).get("replicas", 0)),
+    "status.successful": lambda job: _text(job.get("status", {}).get("succeeded", 0)),
+}
+
+
+def parse(request: Request, kind: Kind, version: str) -> Selection:
+    """The selection that the query of a request names; 400 where it cannot be understood."""
+    label_text = request.parameter("labelSelector")
+    field_text = request.parameter("fieldSelector")
+    if not label_text and not field_text:
+        return EVERYTHING
+    try:
+        labels = label_selectors.parse(label_text)
+        fields = label_selectors.parse_fields(field_text)
+    except label_selectors.SelectorError as error:
+        raise errors.bad_request(str(error)) from error
+    unknown = _unknown_field(kind, version, fields)
+    if unknown:
+        raise errors.bad_request(unknown)
+    return Selection(labels, _in_storage_names(kind, version, fields))
+
+
+def _unknown_field(kind: Kind, version: str, fields: FieldSelector) -> str:
+    """What is said of a field that cannot be selected by; each kind has its own words."""
+    extra = FIELDS.get((kind.group, kind.plural))
+    for term in fields.terms:
+        if term.field in ("metadata.name", "metadata.namespace") or term.field in (extra or ()):
+            continue
+        if (kind.group, kind.kind) == ("batch", "Job"):
+            return f'field label "{term.field}" not supported for Job'
+        if extra is not None:
+            whose = ""
+            if kind.kind == "ResourceSlice":
+                whose = f" for {kind.group}/{version}, Kind={kind.kind}"
+            return f"field label not supported{whose}: {term.field}"
+        known = '"metadata.name", "metadata.namespace"'
+        return f'"{term.field}" is not a known field selector: only {known}'
+    return ""
+
+
+def _in_storage_names(kind: Kind, version: str, fields: FieldSelector) -> FieldSelector:
+    api_version = kinds.api_version(kind.group, version)
+    return FieldSelector(
+        tuple(
+            FieldTerm(
+                versions.storage_field(api_version, kind.kind, term.field),
+                term.value,
+                term.is_negated,
+            )
+            for term in fields.terms
+        )
+    )

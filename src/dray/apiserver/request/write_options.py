@@ -1,0 +1,95 @@
+"""Options of writes: dryRun, fieldManager, fieldValidation, force, as Kubernetes checks them."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+from dray.api import errors
+from dray.api.formats import gotext
+from dray.api.formats.names import GroupKind
+from dray.api.http_messages import Request
+
+STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
+MAX_FIELD_MANAGER = 128
+
+
+class WriteOptions(NamedTuple):
+    dry_run: bool
+    field_validation: str
+    field_manager: str
+    force: bool
+
+
+def parse(request: Request, options_kind: str) -> WriteOptions:
+    """The options of a create, update, patch or delete; `options_kind` names them in errors."""
+    return _parse(request.query, _agent(request), options_kind)
+
+
+@functools.lru_cache(maxsize=256)
+def _parse(query: tuple[tuple[str, str], ...], agent: str, options_kind: str) -> WriteOptions:
+    """Remembered, because a client says the same with each of its requests."""
+    chosen = dict(reversed(query))
+    dry_run = [value for key, value in query if key == "dryRun"]
+    validation = chosen.get("fieldValidation", "")
+    manager = chosen.get("fieldManager", "")
+    causes = [
+        *dry_run_causes(dry_run),
+        *_field_validation_causes(validation),
+        *_field_manager_causes(manager),
+    ]
+    if causes:
+        raise errors.invalid(GroupKind("meta.k8s.io", options_kind), "", causes)
+    force = chosen.get("force", "false").lower() not in ("false", "0")
+    return WriteOptions(bool(dry_run), validation or WARN, manager or agent, force)
+
+
+def refuse_force(request: Request) -> None:
+    """Only server-side apply can be forced."""
+    if request.parameter("force"):
+        message = "Forbidden: may not be specified for non-apply patch"
+        cause = errors.Cause("force", "FieldValueForbidden", message)
+        raise errors.invalid(GroupKind("meta.k8s.io", "PatchOptions"), "", [cause])
+
+
+def require_manager(request: Request) -> None:
+    """Server-side apply has to say who applies."""
+    if not request.parameter("fieldManager"):
+        cause = errors.Cause(
+            "fieldManager", "FieldValueRequired", "Required value: is required for apply patch"
+        )
+        raise errors.invalid(GroupKind("meta.k8s.io", "PatchOptions"), "", [cause])
+
+
+def _agent(request: Request) -> str:
+    """Who did not name a manager is known by the first word of its user agent."""
+    agent = request.headers.get("user-agent", "") or "unknown"
+    return agent.split("/", 1)[0][:MAX_FIELD_MANAGER]
+
+
+def dry_run_causes(values: list[str]) -> list[errors.Cause]:
+    if all(value == "All" for value in values):
+        return []
+    shown = ",".join(map(gotext.quote, values))
+    message = f'Unsupported value: [{shown}]: supported values: "All"'
+    return [errors.Cause("dryRun", "FieldValueNotSupported", message)]
+
+
+def _field_validation_causes(value: str) -> list[errors.Cause]:
+    if value in ("", STRICT, WARN, IGNORE):
+        return []
+    message = (
+        f"Unsupported value: {gotext.quote(value)}: "
+        'supported values: "", "Ignore", "Strict", "Warn"'
+    )
+    return [errors.Cause("fieldValidation", "FieldValueNotSupported", message)]
+
+
+def _field_manager_causes(value: str) -> list[errors.Cause]:
+    if len(value.encode()) > MAX_FIELD_MANAGER:
+        message = f"Too long: may not be more than {MAX_FIELD_MANAGER} bytes"
+        return [errors.Cause("fieldManager", "FieldValueTooLong", message)]
+    if not value.isprintable():
+        message = f"Invalid value: {gotext.quote(value)}: should only contain printable characters"
+        return [errors.Cause("fieldManager", "FieldValueInvalid", message)]
+    return []

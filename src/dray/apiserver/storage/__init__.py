@@ -1,0 +1,1 @@
+"""Between objects and the store: keys, encoding, caches, device holds."""

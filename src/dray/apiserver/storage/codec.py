@@ -1,0 +1,70 @@
+"""Objects as stored bytes, and stored bytes as answers, decoding as little as possible.
+
+A stored value is the JSON of an object in its storage version without `kind` and `apiVersion`,
+and starts with an empty resourceVersion. So a read puts the revision in at a fixed place, and a
+list of ten thousand objects is a concatenation.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import msgspec
+
+from dray.api.formats import gojson
+from dray.api.kinds import GroupVersionKind
+from dray.store.store import Entry
+
+Object = dict[str, Any]
+
+_HEAD = b'{"metadata":{"resourceVersion":"'
+_HEAD_LENGTH = len(_HEAD)
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+def to_stored(document: Object) -> bytes:
+    """The bytes to store; the type and the revision are left out."""
+    metadata = {"resourceVersion": ""}
+    metadata.update(document["metadata"])
+    metadata["resourceVersion"] = ""
+    rest = {
+        key: value
+        for key, value in document.items()
+        if key not in ("kind", "apiVersion", "metadata")
+    }
+    return encode({"metadata": metadata, **rest})
+
+
+def item(entry: Entry) -> bytes:
+    """An element of a list: the object with its revision and without its type."""
+    return b"%b%d%b" % (_HEAD, entry.revision, entry.value[_HEAD_LENGTH:])
+
+
+def whole(entry: Entry, gvk: GroupVersionKind) -> bytes:
+    """The object with type and revision. Right for versions that share the storage fields."""
+    return type_prefix(gvk) + item(entry)[1:]
+
+
+def from_stored(entry: Entry, gvk: GroupVersionKind) -> Object:
+    """The object as a dict in its storage version."""
+    document: Object = {"kind": gvk.kind, "apiVersion": gvk.api_version}
+    document.update(_decode(entry.value))
+    document["metadata"]["resourceVersion"] = str(entry.revision)
+    return document
+
+
+@functools.cache
+def type_prefix(gvk: GroupVersionKind) -> bytes:
+    return b'{"kind":"%b","apiVersion":"%b",' % (gvk.kind.encode(), gvk.api_version.encode())
+
+
+def copied(document: Object) -> Object:
+    """A deep copy of plain JSON: several times faster than `copy.deepcopy`."""
+    duplicate: Object = _decode(_encode(document))
+    return duplicate
+
+
+def encode(document: Any) -> bytes:
+    return gojson.escaped(_encode(document))

@@ -1,0 +1,79 @@
+"""Where objects lie in the store, and the store's errors as the API's.
+
+Events of both groups are one kind here: `events.k8s.io` reads and writes what `core` stores.
+"""
+
+from __future__ import annotations
+
+from dray.api import errors, kinds
+from dray.api.formats.names import GroupKind, GroupResource
+from dray.api.kinds import GroupVersionKind, Kind
+from dray.store import store
+
+_EVENTS = kinds.by_kind("", "Event")
+
+
+def stored_kind(kind: Kind) -> Kind:
+    """The kind whose objects these are."""
+    return _EVENTS if kind.kind == "Event" and _EVENTS is not None else kind
+
+
+def storage_gvk(kind: Kind) -> GroupVersionKind:
+    """Objects are stored in the preferred version of their kind."""
+    return stored_kind(kind).preferred
+
+
+def prefix(kind: Kind, namespace: str = "") -> str:
+    stored = stored_kind(kind)
+    root = f"/{stored.group or 'core'}/{stored.plural}/"
+    return f"{root}{namespace}/" if namespace else root
+
+
+def key(kind: Kind, name: str, namespace: str = "") -> str:
+    return prefix(kind, namespace) + name
+
+
+def group_kind(kind: Kind) -> GroupKind:
+    """What errors call a kind: the one it is stored as."""
+    stored = stored_kind(kind)
+    return GroupKind(stored.group, stored.kind)
+
+
+def group_resource(kind: Kind) -> GroupResource:
+    return GroupResource(kind.group, kind.plural)
+
+
+class _Translation:
+    """Of no state, and so one for all."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, store.StoreError):
+            described = _describe(error)
+            if described is not None:
+                raise described from error
+
+
+_TRANSLATION = _Translation()
+
+
+def translated() -> _Translation:
+    """Raise what went wrong in the store, and not with the request, as the API's errors."""
+    return _TRANSLATION
+
+
+def _describe(error: store.StoreError) -> errors.StatusError | None:
+    match error:
+        case store.Expired():
+            return errors.too_old(error.revision, error.oldest)
+        case store.FutureRevision():
+            return errors.too_large_resource_version(error.revision, error.current)
+        case store.TooLarge():
+            return errors.request_entity_too_large(str(error))
+        case store.ReadOnly():
+            return errors.internal_error(f"writes are refused for now: {error}")
+        case store.Unavailable() | store.Closed():
+            return errors.service_unavailable(str(error))
+    return None

@@ -1,0 +1,83 @@
+"""What requests about subresources share: their bodies, the object behind them, their answers."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+from dray.api.formats import gotime
+from dray.api.http_messages import Response
+from dray.api.kinds import GroupVersionKind
+from dray.apiserver.admission import admission_chain
+from dray.apiserver.admission.admission_chain import Action
+from dray.apiserver.request import bodies
+from dray.apiserver.request.write_options import WriteOptions
+from dray.apiserver.storage import codec, store_keys
+from dray.apiserver.verbs import reads
+from dray.apiserver.verbs.reads import Call
+from dray.store.store import Entry, Store
+
+Object = dict[str, Any]
+
+ATTEMPTS = 20
+
+
+def body_of(call: Call, gvk: GroupVersionKind, chosen: WriteOptions) -> bodies.Body:
+    content_type = call.request.headers.get("content-type", "")
+    return bodies.read(call.request.body, content_type, gvk, chosen.field_validation)
+
+
+async def entry_of(store: Store, call: Call) -> Entry:
+    """The stored object that the request names; 404 where there is none."""
+    with store_keys.translated():
+        entry = await store.get(call.key)
+    if entry is None:
+        raise call.not_found()
+    return entry
+
+
+def document_of(entry: Entry, call: Call) -> Object:
+    return codec.from_stored(entry, store_keys.storage_gvk(call.kind))
+
+
+def creation(call: Call, document: Object, subresource: str, *, dry_run: bool) -> Action:
+    """What the rules are asked about a document that is created below an object."""
+    return Action(
+        admission_chain.CREATE,
+        call.kind,
+        call.user,
+        call.namespace,
+        call.info.name,
+        document,
+        subresource=subresource,
+        dry_run=dry_run,
+    )
+
+
+def success(call: Call, status: int = 201) -> Response:
+    document = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "code": status,
+    }
+    return reads.encoded(call.form, document, status, {})
+
+
+def set_condition(
+    document: Object, wanted: Object, now: datetime.datetime, *, times: tuple[str, ...] = ()
+) -> None:
+    """Add or replace a condition; the time of its last transition stays if its status does.
+
+    `times` are further fields for a time that the kind always writes, and that nobody has set.
+    """
+    conditions = document.setdefault("status", {}).setdefault("conditions", [])
+    condition = {**wanted, "lastTransitionTime": gotime.write(now), **dict.fromkeys(times)}
+    for index, known in enumerate(conditions):
+        if known.get("type") == wanted["type"]:
+            if known.get("status") == wanted["status"]:
+                condition["lastTransitionTime"] = known.get("lastTransitionTime")
+            conditions[index] = condition
+            return
+    conditions.append(condition)

@@ -1,0 +1,152 @@
+"""pods/log, exec and attach: which container of which node is meant, and what its agent says.
+
+As pkg/registry/core/pod/strategy.go, LogLocation and streamLocation: a pod without a node has an
+empty log, and nothing to connect to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dray.api import errors, remote_command
+from dray.api.formats.names import GroupKind
+from dray.api.http_messages import Request, Response
+from dray.apiserver.node_agents import Agents
+from dray.apiserver.request import validation
+from dray.apiserver.subresources import common
+from dray.apiserver.verbs.reads import Call
+from dray.store.store import Store
+from dray.validation import fields
+
+Object = dict[str, Any]
+
+_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_SWITCHES = ("follow", "previous", "timestamps")
+_STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
+_LEAST = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
+
+
+class Place(NamedTuple):
+    """Where a container runs; the node is empty while there is none."""
+
+    node: str
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodAccess:
+    store: Store
+    agents: Agents
+
+    async def log(self, call: Call) -> Response:
+        _check_log_options(call)
+        place = await self._place(call)
+        if not place.node:
+            return Response(204)
+        path = _path(remote_command.LOGS, call, place)
+        return await self.agents.log(place.node, path, tuple(_log_query(call.request)))
+
+    async def connect(self, call: Call) -> Response:
+        """exec and attach."""
+        place = await self._place(call)
+        if not place.node:
+            raise errors.bad_request(f"pod {call.info.name} does not have a host assigned")
+        what, protocols = call.info.subresource, _protocols(call.request)
+        query = tuple(_stream_query(call.request))
+        return await self.agents.connect(place.node, _path(what, call, place), query, protocols)
+
+    async def _place(self, call: Call) -> Place:
+        entry = await common.entry_of(self.store, call)
+        pod = common.document_of(entry, call)
+        return Place(pod["spec"].get("nodeName", ""), _container(call, pod))
+
+
+def _container(call: Call, pod: Object) -> str:
+    """The container that is asked for; a pod with one needs no name."""
+    asked, names = call.request.parameter("container"), list(_names(pod))
+    if asked in names:
+        return asked
+    if asked:
+        raise errors.bad_request(f"container {asked} is not valid for pod {call.info.name}")
+    regular = [each["name"] for each in pod["spec"]["containers"]]
+    if len(regular) == 1:
+        return str(regular[0])
+    raise errors.bad_request(
+        f"a container name must be specified for pod {call.info.name}, "
+        f"choose one of: [{' '.join(names)}]"
+    )
+
+
+def _names(pod: Object) -> Iterator[str]:
+    return (each["name"] for field in _LISTS for each in pod["spec"].get(field) or ())
+
+
+def _check_log_options(call: Call) -> None:
+    found = list(_log_problems(call.request))
+    if found:
+        group_kind = GroupKind("", "PodLogOptions")
+        raise errors.invalid(group_kind, call.info.name, validation.causes(found))
+
+
+def _log_problems(request: Request) -> fields.Errors:
+    numbers = {name: _number(request, name) for name in _LEAST}
+    for name, least in _LEAST.items():
+        number = numbers[name]
+        if number is not None and number < least:
+            limit = "greater than 0" if least else "greater than or equal to 0"
+            yield fields.invalid(fields.ROOT.child(name), number, f"must be {limit}")
+    if numbers["sinceSeconds"] is not None and request.parameter("sinceTime"):
+        yield fields.forbidden(
+            fields.WHOLE_OBJECT, "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        )
+
+
+def _number(request: Request, name: str) -> int | None:
+    text = request.parameter(name)
+    try:
+        return int(text) if text else None
+    except ValueError as error:
+        raise errors.bad_request(
+            f'strconv.ParseInt: parsing "{text}": invalid syntax ({name})'
+        ) from error
+
+
+def _path(what: str, call: Call, place: Place) -> str:
+    return f"/{what}/{call.info.namespace}/{call.info.name}/{place.container}"
+
+
+def _log_query(request: Request) -> Iterator[tuple[str, str]]:
+    for name in _SWITCHES:
+        if _is_true(request.parameter(name)):
+            yield name, "true"
+    for name in (*_LEAST, "sinceTime"):
+        if text := request.parameter(name):
+            yield name, text
+
+
+def _stream_query(request: Request) -> Iterator[tuple[str, str]]:
+    """A kubelet's names for what kubectl asks for."""
+    for name, theirs in _STREAMS.items():
+        if _is_true(request.parameter(name)):
+            yield theirs, "1"
+    for name, value in request.query:
+        if name == "command":
+            yield name, value
+
+
+def _protocols(request: Request) -> tuple[str, ...]:
+    """What both sides speak, the newest first; nothing where no WebSocket is asked for."""
+    if request.headers.get("upgrade", "").lower() != "websocket":
+        return ()
+    offered = request.headers.get("sec-websocket-protocol", "").replace(" ", "").split(",")
+    spoken = tuple(each for each in remote_command.PROTOCOLS if each in offered)
+    if not spoken:
+        known = " and ".join(remote_command.PROTOCOLS)
+        raise errors.bad_request(f"exec and attach speak {known}, not {', '.join(offered)}")
+    return spoken
+
+
+def _is_true(text: str) -> bool:
+    return text.lower() in ("1", "t", "true")

@@ -1,0 +1,177 @@
+"""serviceaccounts/token: a token for an account, for a while, perhaps for one pod or node only.
+
+As pkg/registry/core/serviceaccount/storage, TokenREST.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dray.api import errors, kinds
+from dray.api.formats import gotext, gotime
+from dray.api.formats.names import GroupKind, GroupResource
+from dray.api.http_messages import Response
+from dray.api.kinds import GroupVersionKind
+from dray.api.types.meta import ObjectMeta, Wire
+from dray.apiserver.access import service_account_tokens
+from dray.apiserver.access.service_account_tokens import DEFAULT_AUDIENCE, TokenSigner
+from dray.apiserver.admission.admission_chain import Chain
+from dray.apiserver.request import validation, write_options
+from dray.apiserver.storage import store_keys
+from dray.apiserver.storage.lookup import Lookup
+from dray.apiserver.subresources import common
+from dray.apiserver.verbs import reads
+from dray.apiserver.verbs.reads import Call
+from dray.store.store import Store
+from dray.validation import fields
+
+Object = dict[str, Any]
+
+TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
+_GROUP_KIND = GroupKind("authentication.k8s.io", "TokenRequest")
+DEFAULT_SECONDS = 3600
+MIN_SECONDS, MAX_SECONDS = 600, 2**32
+_BOUND_KINDS = ("Pod", "Node", "Secret")
+
+
+class _Spec(Wire, frozen=True):
+    node_name: str = ""
+    service_account_name: str = ""
+
+
+class _Bound(Wire, frozen=True):
+    """An object that a token may be bound to; only pods have such a spec."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequests:
+    store: Store
+    chain: Chain
+    signer: TokenSigner
+    new_id: Callable[[], str]
+
+    async def create(self, call: Call) -> Response:
+        chosen = write_options.parse(call.request, "CreateOptions")
+        request = common.body_of(call, TOKEN_REQUEST, chosen).document
+        account = common.document_of(await common.entry_of(self.store, call), call)["metadata"]
+        _complete(call, request, account)
+        action = common.creation(call, request, "token", dry_run=chosen.dry_run)
+        await self.chain.mutate(action)
+        await self.chain.validate(action)
+        bound = await self._bound_to(call, request["spec"].get("boundObjectRef"))
+        request["status"] = self._issue(call, request["spec"], account, bound)
+        return reads.encoded(call.form, request, 201, {})
+
+    def _issue(self, call: Call, spec: Object, account: Object, bound: Object) -> Object:
+        seconds = spec["expirationSeconds"]
+        claims = service_account_tokens.service_account_claims(
+            call.namespace,
+            {"name": account["name"], "uid": account["uid"]},
+            now=call.now.timestamp(),
+            expiration_seconds=seconds,
+            token_id=self.new_id(),
+            audiences=spec["audiences"],
+        )
+        claims["kubernetes.io"].update(bound)
+        expires = call.now + datetime.timedelta(seconds=seconds)
+        return {"token": self.signer.sign(claims), "expirationTimestamp": gotime.write(expires)}
+
+    async def _bound_to(self, call: Call, reference: Object | None) -> Object:
+        """What the token says about the object it lives and dies with."""
+        if not reference:
+            return {}
+        group, version = kinds.parse_api_version(reference.get("apiVersion") or "")
+        kind, name = reference.get("kind") or "", reference.get("name") or ""
+        if group or kind not in _BOUND_KINDS:
+            raise errors.bad_request(
+                f"cannot bind token to object of type {group}/{version}, Kind={kind}"
+            )
+        found = await self._find(kind, name, call.namespace)
+        if found is None:
+            resource = store_keys.group_resource(kinds.served("", kind))
+            raise errors.not_found(resource, name)
+        if kind == "Pod" and found.spec.service_account_name != call.info.name:
+            raise errors.bad_request(
+                f"cannot bind token for serviceaccount {gotext.quote(call.info.name)} to pod "
+                "running with different serviceaccount name."
+            )
+        _check_uid(kind, found.metadata, reference.get("uid"))
+        bound = {kind.lower(): {"name": name, "uid": found.metadata.uid}}
+        if kind == "Pod" and found.spec.node_name:
+            bound["node"] = await self._node(found.spec.node_name)
+        return bound
+
+    async def _find(self, kind: str, name: str, namespace: str) -> _Bound | None:
+        row = kinds.served("", kind)
+        lookup = Lookup(self.store, row, _Bound)
+        return await lookup.get(name, namespace if row.namespaced else "")
+
+    async def _node(self, name: str) -> Object:
+        """A node that is gone is still told by its name."""
+        node = await self._find("Node", name, "")
+        return {"name": name, "uid": node.metadata.uid} if node else {"name": name}
+
+
+def _complete(call: Call, request: Object, account: Object) -> None:
+    """Check the request against the account, and fill in what it leaves to the server."""
+    metadata = request["metadata"] = request.get("metadata") or {}
+    found = list(_mismatches(metadata, account))
+    if found:
+        raise errors.invalid(_GROUP_KIND, call.info.name, validation.causes(found))
+    if metadata.get("uid") and metadata["uid"] != account["uid"]:
+        raise errors.conflict(
+            GroupResource(*_GROUP_KIND),
+            call.info.name,
+            f"the UID in the token request ({metadata['uid']}) does not match the UID of the "
+            f"service account ({account['uid']})",
+        )
+    metadata.update({key: account[key] for key in ("name", "namespace", "uid")})
+    metadata["creationTimestamp"] = gotime.write(call.now)
+    spec = request["spec"] = request.get("spec") or {}
+    spec["audiences"] = spec.get("audiences") or [DEFAULT_AUDIENCE]
+    if spec.get("expirationSeconds") is None:
+        spec["expirationSeconds"] = DEFAULT_SECONDS
+    spec.setdefault("boundObjectRef", None)
+    found = list(_spec_errors(spec))
+    if found:
+        raise errors.invalid(_GROUP_KIND, "", validation.causes(found))
+
+
+def _mismatches(metadata: Object, account: Object) -> Iterator[fields.FieldError]:
+    for key in ("name", "namespace"):
+        if metadata.get(key) and metadata[key] != account[key]:
+            yield fields.invalid(
+                fields.METADATA.child(key),
+                metadata[key],
+                f"must match the service account {key} if specified",
+            )
+
+
+def _spec_errors(spec: Object) -> Iterator[fields.FieldError]:
+    path, seconds = fields.SPEC.child("expirationSeconds"), spec["expirationSeconds"]
+    if seconds < MIN_SECONDS:
+        yield fields.invalid(path, seconds, "may not specify a duration less than 10 minutes")
+    if seconds > MAX_SECONDS:
+        yield fields.invalid(path, seconds, "may not specify a duration larger than 2^32 seconds")
+    if spec.get("attestations"):
+        yield fields.invalid(
+            fields.SPEC.child("attestations"),
+            spec["attestations"],
+            "attestations may only be specified with a webhook bound object reference",
+        )
+
+
+def _check_uid(kind: str, metadata: ObjectMeta, wanted: str | None) -> None:
+    if wanted and wanted != metadata.uid:
+        raise errors.conflict(
+            GroupResource("", kind),
+            metadata.name,
+            f"the UID in the bound object reference ({wanted}) does not match the UID in record. "
+            "The object might have been deleted and then recreated",
+        )

@@ -1,0 +1,1 @@
+"""The generic verbs: get, list, watch, create, update, patch, delete."""

@@ -1,0 +1,359 @@
+"""delete and deletecollection: grace, finalizers, propagation and preconditions.
+
+What still has finalizers, or a grace period to run, is marked and stays; whoever clears the last
+one (`writes`) removes it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from dray.api import errors
+from dray.api.conversion import canonical, versions
+from dray.api.formats import gotext, gotime
+from dray.api.formats.names import GroupKind, GroupResource
+from dray.api.http_messages import Request, Response
+from dray.api.kinds import GroupVersionKind, Kind
+from dray.apiserver.admission import admission_chain
+from dray.apiserver.admission.admission_chain import Action, Also, Chain
+from dray.apiserver.request import bodies, selection, warning_headers, write_options
+from dray.apiserver.storage import codec, store_keys
+from dray.apiserver.verbs import reads
+from dray.apiserver.verbs.reads import Call
+from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
+
+Object = dict[str, Any]
+
+BACKGROUND, FOREGROUND, ORPHAN = "Background", "Foreground", "Orphan"
+FINALIZERS: Mapping[str, str] = {FOREGROUND: "foregroundDeletion", ORPHAN: "orphan"}
+ATTEMPTS = 10
+_ORPHANING = frozenset({("batch", "Job"), ("", "ReplicationController")})
+_WITHOUT_DEPENDENTS = frozenset({("", "Event"), ("events.k8s.io", "Event")})
+"""Kinds that go without a garbage collector, whatever the client asks for."""
+_PODS_ARE_KEPT = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background "
+    "to remove them or set propagationPolicy=Orphan to suppress this warning"
+)
+
+
+class DeleteOptions(NamedTuple):
+    grace_seconds: int | None = None
+    propagation: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    dry_run: bool = False
+
+
+class Outcome(NamedTuple):
+    """The object as it is, or was when it went."""
+
+    document: Object
+    is_gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Deleter:
+    store: Store
+    chain: Chain
+
+    async def delete(self, call: Call) -> Response:
+        options = parse_options(call.request)
+        outcome = await self.delete_one(call, options)
+        headers = warning_headers.headers(_warnings(call, options))
+        if outcome.is_gone and not call.kind.answers_deleted(call.info.version):
+            return reads.encoded(call.form, _success(call, outcome.document), 200, headers)
+        shown = versions.from_storage(outcome.document, call.gvk.api_version)
+        return reads.respond(call, shown, 200, headers)
+
+    async def delete_collection(self, call: Call) -> Response:
+        options = parse_options(call.request)
+        chosen = selection.parse(call.request, call.kind, call.info.version)
+        prefix = store_keys.prefix(call.kind, call.namespace)
+        with store_keys.translated():
+            listing = await reads.gather(
+                self.store,
+                prefix,
+                store_keys.storage_gvk(call.kind),
+                chosen,
+                reads.parse_list_options(call.request),
+            )
+        deleted = []
+        for entry in listing.entries:
+            one = _call_for(call, entry.key.removeprefix(store_keys.prefix(call.kind)))
+            try:
+                outcome = await self.delete_one(one, options)
+            except errors.NotFound:
+                continue
+            deleted.append(versions.from_storage(outcome.document, call.gvk.api_version))
+        for document in deleted:
+            document.pop("kind", None)
+            document.pop("apiVersion", None)
+        metadata = reads.list_metadata(listing, prefix)
+        items = [codec.encode(document) for document in deleted]
+        return reads.json_response(reads.encode_list(call, metadata, items))
+
+    async def delete_one(self, call: Call, options: DeleteOptions) -> Outcome:
+        """Delete or mark; again where somebody else changed the object meanwhile."""
+        for _ in range(ATTEMPTS):
+            with store_keys.translated():
+                entry = await self.store.get(call.key)
+            if entry is None:
+                raise call.not_found()
+            document = codec.from_stored(entry, store_keys.storage_gvk(call.kind))
+            check_preconditions(call, document, options)
+            try:
+                return await self._attempt(call, entry, document, options)
+            except GuardFailed:
+                continue
+        raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
+
+    async def _attempt(
+        self, call: Call, entry: Entry, document: Object, options: DeleteOptions
+    ) -> Outcome:
+        marked = mark(call.kind, codec.copied(document), options, call.now)
+        action = Action(
+            admission_chain.DELETE, call.kind, call.user, call.namespace, call.info.name,
+            marked, document, dry_run=options.dry_run,
+        )  # fmt: skip
+        async with self.chain.turn(action):
+            return await self._admit(call, action, entry, options)
+
+    async def _admit(
+        self, call: Call, action: Action, entry: Entry, options: DeleteOptions
+    ) -> Outcome:
+        document, marked = action.old, action.new
+        assert document is not None
+        also = await self.chain.validate(action)
+        if marked is None:
+            document = _last_seen(call, document)
+            return Outcome(await self._remove(call, entry, document, also, options), True)
+        if marked == document:
+            return Outcome(document, False)
+        if not options.dry_run:
+            written = canonical.write(store_keys.storage_gvk(call.kind).schema_type, marked)
+            put = Put(call.key, codec.to_stored(written), entry.revision)
+            transaction = Transaction((put, *also.operations), also.guards)
+            with store_keys.translated():
+                revision = await self.store.commit(transaction)
+            marked["metadata"]["resourceVersion"] = str(revision)
+        return Outcome(marked, False)
+
+    async def _remove(
+        self, call: Call, entry: Entry, document: Object, also: Also, options: DeleteOptions
+    ) -> Object:
+        if not options.dry_run:
+            delete = Delete(call.key, entry.revision)
+            with store_keys.translated():
+                revision = await self.store.commit(
+                    Transaction((delete, *also.operations), also.guards)
+                )
+            document["metadata"]["resourceVersion"] = str(revision)
+        return document
+
+
+def _last_seen(call: Call, document: Object) -> Object:
+    """What goes at once; a pod is shown as if it had been given a moment."""
+    if (call.kind.group, call.kind.kind) != ("", "Pod"):
+        return document
+    metadata = {**document["metadata"], "deletionGracePeriodSeconds": 0}
+    if not metadata.get("deletionTimestamp"):
+        metadata["generation"] = metadata.get("generation", 0) + 1
+        metadata["deletionTimestamp"] = gotime.write(call.now)
+    return {**document, "metadata": metadata}
+
+
+def _warnings(call: Call, options: DeleteOptions) -> list[str]:
+    is_job = (call.kind.group, call.kind.kind) == ("batch", "Job")
+    return [_PODS_ARE_KEPT] if is_job and not options.propagation else []
+
+
+def is_over(document: Object) -> bool:
+    """Whether nothing keeps an object any more that is on its way out."""
+    metadata = document["metadata"]
+    if not metadata.get("deletionTimestamp") or metadata.get("deletionGracePeriodSeconds"):
+        return False
+    is_namespace = document.get("kind") == "Namespace"
+    kept_by = (document.get("spec") or {}).get("finalizers") if is_namespace else None
+    return not metadata.get("finalizers") and not kept_by
+
+
+def mark(
+    kind: Kind, document: Object, options: DeleteOptions, now: datetime.datetime
+) -> Object | None:
+    """The object on its way out, or None where nothing keeps it."""
+    metadata = document["metadata"]
+    _set_propagation(kind, metadata, options)
+    grace = _grace_seconds(kind, document, options)
+    if not grace and not metadata.get("finalizers") and not _namespace_finalizers(kind, document):
+        return None
+    before = metadata.get("deletionGracePeriodSeconds", 0)
+    if metadata.get("deletionTimestamp") and before <= grace:
+        return document
+    end = now + datetime.timedelta(seconds=grace)
+    metadata["deletionTimestamp"] = gotime.write(end)
+    if not _is_namespace(kind):
+        metadata["deletionGracePeriodSeconds"] = grace
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+    if _namespace_finalizers(kind, document):
+        document.setdefault("status", {})["phase"] = "Terminating"
+    return document
+
+
+def _is_namespace(kind: Kind) -> bool:
+    return (kind.group, kind.kind) == ("", "Namespace")
+
+
+def _namespace_finalizers(kind: Kind, document: Object) -> list[str]:
+    return document.get("spec", {}).get("finalizers") or [] if _is_namespace(kind) else []
+
+
+def _set_propagation(kind: Kind, metadata: Object, options: DeleteOptions) -> None:
+    """The finalizer that makes the garbage collector wait for, or orphan, the dependents."""
+    if (kind.group, kind.kind) in _WITHOUT_DEPENDENTS:
+        return
+    policy = options.propagation
+    if not policy:
+        kept = set(metadata.get("finalizers") or ()) & set(FINALIZERS.values())
+        if kept or (kind.group, kind.kind) not in _ORPHANING:
+            return
+        policy = ORPHAN
+    finalizers = [
+        each for each in metadata.get("finalizers") or () if each not in FINALIZERS.values()
+    ]
+    if policy in FINALIZERS:
+        finalizers.append(FINALIZERS[policy])
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+
+
+def _grace_seconds(kind: Kind, document: Object, options: DeleteOptions) -> int:
+    """Only pods on a node take their time; those that never started or have ended do not."""
+    if (kind.group, kind.kind) != ("", "Pod"):
+        return 0
+    spec, status = document.get("spec", {}), document.get("status", {})
+    if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
+        return 0
+    if options.grace_seconds is not None:
+        return max(options.grace_seconds, 0)
+    return int(spec.get("terminationGracePeriodSeconds", 30))
+
+
+def check_preconditions(call: Call, document: Object, options: DeleteOptions) -> None:
+    metadata = document["metadata"]
+    resource = GroupResource(*store_keys.group_kind(call.kind))
+    if _is_namespace(call.kind):
+        _check_namespace_preconditions(call, metadata, options)
+    if options.uid and options.uid != metadata["uid"]:
+        raise errors.conflict(
+            resource,
+            call.info.name,
+            f"the UID in the precondition ({options.uid}) does not match the UID in record "
+            f"({metadata['uid']}). The object might have been deleted and then recreated",
+        )
+    if options.resource_version and options.resource_version != metadata["resourceVersion"]:
+        raise errors.conflict(
+            resource,
+            call.info.name,
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match "
+            f"the ResourceVersion in record ({metadata['resourceVersion']}). The object might have "
+            "been modified",
+        )
+
+
+def _check_namespace_preconditions(call: Call, metadata: Object, options: DeleteOptions) -> None:
+    """Namespaces are asked by the store itself, which has words of its own."""
+    asked = (
+        ("UID", options.uid, "uid"),
+        ("ResourceVersion", options.resource_version, "resourceVersion"),
+    )
+    for name, wanted, key in asked:
+        if wanted and wanted != metadata[key]:
+            raise errors.conflict(
+                store_keys.group_resource(call.kind),
+                call.info.name,
+                f"Precondition failed: {name} in precondition: {wanted}, "
+                f"{name} in object meta: {metadata[key]}",
+            )
+
+
+def _success(call: Call, document: Object) -> Object:
+    details = {
+        "name": call.info.name,
+        "group": call.kind.group,
+        "kind": call.kind.plural,
+        "uid": document["metadata"]["uid"],
+    }
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {key: value for key, value in details.items() if value},
+    }
+
+
+def _call_for(call: Call, rest: str) -> Call:
+    """The same request for one object of the collection; `rest` is [namespace/]name."""
+    namespace, _, name = rest.rpartition("/")
+    return replace(call, info=replace(call.info, name=name, namespace=namespace))
+
+
+_OPTIONS = GroupVersionKind("meta.k8s.io", "v1", "DeleteOptions")
+
+
+def parse_options(request: Request) -> DeleteOptions:
+    """DeleteOptions from the body, and from the query where the body has none."""
+    document: Object = {}
+    if request.body:
+        content_type = request.headers.get("content-type", "")
+        document = bodies.parse(request.body, content_type, "DeleteOptions")
+        document = bodies.checked(document, _OPTIONS, write_options.IGNORE).document
+    preconditions = document.get("preconditions") or {}
+    grace = document.get("gracePeriodSeconds", _query_int(request, "gracePeriodSeconds"))
+    orphan = document.get("orphanDependents", _query_flag(request, "orphanDependents"))
+    propagation = document.get("propagationPolicy") or request.parameter("propagationPolicy")
+    dry_run = document.get("dryRun") or [v for k, v in request.query if k == "dryRun"]
+    causes = [*_propagation_causes(propagation, orphan), *write_options.dry_run_causes(dry_run)]
+    if causes:
+        raise errors.invalid(GroupKind("meta.k8s.io", "DeleteOptions"), "", causes)
+    if orphan is not None:
+        propagation = ORPHAN if orphan else BACKGROUND
+    return DeleteOptions(
+        grace_seconds=grace,
+        propagation=propagation or "",
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        dry_run=bool(dry_run),
+    )
+
+
+def _propagation_causes(propagation: str, orphan: bool | None) -> list[errors.Cause]:
+    if propagation and orphan is not None:
+        message = (
+            f"Invalid value: {gotext.quote(propagation)}: "
+            "orphanDependents and deletionPropagation cannot be both set"
+        )
+        return [errors.Cause("propagationPolicy", "FieldValueInvalid", message)]
+    if propagation in ("", BACKGROUND, FOREGROUND, ORPHAN):
+        return []
+    message = (
+        f"Unsupported value: {gotext.quote(propagation)}: "
+        'supported values: "Foreground", "Background", "Orphan", "nil"'
+    )
+    return [errors.Cause("propagationPolicy", "FieldValueNotSupported", message)]
+
+
+def _query_int(request: Request, name: str) -> int | None:
+    return reads.integer(request, name) if request.parameter(name) else None
+
+
+def _query_flag(request: Request, name: str) -> bool | None:
+    return request.flag(name) if request.parameter(name) else None

@@ -1,0 +1,365 @@
+"""get and list, generic over kinds: from stored bytes to the form that was asked for."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import datetime
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, NamedTuple
+
+import msgspec
+import yaml
+
+from dray.api import errors, http_messages, kinds
+from dray.api.conversion import versions
+from dray.api.formats import gotext
+from dray.api.formats.names import GroupKind
+from dray.api.http_messages import Request, Response, User
+from dray.api.kinds import GroupVersionKind, Kind
+from dray.apiserver.printing import tables
+from dray.apiserver.request import negotiation, selection
+from dray.apiserver.request.negotiation import Form, Shape
+from dray.apiserver.request.request_info import RequestInfo
+from dray.apiserver.request.selection import Selection
+from dray.apiserver.storage import codec, store_keys
+from dray.store.store import Entry, Store
+
+Object = dict[str, Any]
+
+CONTINUE_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start "
+    "a new list without the continue parameter, or use the continue token in this response to "
+    "retrieve the remainder of the results. Continuing with the provided token results in an "
+    "inconsistent list - objects that were created, modified, or deleted between the time the "
+    "first chunk was returned and now may show up in the list."
+)
+PAGE_ENTRIES = 1000
+"""How many entries are looked at in one go when a selector may leave most of them out."""
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request about a kind that exists, by a user who may make it."""
+
+    request: Request
+    info: RequestInfo
+    kind: Kind
+    gvk: GroupVersionKind
+    """What the client speaks."""
+    user: User
+    now: datetime.datetime
+
+    def about(self, kind: Kind, info: RequestInfo) -> Call:
+        """The same request, as if it had been about something of another kind."""
+        gvk = kind.in_version(info.version)
+        return msgspec.structs.replace(self, kind=kind, gvk=gvk, info=info)
+
+    @property
+    def form(self) -> Form:
+        accept = self.request.headers.get("accept", "")
+        return negotiation.negotiate(accept, streams=self.info.verb in ("list", "watch"))
+
+    @property
+    def key(self) -> str:
+        return store_keys.key(self.kind, self.info.name, self.namespace)
+
+    @property
+    def namespace(self) -> str:
+        return self.info.namespace if self.kind.namespaced else ""
+
+    def not_found(self) -> errors.NotFound:
+        return errors.not_found(store_keys.group_resource(self.kind), self.info.name)
+
+
+async def get(call: Call, store: Store) -> Response:
+    with store_keys.translated():
+        entry = await store.get(call.key)
+    if entry is None:
+        raise call.not_found()
+    return respond_stored(call, entry)
+
+
+def respond_stored(
+    call: Call, entry: Entry, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """A stored object in the form that the client accepts, without decoding it where possible."""
+    gvk = call.gvk
+    if call.form == negotiation.PLAIN and has_storage_fields(gvk):
+        return json_response(codec.whole(entry, gvk), status, headers)
+    return respond(call, document_of(entry, gvk), status, headers)
+
+
+def has_storage_fields(gvk: GroupVersionKind) -> bool:
+    return versions.has_storage_fields(gvk.api_version, gvk.kind)
+
+
+def document_of(entry: Entry, gvk: GroupVersionKind) -> Object:
+    """The object as a client of this version sees it."""
+    kind = kinds.by_kind(gvk.group, gvk.kind)
+    assert kind is not None
+    stored = codec.from_stored(entry, store_keys.storage_gvk(kind))
+    return versions.from_storage(stored, gvk.api_version)
+
+
+def respond(
+    call: Call, document: Object, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    """One object in the form that the client accepts."""
+    form = call.form
+    if form.shape is Shape.TABLE:
+        metadata = {"resourceVersion": document["metadata"].get("resourceVersion", "")}
+        document = tables.table(
+            call.kind, [document], metadata, now=call.now, include=included(call.request)
+        )
+    elif form.is_metadata:
+        document = tables.partial_metadata(document)
+    return encoded(form, document, status, headers or {})
+
+
+def encoded(form: Form, document: Object, status: int, headers: dict[str, str]) -> Response:
+    if form.media_type == http_messages.YAML:
+        body = yaml.safe_dump(document, sort_keys=False).encode()
+        return Response(status, {"content-type": http_messages.YAML, **headers}, body)
+    return json_response(codec.encode(document), status, headers)
+
+
+def json_response(
+    body: bytes, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    return Response(status, {"content-type": http_messages.JSON, **(headers or {})}, body)
+
+
+def included(request: Request) -> str:
+    include = request.parameter("includeObject", tables.METADATA)
+    if include not in (tables.METADATA, tables.NONE, tables.OBJECT):
+        raise errors.bad_request(
+            "Unable to convert to Table as requested: includeObject: Invalid value: "
+            f"{gotext.quote(include)}: must be 'Metadata', 'Object', 'None', or empty"
+        )
+    return include
+
+
+class ListOptions(NamedTuple):
+    """What a list may be asked: how much, from where, how fresh."""
+
+    limit: int = 0
+    start: str = ""
+    revision: int | None = None
+    """Exactly this state; None for the newest."""
+    minimum: int = 0
+    """The state must not be older than this."""
+
+
+class Listing(NamedTuple):
+    """What was found; `next_start` is the key to go on after where there is more."""
+
+    entries: list[Entry]
+    revision: int
+    next_start: str = ""
+    remaining: int | None = None
+
+
+async def list_(call: Call, store: Store) -> Response:
+    chosen = selection.parse(call.request, call.kind, call.info.version)
+    options = parse_list_options(call.request)
+    prefix = store_keys.prefix(call.kind, call.namespace)
+    listing = await _gather_or_explain(store, prefix, call.gvk, chosen, options)
+    if listing.revision < options.minimum:
+        raise errors.too_large_resource_version(options.minimum, listing.revision)
+    metadata = list_metadata(listing, prefix)
+    form = call.form
+    if form == negotiation.PLAIN and has_storage_fields(call.gvk):
+        return json_response(encode_list(call, metadata, map(codec.item, listing.entries)))
+    documents = [document_of(entry, call.gvk) for entry in listing.entries]
+    return encoded(form, _list_document(call, documents, metadata), 200, {})
+
+
+async def _gather_or_explain(
+    store: Store, prefix: str, gvk: GroupVersionKind, chosen: Selection, options: ListOptions
+) -> Listing:
+    """A list to be continued whose history is gone: the error says how to go on."""
+    try:
+        with store_keys.translated():
+            return await gather(store, prefix, gvk, chosen, options)
+    except errors.Expired as error:
+        if not options.start:
+            raise
+        raise errors.expired(CONTINUE_TOO_OLD, make_continue(-1, options.start)) from error
+
+
+def _list_document(call: Call, documents: list[Object], metadata: Object) -> Object:
+    if call.form.shape is Shape.TABLE:
+        return tables.table(
+            call.kind, documents, metadata, now=call.now, include=included(call.request)
+        )
+    if call.form.is_metadata:
+        return {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": metadata,
+            "items": [tables.partial_metadata(document) for document in documents],
+        }
+    for document in documents:
+        del document["kind"], document["apiVersion"]
+    return {
+        "kind": call.kind.list_kind,
+        "apiVersion": call.gvk.api_version,
+        "metadata": metadata,
+        "items": documents,
+    }
+
+
+def encode_list(call: Call, metadata: Object, items: Iterable[bytes]) -> bytes:
+    head = codec.encode(
+        {"kind": call.kind.list_kind, "apiVersion": call.gvk.api_version, "metadata": metadata}
+    )
+    return b'%b,"items":[%b]}' % (head[:-1], b",".join(items))
+
+
+def list_metadata(listing: Listing, prefix: str) -> Object:
+    metadata: Object = {"resourceVersion": str(listing.revision)}
+    if listing.next_start:
+        metadata["continue"] = make_continue(
+            listing.revision, listing.next_start.removeprefix(prefix)
+        )
+        if listing.remaining is not None:
+            metadata["remainingItemCount"] = listing.remaining
+    return metadata
+
+
+async def gather(
+    store: Store, prefix: str, gvk: GroupVersionKind, chosen: Selection, options: ListOptions
+) -> Listing:
+    """The entries that are chosen, up to the limit, all as of one revision."""
+    after = prefix + options.start if options.start else ""
+    if chosen.is_everything:
+        page = await store.list(
+            prefix, limit=options.limit, after_key=after, revision=options.revision
+        )
+        last = page.entries[-1].key if page.remaining else ""
+        return Listing(page.entries, page.revision, last, page.remaining or None)
+    found: list[Entry] = []
+    revision = options.revision
+    async for entries, at, has_more in _pages(store, prefix, after, options):
+        revision = at
+        for number, entry in enumerate(entries):
+            if chosen.matches(codec.from_stored(entry, gvk)):
+                found.append(entry)
+            if options.limit and len(found) == options.limit:
+                more = has_more or number + 1 < len(entries)
+                return Listing(found, at, entry.key if more else "")
+    assert revision is not None
+    return Listing(found, revision)
+
+
+async def _pages(
+    store: Store, prefix: str, after: str, options: ListOptions
+) -> AsyncIterator[tuple[list[Entry], int, bool]]:
+    revision = options.revision
+    size = PAGE_ENTRIES if options.limit else 0
+    while True:
+        page = await store.list(prefix, limit=size, after_key=after, revision=revision)
+        revision = page.revision
+        yield page.entries, page.revision, bool(page.remaining)
+        if not page.remaining:
+            return
+        after = page.entries[-1].key
+
+
+def parse_list_options(request: Request) -> ListOptions:
+    limit = max(integer(request, "limit"), 0)
+    integer(request, "timeoutSeconds")
+    match = request.parameter("resourceVersionMatch")
+    asked = parse_resource_version(request.parameter("resourceVersion"))
+    token = request.parameter("continue")
+    if request.parameter("sendInitialEvents"):
+        raise _forbidden_list_option("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    if token:
+        return _continued(token, limit, asked, match)
+    _check_match(request.parameter("resourceVersion"), match)
+    # Only these two read history; all else is answered with the newest state.
+    if match == "Exact" or (not match and limit and asked):
+        return ListOptions(limit, "", asked)
+    return ListOptions(limit, "", None, asked)
+
+
+def _continued(token: str, limit: int, asked: int, match: str) -> ListOptions:
+    if match:
+        why = "resourceVersionMatch is forbidden when continue is provided"
+        raise _forbidden_list_option("resourceVersionMatch", why)
+    start, revision = parse_continue(token)
+    if asked:
+        raise errors.bad_request("specifying resource version is not allowed when using continue")
+    return ListOptions(limit, start, revision if revision > 0 else None)
+
+
+def _check_match(resource_version: str, match: str) -> None:
+    if match not in ("", "Exact", "NotOlderThan"):
+        raise _invalid_list_option(
+            "resourceVersionMatch",
+            "FieldValueNotSupported",
+            f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""',
+        )
+    if match and not resource_version:
+        why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise _forbidden_list_option("resourceVersionMatch", why)
+    if match == "Exact" and resource_version == "0":
+        why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        raise _forbidden_list_option("resourceVersionMatch", why)
+
+
+def _forbidden_list_option(field: str, why: str) -> errors.Invalid:
+    return _invalid_list_option(field, "FieldValueForbidden", f"Forbidden: {why}")
+
+
+def _invalid_list_option(field: str, reason: str, message: str) -> errors.Invalid:
+    cause = errors.Cause(field, reason, message)
+    return errors.invalid(GroupKind("meta.k8s.io", "ListOptions"), "", [cause])
+
+
+def parse_resource_version(text: str) -> int:
+    """0 for none; 400 with Go's words for what is no number."""
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit():
+        raise errors.bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
+            f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
+    return int(text)
+
+
+def integer(request: Request, name: str) -> int:
+    """A parameter that is a number, 0 where it is absent; 400 with Go's words for other text."""
+    text = request.parameter(name)
+    try:
+        return int(text) if text else 0
+    except ValueError as error:
+        message = f'strconv.ParseInt: parsing "{text}": invalid syntax'
+        raise errors.bad_request(message) from error
+
+
+class _ContinueToken(msgspec.Struct):
+    v: str
+    rv: int
+    start: str
+
+
+def make_continue(revision: int, start: str) -> str:
+    token = _ContinueToken("meta.k8s.io/v1", revision, start)
+    return base64.urlsafe_b64encode(msgspec.json.encode(token)).rstrip(b"=").decode()
+
+
+def parse_continue(text: str) -> tuple[str, int]:
+    """Where a list goes on, and at which revision."""
+    try:
+        decoded = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        token = msgspec.json.decode(decoded, type=_ContinueToken)
+    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        raise errors.bad_request(
+            f"invalid continue token: continue key is not valid: {error}"
+        ) from error
+    return token.start, token.rv
+
+
+Clock = Callable[[], datetime.datetime]

@@ -1,0 +1,265 @@
+"""watch, generic over kinds: store events become lines, in the version and form of the watcher.
+
+An event is encoded once for all watchers that see it alike. A watcher with a selector sees objects
+come and go as they start and cease to match.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, NamedTuple
+
+from dray.api import errors, http_messages
+from dray.api.formats.names import GroupKind
+from dray.api.http_messages import Request, Response
+from dray.api.kinds import GroupVersionKind
+from dray.api.selectors.label_selectors import FieldSelector, FieldTerm
+from dray.apiserver.printing import tables
+from dray.apiserver.request import negotiation, selection
+from dray.apiserver.request.negotiation import Shape
+from dray.apiserver.request.selection import Selection
+from dray.apiserver.storage import codec, store_keys
+from dray.apiserver.verbs import reads
+from dray.apiserver.verbs.reads import Call
+from dray.store import store
+from dray.store.store import Entry, Event, Store
+
+Object = dict[str, Any]
+
+ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
+INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+BOOKMARK_SECONDS = 60.0
+DEFAULT_TIMEOUT_SECONDS = 2700.0
+REMEMBERED_ENCODINGS = 4096
+
+
+class WatchOptions(NamedTuple):
+    """Where a watch starts, what it is told besides, and when it ends."""
+
+    resource_version: int
+    has_resource_version: bool
+    send_initial_events: bool
+    allow_bookmarks: bool
+    timeout_seconds: float
+
+    @property
+    def starts_with_objects(self) -> bool:
+        """Without a revision, or from 0, a watch begins with what is there."""
+        return self.send_initial_events or not self.resource_version
+
+
+class Change(NamedTuple):
+    """An event as one watcher sees it."""
+
+    type: str
+    entry: Entry
+
+
+class Encodings:
+    """The lines of recent events, so that a thousand watchers cost one encoding."""
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[tuple[str, int, str, GroupVersionKind], bytes] = OrderedDict()
+
+    def line(self, change: Change, gvk: GroupVersionKind) -> bytes:
+        key = (change.type, change.entry.revision, change.entry.key, gvk)
+        found = self._lines.get(key)
+        if found is None:
+            found = self._lines[key] = event_line(change.type, _object_bytes(change.entry, gvk))
+            if len(self._lines) > REMEMBERED_ENCODINGS:
+                self._lines.popitem(last=False)
+        return found
+
+
+def _object_bytes(entry: Entry, gvk: GroupVersionKind) -> bytes:
+    if reads.has_storage_fields(gvk):
+        return codec.whole(entry, gvk)
+    return codec.encode(reads.document_of(entry, gvk))
+
+
+def event_line(type_: str, encoded: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (type_.encode(), encoded)
+
+
+async def watch(call: Call, objects: Store, encodings: Encodings) -> Response:
+    """The stream's headers go out at once; what is wrong afterwards is an ERROR event."""
+    options = parse_options(call.request)
+    chosen = selection.parse(call.request, call.kind, call.info.version)
+    if call.info.name:
+        chosen = Selection(chosen.labels, _only(chosen, call.info.name))
+    watcher = Watcher(call, options, chosen, encodings)
+    return Response(200, {"content-type": http_messages.JSON}, stream=watcher.stream(objects))
+
+
+def _only(chosen: Selection, name: str) -> FieldSelector:
+    term = FieldTerm("metadata.name", name)
+    return FieldSelector((*chosen.fields.terms, term))
+
+
+class Watcher:
+    """One watch request, from its first event to its end."""
+
+    def __init__(
+        self, call: Call, options: WatchOptions, chosen: Selection, encodings: Encodings
+    ) -> None:
+        self._call = call
+        self._options = options
+        self._chosen = chosen
+        self._look = selection.reader(chosen)
+        self._encodings = encodings
+        self._prefix = store_keys.prefix(call.kind, call.namespace)
+        self._storage_gvk = store_keys.storage_gvk(call.kind)
+        self._columns_sent = False
+
+    async def stream(self, objects: Store) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._options.timeout_seconds
+        try:
+            with store_keys.translated():
+                async for chunk in self._start_and_follow(objects, end):
+                    yield chunk
+        except store.SlowWatcher as error:
+            yield _error_line(errors.too_many_requests(f"the watch was too slow: {error}", 1))
+        except errors.StatusError as error:
+            yield _error_line(error)
+
+    async def _start_and_follow(self, objects: Store, end: float) -> AsyncIterator[bytes]:
+        revision = self._options.resource_version
+        if self._options.starts_with_objects:
+            listing = await reads.gather(
+                objects, self._prefix, self._storage_gvk, self._chosen, reads.ListOptions()
+            )
+            revision = listing.revision
+            yield self._lines(Change(ADDED, entry) for entry in listing.entries)
+            if self._options.send_initial_events:
+                yield self._bookmark(revision, INITIAL_EVENTS_END)
+        with await objects.watch(self._prefix, revision) as events:
+            async for chunk in self._follow(events, end):
+                yield chunk
+
+    async def _follow(self, events: store.Watch, end: float) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        while (left := end - loop.time()) > 0:
+            try:
+                async with asyncio.timeout(min(left, BOOKMARK_SECONDS)):
+                    batch = await events.read()
+            except TimeoutError:
+                if self._options.allow_bookmarks and end - loop.time() > 0:
+                    yield self._bookmark(events.revision)
+                continue
+            if not batch:
+                return
+            lines = self._lines(self._changes(batch))
+            if lines:
+                yield lines
+
+    def _changes(self, events: Iterable[Event]) -> Iterable[Change]:
+        for event in events:
+            change = self._change(event)
+            if change is not None:
+                yield change
+
+    def _change(self, event: Event) -> Change | None:
+        """What the event means to this watcher: nothing where the object never matched."""
+        if self._chosen.is_everything:
+            was, matches = event.previous is not None, event.current is not None
+        else:
+            was, matches = self._matches(event.previous), self._matches(event.current)
+        if matches:
+            assert event.current is not None
+            return Change(MODIFIED if was else ADDED, event.current)
+        if was:
+            assert event.previous is not None
+            return Change(DELETED, _at_revision(event.previous, event.revision))
+        return None
+
+    def _matches(self, entry: Entry | None) -> bool:
+        if entry is None:
+            return False
+        return self._chosen.matches(self._look(entry.value))
+
+    def _lines(self, changes: Iterable[Change]) -> bytes:
+        if self._call.form == negotiation.PLAIN:
+            gvk = self._call.gvk
+            return b"".join(self._encodings.line(change, gvk) for change in changes)
+        return b"".join(
+            event_line(change.type, codec.encode(self._shaped(change.entry))) for change in changes
+        )
+
+    def _shaped(self, entry: Entry) -> Object:
+        document = reads.document_of(entry, self._call.gvk)
+        if self._call.form.shape is Shape.TABLE:
+            with_columns, self._columns_sent = not self._columns_sent, True
+            return tables.table(
+                self._call.kind,
+                [document],
+                {"resourceVersion": str(entry.revision)},
+                now=self._call.now,
+                include=reads.included(self._call.request),
+                with_columns=with_columns,
+            )
+        return tables.partial_metadata(document) if self._call.form.is_metadata else document
+
+    def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
+        metadata: Object = {"resourceVersion": str(revision)}
+        if annotations:
+            metadata["annotations"] = annotations
+        if self._call.form.shape is Shape.TABLE:
+            document: Object = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
+            document |= {"metadata": metadata, "columnDefinitions": None}
+            rows = [{"cells": [], "object": {**_partial_type(), "metadata": metadata}}]
+            document["rows"] = rows
+        elif self._call.form.is_metadata:
+            document = {**_partial_type(), "metadata": metadata}
+        else:
+            gvk = self._call.gvk
+            document = {"kind": gvk.kind, "apiVersion": gvk.api_version, "metadata": metadata}
+        return event_line(BOOKMARK, codec.encode(document))
+
+
+def _partial_type() -> Object:
+    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+
+
+def _at_revision(entry: Entry, revision: int) -> Entry:
+    return Entry(entry.key, entry.value, revision, entry.created)
+
+
+def _error_line(error: errors.StatusError) -> bytes:
+    return event_line(ERROR, codec.encode(errors.to_status(error)))
+
+
+def parse_options(request: Request) -> WatchOptions:
+    version_text = request.parameter("resourceVersion")
+    timeout = reads.integer(request, "timeoutSeconds")
+    options = WatchOptions(
+        resource_version=reads.parse_resource_version(version_text),
+        has_resource_version=bool(version_text),
+        send_initial_events=request.flag("sendInitialEvents"),
+        allow_bookmarks=request.flag("allowWatchBookmarks"),
+        timeout_seconds=float(timeout) if timeout > 0 else DEFAULT_TIMEOUT_SECONDS,
+    )
+    _check_initial_events(request, options)
+    return options
+
+
+def _check_initial_events(request: Request, options: WatchOptions) -> None:
+    match = request.parameter("resourceVersionMatch")
+    if request.parameter("sendInitialEvents"):
+        if match != "NotOlderThan":
+            raise _forbidden_option(
+                "resourceVersionMatch",
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            )
+    elif match:
+        raise _forbidden_option(
+            "resourceVersionMatch",
+            "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+        )
+
+
+def _forbidden_option(field: str, why: str) -> errors.Invalid:
+    cause = errors.Cause(field, "FieldValueForbidden", f"Forbidden: {why}")
+    return errors.invalid(GroupKind("meta.k8s.io", "ListOptions"), "", [cause])

@@ -1,0 +1,100 @@
+"""The API server without a socket: creates through the in-process client, and what they occupy.
+
+`python -m dray.bench.apiserver_in_process DIRECTORY PAIRS` runs in a process of its own, so that
+the memory it reports is that of one API server with its SQLite store, and prints one JSON line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import uvloop
+
+from dray.api import kinds
+from dray.api.http_messages import User
+from dray.apiserver import server
+from dray.bench import measured_process, workload
+from dray.client.api_client import Client, InProcessTransport
+from dray.cluster import gc_tuning
+from dray.store import sqlite
+
+PODS, CLAIMS = kinds.served("", "Pod"), kinds.served("resource.k8s.io", "ResourceClaim")
+WORKERS = 64
+MEASURED_PAIRS = 5_000
+"""The rate is that of the first ones; the others are there to occupy memory."""
+
+
+async def run(directory: Path, pairs: int) -> Mapping[str, Any]:
+    signer = server.signer_in(directory)
+    async with (
+        sqlite.open(directory / "inside.db") as store,
+        server.opened(store, signer=signer) as opened,
+    ):
+        await _allow(Client(InProcessTransport(opened.app.handle, _user("admin", True))))
+        client = Client(InProcessTransport(opened.app.handle, _user(workload.USER)))
+        await _each(range(-1, 0), lambda number: _create(client, number))
+        with gc_tuning.rare_collections(), measured_process.settled():
+            figures = await _measured(client, min(pairs, MEASURED_PAIRS))
+        await _each(range(MEASURED_PAIRS, pairs), lambda number: _create(client, number))
+        await _each(range(pairs), lambda number: _allocate(client, number))
+        return {**figures, "pairs": pairs, "megabytes": measured_process.memory_bytes() / 1e6}
+
+
+def _user(name: str, is_admin: bool = False) -> User:
+    groups = {"system:authenticated", *(["system:masters"] if is_admin else [])}
+    return User(name, frozenset(groups))
+
+
+async def _allow(admin: Client) -> None:
+    """Give the benchmark's user its role, and the server the time to see it."""
+    for document in (workload.ROLE, workload.BINDING):
+        await admin.create(kinds.served("rbac.authorization.k8s.io", document["kind"]), document)
+    await asyncio.sleep(0.1)
+
+
+async def _measured(client: Client, pairs: int) -> Mapping[str, Any]:
+    started, cpu = time.perf_counter(), time.process_time()
+    await _each(range(pairs), lambda number: _create(client, number))
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
+    return {"creates": 2 * pairs, "seconds": seconds, "cpu_seconds": cpu_seconds}
+
+
+async def _each(numbers: range, work: Callable[[int], Awaitable[None]]) -> None:
+    left = iter(numbers)
+
+    async def worker() -> None:
+        for number in left:
+            await work(number)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(WORKERS):
+            group.create_task(worker())
+
+
+async def _create(client: Client, number: int) -> None:
+    claim = workload.claim(f"claim-{number}")
+    pod = workload.pod(f"pod-{number}", f"claim-{number}")
+    await client.create(CLAIMS, claim, workload.NAMESPACE)
+    await client.create(PODS, pod, workload.NAMESPACE)
+
+
+async def _allocate(client: Client, number: int) -> None:
+    patch = {"status": workload.allocation(number)}
+    name = f"claim-{number}"
+    await client.patch(CLAIMS, name, patch, workload.NAMESPACE, subresource="status")
+
+
+def main() -> None:
+    directory, pairs = sys.argv[1:]
+    figures = uvloop.run(run(Path(directory), int(pairs)))
+    print(msgspec.json.encode(figures).decode(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

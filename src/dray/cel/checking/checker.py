@@ -1,0 +1,410 @@
+"""Static types: which overloads every call may mean, and what is wrong with an expression.
+
+The algorithm and its messages are cel-go's (checker/checker.go, checker/env.go). The tree is left
+as it was parsed; what cel-go rewrites in it is answered by `Checked`: a selection may be a
+qualified name, and the target of a call may be the first part of a function's name.
+
+Visits are generators, see `visiting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dray.cel import types
+from dray.cel.checking import inference, validators
+from dray.cel.checking.environment import Environment
+from dray.cel.checking.inference import Inference
+from dray.cel.functions.overloads import Function, Overload
+from dray.cel.issues import CompilationFailed, Issue
+from dray.cel.runtime.values import UInt
+from dray.cel.syntax import traversal
+from dray.cel.syntax.nodes import (
+    Call,
+    Comprehension,
+    Identifier,
+    ListLiteral,
+    Literal,
+    MapLiteral,
+    Node,
+    Select,
+    StructLiteral,
+)
+from dray.cel.syntax.traversal import Visit, Visitors
+from dray.cel.types import Kind, Type
+
+
+class Reference(NamedTuple):
+    """What a name means.
+
+    For an identifier or a qualified name, `name` is the variable or type; it starts with a dot
+    where a local variable hides the global one that is meant. `constant` is the type that a type
+    name stands for, None for variables and for types that cannot be used as values.
+    For a call, `name` is the function and `overload_ids` the overloads that may be meant.
+    """
+
+    name: str
+    overload_ids: tuple[str, ...] = ()
+    constant: Type | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A valid expression: its tree, and by node id the types and what names mean."""
+
+    text: str
+    root: Node
+    types: Mapping[int, Type]
+    references: Mapping[int, Reference]
+
+    @property
+    def result_type(self) -> Type:
+        return self.types[self.root.id]
+
+    def receiver(self, call: Call) -> Node | None:
+        """The value a member function is called on; None if the target is part of its name."""
+        is_member = self.references[call.id].name == call.function
+        return call.target if is_member else None
+
+
+def check(text: str, root: Node, environment: Environment) -> Checked:
+    """Types for every node; raises CompilationFailed with all that is wrong."""
+    checker = _Checker(environment)
+    try:
+        node_types = checker.run(root)
+    except inference.TypeTooComplex:
+        checker.issues.append(Issue(None, "expression has a type that is too complex"))
+    issues = checker.issues or validators.validate(root, node_types, environment)
+    if issues:
+        raise CompilationFailed(text, issues)
+    return Checked(text, root, node_types, checker.references)
+
+
+_LOGICAL = frozenset({"_&&_", "_||_"})
+_LITERAL_TYPES: dict[type, Type] = {
+    type(None): types.NULL,
+    bool: types.BOOL,
+    int: types.INT,
+    UInt: types.UINT,
+    float: types.DOUBLE,
+    str: types.STRING,
+    bytes: types.BYTES,
+}
+
+
+class _Checker:
+    """One run over a tree. Errors do not stop it: what is wrong gets the error type."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.issues: list[Issue] = []
+        self.references: dict[int, Reference] = {}
+        self._environment = environment
+        self._inference = Inference()
+        self._types: dict[int, Type] = {}
+        self._locals: dict[str, list[Type]] = {}
+        self._visitors: Visitors = {
+            Literal: self._literal,
+            Identifier: self._identifier,
+            Select: self._select,
+            Call: self._call,
+            ListLiteral: self._list,
+            MapLiteral: self._map,
+            StructLiteral: self._struct,
+            Comprehension: self._comprehension,
+        }
+
+    def run(self, root: Node) -> dict[int, Type]:
+        traversal.walk(root, self._visitors)
+        return dict(zip(self._types, self._inference.close(self._types.values()), strict=True))
+
+    def _report(self, position: int, message: str) -> None:
+        self.issues.append(Issue(position, message))
+
+    def _report_undeclared(self, node: Node, name: str) -> None:
+        self._set_type(node, types.ERROR)
+        self._report(node.position, f"undeclared reference to '{name}' (in container '')")
+
+    def _report_mismatch(self, node: Node, expected: Type, found: Type) -> None:
+        names = types.display_name(expected), types.display_name(found)
+        self._report(node.position, "expected type '{}' but found '{}'".format(*names))
+
+    def _set_type(self, node: Node, found: Type) -> None:
+        self._types[node.id] = inference.limited(found)
+
+    def _type(self, node: Node) -> Type:
+        return self._types[node.id]
+
+    def _substituted_type(self, node: Node) -> Type:
+        return self._inference.substitute(self._types[node.id])
+
+    def _assert_type(self, node: Node, expected: Type) -> None:
+        found = self._type(node)
+        if not self._inference.is_assignable(expected, found):
+            self._report_mismatch(node, expected, found)
+
+    def _literal(self, node: Literal) -> None:
+        self._set_type(node, _LITERAL_TYPES[type(node.value)])
+
+    def _identifier(self, node: Identifier) -> None:
+        is_global = node.name.startswith(".")
+        hiding = self._locals.get(node.name.removeprefix("."))
+        if hiding and not is_global:
+            self._set_type(node, hiding[-1])
+            self.references[node.id] = Reference(node.name)
+        elif not self._resolve_global(node, node.name, is_hidden=bool(hiding)):
+            self._report_undeclared(node, node.name)
+
+    def _resolve_global(self, node: Node, name: str, *, is_hidden: bool) -> bool:
+        name = name.removeprefix(".")
+        written = f".{name}" if is_hidden else name
+        if variable := self._environment.variables.get(name):
+            self._set_type(node, variable)
+            self.references[node.id] = Reference(written)
+        elif type_name := self._environment.type_names.get(name):
+            self._set_type(node, types.type_of(type_name.type))
+            self.references[node.id] = Reference(written, constant=type_name.value)
+        else:
+            return False
+        return True
+
+    def _select(self, node: Select) -> Visit:
+        if not node.test_only and self._resolve_qualified(node):
+            return
+        yield node.operand
+        selected = self._field_type(node, node.operand, node.field)
+        self._set_type(node, types.BOOL if node.test_only else selected)
+
+    def _resolve_qualified(self, node: Select) -> bool:
+        name = _qualified_name(node)
+        if name is None:
+            return False
+        root = name.removeprefix(".").split(".", 1)[0]
+        hiding = bool(self._locals.get(root))
+        if hiding and not name.startswith("."):
+            return False
+        return self._resolve_global(node, name, is_hidden=hiding)
+
+    def _optional_select(self, node: Call) -> Visit:
+        operand, field = node.arguments
+        assert isinstance(field, Literal)
+        yield from node.arguments
+        self._set_type(node, self._field_type(node, operand, str(field.value), optional=True))
+        self.references[node.id] = Reference(node.function, ("select_optional_field",))
+
+    def _field_type(self, node: Node, operand: Node, field: str, *, optional: bool = False) -> Type:
+        """The type of a field; selecting from an optional gives an optional."""
+        target = self._substituted_type(operand)
+        if target.kind is Kind.OPTIONAL:
+            target = target.parameters[0]
+            optional = True
+        selected = self._inference.substitute(self._plain_field_type(node, target, field))
+        return types.optional_of(selected) if optional else selected
+
+    def _plain_field_type(self, node: Node, target: Type, field: str) -> Type:
+        if target.kind is Kind.MAP:
+            return target.parameters[1]
+        if target.kind is Kind.OBJECT:
+            return self._object_field_type(node.position, target.name, field)
+        if target.kind is Kind.PARAMETER:
+            self._inference.is_assignable(types.DYN, target)
+        elif not inference.is_dyn(target) and target.kind is not Kind.ERROR:
+            name = types.display_name(target)
+            self._report(node.position, f"type '{name}' does not support field selection")
+        return types.DYN
+
+    def _object_field_type(self, position: int, type_name: str, field: str) -> Type:
+        fields = self._environment.objects.get(type_name)
+        if fields is None:
+            self._report(position, f"unexpected failed resolution of '{type_name}'")
+            return types.ERROR
+        found = fields.get(field)
+        if found is None:
+            self._report(position, f"undefined field '{field}'")
+            return types.ERROR
+        return found
+
+    def _call(self, node: Call) -> Visit:
+        if node.function == "_?._":
+            yield from self._optional_select(node)
+            return
+        yield from node.arguments
+        functions = self._environment.functions
+        target = node.target
+        if target is not None:
+            prefix = _qualified_name(target)
+            namespaced = prefix and functions.get(f"{prefix}.{node.function}".removeprefix("."))
+            if namespaced:
+                self._resolve_call(node, namespaced, None)
+                return
+            yield target
+        function = functions.get(node.function.removeprefix("."))
+        if function is None:
+            self._report_undeclared(node, node.function)
+        else:
+            self._resolve_call(node, function, target)
+
+    def _resolve_call(self, node: Call, function: Function, target: Node | None) -> None:
+        operands = node.arguments if target is None else (target, *node.arguments)
+        if function.name in _LOGICAL:
+            self._resolve_logical(node, function)
+            return
+        found = [self._type(operand) for operand in operands]
+        is_member = target is not None
+        candidates = [each for each in function.overloads if each.member is is_member]
+        overload_ids, result = self._matching(candidates, found)
+        if result is None:
+            self._set_type(node, types.ERROR)
+            self._report_no_overload(node, function.name, found, is_member=is_member)
+        else:
+            self._set_type(node, result)
+            self.references[node.id] = Reference(function.name, overload_ids)
+
+    def _resolve_logical(self, node: Call, function: Function) -> None:
+        result = types.BOOL
+        for operand in node.arguments:
+            found = self._type(operand)
+            if not self._inference.is_assignable(found, types.BOOL):
+                self._report_mismatch(operand, types.BOOL, found)
+                result = types.ERROR
+        self._set_type(node, result)
+        self.references[node.id] = Reference(function.name, (function.overloads[0].id,))
+
+    def _matching(
+        self, candidates: Sequence[Overload], found: Sequence[Type]
+    ) -> tuple[tuple[str, ...], Type | None]:
+        """Every overload that the types allow; the result is `dyn` where they disagree on it."""
+        overload_ids: list[str] = []
+        result: Type | None = None
+        for overload in candidates:
+            signature = (overload.result, *overload.arguments)
+            if not inference.may_fit(found, overload.arguments):
+                self._inference.pass_over(signature)
+                continue
+            declared, *expected = self._inference.instantiate(signature)
+            if not self._inference.are_assignable(found, expected):
+                continue
+            overload_ids.append(overload.id)
+            returned = self._inference.substitute(declared)
+            if result is None:
+                result = returned
+            elif not inference.is_dyn(result) and returned != result:
+                result = types.DYN
+        return tuple(overload_ids), result
+
+    def _report_no_overload(
+        self, node: Node, function: str, found: Sequence[Type], *, is_member: bool
+    ) -> None:
+        names = [types.display_name(each) for each in self._inference.close(found)]
+        receiver = f"{names.pop(0)}." if is_member else ""
+        signature = f"{receiver}({', '.join(names)})"
+        message = f"found no matching overload for '{function}' applied to '{signature}'"
+        self._report(node.position, message)
+
+    def _list(self, node: ListLiteral) -> Visit:
+        joined: Type | None = None
+        for index, element in enumerate(node.elements):
+            yield element
+            found = self._entry_type(element, optional=index in node.optional_indices)
+            joined = self._join(joined, found)
+        self._set_type(node, types.list_of(joined or self._inference.new_variable()))
+
+    def _map(self, node: MapLiteral) -> Visit:
+        keys: Type | None = None
+        values: Type | None = None
+        for entry in node.entries:
+            yield entry.key
+            keys = self._join(keys, self._type(entry.key))
+            yield entry.value
+            values = self._join(values, self._entry_type(entry.value, optional=entry.optional))
+        keys = keys or self._inference.new_variable()
+        values = values or self._inference.new_variable()
+        self._set_type(node, types.map_of(keys, values))
+
+    def _entry_type(self, value: Node, *, optional: bool) -> Type:
+        """What an entry adds to its container: an optional entry adds what its optional holds."""
+        found = self._type(value)
+        if not optional:
+            return found
+        if found.kind is Kind.OPTIONAL:
+            return found.parameters[0]
+        if not inference.is_dyn(found):
+            self._report_mismatch(value, types.optional_of(found), found)
+        return found
+
+    def _join(self, previous: Type | None, current: Type) -> Type:
+        if previous is None:
+            return current
+        if self._inference.is_assignable(previous, current):
+            return inference.most_general(previous, current)
+        return types.DYN
+
+    def _struct(self, node: StructLiteral) -> Visit:
+        """No message can be built: whatever the name stands for, it is wrong here."""
+        type_name = self._environment.type_names.get(node.type_name.removeprefix("."))
+        if type_name is None:
+            self._report_undeclared(node, node.type_name)
+            return
+        name = type_name.type.name
+        self._report(node.position, f"'{name}' is not a message type")
+        self._set_type(node, types.ERROR)
+        for field in node.fields:
+            yield field.value
+            self._object_field_type(field.position, name, field.field)
+
+    def _comprehension(self, node: Comprehension) -> Visit:
+        yield node.range
+        yield node.init
+        accumulated = self._type(node.init)
+        first, second = self._iteration_types(node)
+        self._declare(node.accumulator, accumulated)
+        self._declare(node.variable, first)
+        if node.second_variable is not None:
+            self._declare(node.second_variable, second)
+        yield node.condition
+        self._assert_type(node.condition, types.BOOL)
+        yield node.step
+        self._assert_type(node.step, accumulated)
+        if node.second_variable is not None:
+            self._forget(node.second_variable)
+        self._forget(node.variable)
+        yield node.result
+        self._forget(node.accumulator)
+        self._set_type(node, self._substituted_type(node.result))
+
+    def _declare(self, variable: str, type: Type) -> None:
+        self._locals.setdefault(variable, []).append(type)
+
+    def _forget(self, variable: str) -> None:
+        self._locals[variable].pop()
+
+    def _iteration_types(self, node: Comprehension) -> tuple[Type, Type]:
+        """The types of the first and, if there is one, the second variable."""
+        ranged = self._substituted_type(node.range)
+        if ranged.kind is Kind.LIST:
+            element = ranged.parameters[0]
+            return (element if node.second_variable is None else types.INT), element
+        if ranged.kind is Kind.MAP:
+            key, value = ranged.parameters
+            return key, value
+        if ranged.kind in (Kind.DYN, Kind.ERROR, Kind.PARAMETER):
+            self._inference.is_assignable(types.DYN, ranged)
+            return types.DYN, types.DYN
+        message = (
+            f"expression of type '{types.display_name(ranged)}' cannot be range of a comprehension"
+            " (must be list, map, or dynamic)"
+        )
+        self._report(node.range.position, message)
+        return types.ERROR, types.ERROR
+
+
+def _qualified_name(node: Node) -> str | None:
+    """`a.b.c` where the node is nothing but names."""
+    fields: list[str] = []
+    while isinstance(node, Select) and not node.test_only:
+        fields.append(node.field)
+        node = node.operand
+    if not isinstance(node, Identifier):
+        return None
+    return ".".join([node.name, *reversed(fields)])

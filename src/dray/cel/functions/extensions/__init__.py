@@ -1,0 +1,1 @@
+"""The function libraries of cel-go's `ext` package."""

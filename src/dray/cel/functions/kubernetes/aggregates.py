@@ -1,0 +1,187 @@
+"""Kubernetes' list library: isSorted, sum, min, max, indexOf, lastIndexOf, includes.
+
+See apiserver, cel/library/lists.go.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from dray.cel import types
+from dray.cel.functions import cost_estimates, dispatching, runtime_costs
+from dray.cel.functions.overloads import Function, Library, Overload
+from dray.cel.functions.standard import arithmetic
+from dray.cel.runtime import values
+from dray.cel.runtime.values import Duration, EvaluationError, UInt
+from dray.cel.types import Type
+
+_A = types.parameter("A")
+_SUMMABLE: dict[str, tuple[Type, Any]] = {
+    "int": (types.INT, 0),
+    "uint": (types.UINT, UInt(0)),
+    "double": (types.DOUBLE, 0.0),
+    "duration": (types.DURATION, Duration(0)),
+}
+_COMPARABLE = {
+    "int": types.INT,
+    "uint": types.UINT,
+    "double": types.DOUBLE,
+    "bool": types.BOOL,
+    "duration": types.DURATION,
+    "timestamp": types.TIMESTAMP,
+    "string": types.STRING,
+    "bytes": types.BYTES,
+}
+
+
+def _comes_after(one: Any, other: Any) -> bool:
+    """Whether cel-go's comparison answers "greater"; that it fails is no answer."""
+    try:
+        return values.compare(one, other) > 0
+    except EvaluationError:
+        return False
+
+
+def is_sorted(elements: values.CelList) -> bool:
+    previous: Any = values.MISSING
+    for element in values.bounded(elements):
+        if element.__class__ not in values.COMPARABLE:
+            raise values.no_such_overload()
+        if previous is not values.MISSING and _comes_after(previous, element):
+            return False
+        previous = element
+    return True
+
+
+def smallest(elements: values.CelList) -> Any:
+    return _extreme("min", elements, _comes_after)
+
+
+def largest(elements: values.CelList) -> Any:
+    return _extreme("max", elements, lambda best, element: _comes_after(element, best))
+
+
+def _extreme(name: str, elements: values.CelList, is_better: Callable[[Any, Any], bool]) -> Any:
+    """The first element that none is better than."""
+    best: Any = values.MISSING
+    for element in values.bounded(elements):
+        if element.__class__ not in values.COMPARABLE:
+            raise values.no_such_overload()
+        if best is values.MISSING or is_better(best, element):
+            best = element
+    if best is values.MISSING:
+        raise EvaluationError(f"{name} called on empty list")
+    return best
+
+
+def _sum_from(zero: Any) -> Callable[[values.CelList], Any]:
+    def sum(elements: values.CelList) -> Any:
+        return functools.reduce(arithmetic.add, values.bounded(elements), zero)
+
+    return sum
+
+
+def index_of(elements: values.CelList, value: Any) -> int:
+    for position, element in enumerate(values.bounded(elements)):
+        if values.is_equal(element, value):
+            return position
+    return -1
+
+
+def last_index_of(elements: values.CelList, value: Any) -> int:
+    candidates = list(values.bounded(elements))
+    for position in range(len(candidates) - 1, -1, -1):
+        if values.is_equal(candidates[position], value):
+            return position
+    return -1
+
+
+def includes(target: Any, value: Any) -> bool:
+    """Membership in a list; of anything else, equality with it."""
+    if target.__class__ not in values.LIST_CLASSES:
+        return values.is_equal(target, value)
+    if value.__class__ is str and target.__class__ is tuple:
+        return value in target
+    return any(values.is_equal(element, value) for element in values.bounded(target))
+
+
+def _traversing(
+    id: str,
+    arguments: tuple[Type, ...],
+    result: Type,
+    call: Callable[..., Any],
+    estimate: cost_estimates.Estimate = cost_estimates.traversal,
+) -> Overload:
+    return Overload(id, arguments, result, call, True, estimate, runtime_costs.traversal)
+
+
+def _aggregate(name: str, *overloads: Overload) -> Function:
+    return dispatching.function(name, *overloads, dispatch_cost=runtime_costs.traversal)
+
+
+LIBRARY = Library(
+    "aggregates",
+    (
+        _aggregate(
+            "isSorted",
+            *(
+                _traversing(
+                    f"list_{name}_is_sorted_bool", (types.list_of(type),), types.BOOL, is_sorted
+                )
+                for name, type in _COMPARABLE.items()
+            ),
+        ),
+        _aggregate(
+            "sum",
+            *(
+                _traversing(
+                    f"list_{name}_sum_{name}", (types.list_of(type),), type, _sum_from(zero)
+                )
+                for name, (type, zero) in _SUMMABLE.items()
+            ),
+        ),
+        _aggregate(
+            "max",
+            *(
+                _traversing(f"list_{name}_max_{name}", (types.list_of(type),), type, largest)
+                for name, type in _COMPARABLE.items()
+            ),
+        ),
+        _aggregate(
+            "min",
+            *(
+                _traversing(f"list_{name}_min_{name}", (types.list_of(type),), type, smallest)
+                for name, type in _COMPARABLE.items()
+            ),
+        ),
+        _aggregate(
+            "indexOf",
+            _traversing("list_a_index_of_int", (types.list_of(_A), _A), types.INT, index_of),
+        ),
+        _aggregate(
+            "lastIndexOf",
+            _traversing(
+                "list_a_last_index_of_int", (types.list_of(_A), _A), types.INT, last_index_of
+            ),
+        ),
+    ),
+)
+
+INCLUDES = Library(
+    "includes",
+    (
+        _aggregate(
+            "includes",
+            _traversing(
+                "list_includes_dyn_dyn",
+                (types.DYN, types.DYN),
+                types.BOOL,
+                includes,
+                cost_estimates.traversal_of_list,
+            ),
+        ),
+    ),
+)
+"""Apart from the rest: new expressions may use it only under a feature gate."""

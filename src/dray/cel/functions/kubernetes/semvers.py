@@ -1,0 +1,97 @@
+"""Kubernetes' semantic version library, version 1 (apiserver, cel/library/semverlib.go)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dray.api.formats import semver
+from dray.api.formats.semver import Version
+from dray.cel import types
+from dray.cel.functions import cost_estimates, dispatching, runtime_costs
+from dray.cel.functions.overloads import Function, Library, Overload
+from dray.cel.runtime.values import MAXIMUM_INT, EvaluationError
+from dray.cel.types import Type
+
+
+def parse(text: str, is_normalized: bool = False) -> Version:
+    """The version; with `is_normalized` also from "v1.2"."""
+    try:
+        return semver.parse_normalized(text) if is_normalized else semver.parse(text)
+    except semver.VersionError as error:
+        raise EvaluationError(str(error)) from None
+
+
+def is_semver(text: str, is_normalized: bool = False) -> bool:
+    try:
+        parse(text, is_normalized)
+    except EvaluationError:
+        return False
+    return True
+
+
+def major(version: Version) -> int:
+    return _signed(version.major)
+
+
+def minor(version: Version) -> int:
+    return _signed(version.minor)
+
+
+def patch(version: Version) -> int:
+    return _signed(version.patch)
+
+
+def _signed(number: int) -> int:
+    return number if number <= MAXIMUM_INT else number - 2**64
+
+
+def is_less_than(version: Version, other: Version) -> bool:
+    return version.key < other.key
+
+
+def is_greater_than(version: Version, other: Version) -> bool:
+    return version.key > other.key
+
+
+def _from_text(id: str, result: Type, call: Callable[..., Any], *others: Type) -> Overload:
+    return Overload(
+        id,
+        (types.STRING, *others),
+        result,
+        call,
+        estimate=cost_estimates.scan,
+        cost=runtime_costs.scan,
+    )
+
+
+def _member(name: str, id: str, result: Type, call: Callable[..., Any], *others: Type) -> Function:
+    overload = Overload(id, (types.SEMVER, *others), result, call, member=True)
+    return dispatching.function(name, overload)
+
+
+LIBRARY = Library(
+    "semantic versions",
+    (
+        dispatching.function(
+            "semver",
+            _from_text("string_to_semver", types.SEMVER, parse),
+            _from_text("string_bool_to_semver", types.SEMVER, parse, types.BOOL),
+            dispatch_cost=runtime_costs.scan,
+        ),
+        dispatching.function(
+            "isSemver",
+            _from_text("is_semver_string", types.BOOL, is_semver),
+            _from_text("is_semver_string_bool", types.BOOL, is_semver, types.BOOL),
+            dispatch_cost=runtime_costs.scan,
+        ),
+        _member("major", "semver_major", types.INT, major),
+        _member("minor", "semver_minor", types.INT, minor),
+        _member("patch", "semver_patch", types.INT, patch),
+        _member("isLessThan", "semver_is_less_than", types.BOOL, is_less_than, types.SEMVER),
+        _member(
+            "isGreaterThan", "semver_is_greater_than", types.BOOL, is_greater_than, types.SEMVER
+        ),
+        _member("compareTo", "semver_compare_to", types.INT, Version.compare, types.SEMVER),
+    ),
+)

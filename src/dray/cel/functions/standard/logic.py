@@ -1,0 +1,161 @@
+"""Logic, membership, indexing and size.
+
+`&&`, `||` and `?:` do not evaluate all their operands: the compiler knows them by name, what is
+declared here only says their types.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from dray.cel import types
+from dray.cel.functions import cost_estimates, dispatching, runtime_costs
+from dray.cel.functions.overloads import Function, Library, Overload
+from dray.cel.runtime import operations, values
+
+_A = types.parameter("A")
+_B = types.parameter("B")
+_K = types.parameter("K")
+_V = types.parameter("V")
+_LIST_A = types.list_of(_A)
+_MAP_AB = types.map_of(_A, _B)
+_LIST_V = types.list_of(_V)
+_MAP_KV = types.map_of(_K, _V)
+_OPTIONAL_V = types.optional_of(_V)
+
+_SIZED: frozenset[Any] = values.LIST_CLASSES | values.MAP_CLASSES | {str, bytes}
+
+
+def _special_form(*operands: Any) -> NoReturn:
+    raise values.no_such_overload()
+
+
+def logical_not(operand: Any) -> bool:
+    if operand.__class__ is bool:
+        return not operand
+    raise values.no_such_overload()
+
+
+def not_strictly_false(operand: Any) -> bool:
+    return operand is not False
+
+
+def is_member(value: Any, container: Any) -> bool:
+    """`value in container`."""
+    if container.__class__ in values.MAP_CLASSES:
+        return values.find(container, value, values.MISSING) is not values.MISSING
+    if container.__class__ not in values.LIST_CLASSES:
+        raise values.no_such_overload()
+    return values.contains(values.bounded(container), value)
+
+
+def size(value: Any) -> int:
+    if value.__class__ in _SIZED:
+        return len(value)
+    raise dispatching.missing_operation("size", value)
+
+
+def index(container: Any, key: Any) -> Any:
+    """`container[key]`, also through an optional."""
+    return operations.qualify_all(container, (key,))
+
+
+def optional_index(container: Any, key: Any) -> Any:
+    """`container[?key]` and `container.?key`."""
+    found = operations.unwrap(container)
+    return values.NONE if found is values.MISSING else operations.wrap(operations.probe(found, key))
+
+
+def _membership(name: str) -> Function:
+    return dispatching.operator(
+        name,
+        is_member,
+        Overload(
+            "in_list",
+            (_A, _LIST_A),
+            types.BOOL,
+            is_member,
+            estimate=cost_estimates.membership,
+            cost=lambda arguments, result: runtime_costs.size(arguments[1]),
+        ),
+        Overload("in_map", (_A, _MAP_AB), types.BOOL, is_member),
+    )
+
+
+def _unary(name: str, id: str, call: Any) -> Function:
+    return dispatching.operator(name, call, Overload(id, (types.BOOL,), types.BOOL, call))
+
+
+def _special(name: str, id: str, arguments: tuple[types.Type, ...], result: types.Type) -> Function:
+    return dispatching.operator(name, _special_form, Overload(id, arguments, result, _special_form))
+
+
+def _size() -> Function:
+    sized = {"bytes": types.BYTES, "list": _LIST_A, "map": _MAP_AB, "string": types.STRING}
+    overloads: list[Overload] = []
+    for name, type in sized.items():
+        overloads.append(Overload(f"size_{name}", (type,), types.INT, len))
+        overloads.append(Overload(f"{name}_size", (type,), types.INT, len, member=True))
+    return dispatching.operator("size", size, *overloads)
+
+
+LIBRARY = Library(
+    "logic",
+    (
+        _special("_?_:_", "conditional", (types.BOOL, _A, _A), _A),
+        _special("_&&_", "logical_and", (types.BOOL, types.BOOL), types.BOOL),
+        _special("_||_", "logical_or", (types.BOOL, types.BOOL), types.BOOL),
+        _unary("!_", "logical_not", logical_not),
+        _unary("@not_strictly_false", "not_strictly_false", not_strictly_false),
+        _unary("__not_strictly_false__", "__not_strictly_false__", not_strictly_false),
+        _membership("@in"),
+        _membership("_in_"),
+        _membership("in"),
+        _size(),
+        dispatching.operator(
+            "_[_]",
+            index,
+            Overload("index_list", (_LIST_A, types.INT), _A, index),
+            Overload("index_map", (_MAP_AB, _A), _B, index),
+            Overload(
+                "optional_list_index_int",
+                (types.optional_of(_LIST_V), types.INT),
+                _OPTIONAL_V,
+                index,
+            ),
+            Overload(
+                "optional_map_index_value", (types.optional_of(_MAP_KV), _K), _OPTIONAL_V, index
+            ),
+        ),
+        dispatching.operator(
+            "_[?_]",
+            optional_index,
+            Overload(
+                "list_optindex_optional_int", (_LIST_V, types.INT), _OPTIONAL_V, optional_index
+            ),
+            Overload(
+                "optional_list_optindex_optional_int",
+                (types.optional_of(_LIST_V), types.INT),
+                _OPTIONAL_V,
+                optional_index,
+            ),
+            Overload("map_optindex_optional_value", (_MAP_KV, _K), _OPTIONAL_V, optional_index),
+            Overload(
+                "optional_map_optindex_optional_value",
+                (types.optional_of(_MAP_KV), _K),
+                _OPTIONAL_V,
+                optional_index,
+            ),
+        ),
+        dispatching.operator(
+            "_?._",
+            optional_index,
+            Overload(
+                "select_optional_field",
+                (types.DYN, types.STRING),
+                _OPTIONAL_V,
+                optional_index,
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,136 @@
+"""Optional values.
+
+`or` and `orValue` evaluate their argument only if they need it: the compiler knows them by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.cel import types
+from dray.cel.functions import dispatching, runtime_costs
+from dray.cel.functions.overloads import Library, Overload
+from dray.cel.runtime import text_format, times, values
+from dray.cel.runtime.values import EvaluationError, Optional
+
+_V = types.parameter("V")
+_LIST = types.list_of(_V)
+_OPTIONAL = types.optional_of(_V)
+_OPTIONALS = types.list_of(_OPTIONAL)
+
+_FALSE_WHEN_ZERO: frozenset[Any] = (
+    values.LIST_CLASSES
+    | values.MAP_CLASSES
+    | {type(None), bool, int, values.UInt, float, str, bytes}
+)
+
+
+def none() -> Optional:
+    return values.NONE
+
+
+def of_non_zero_value(value: Any) -> Optional:
+    return values.NONE if is_zero(value) else Optional(value)
+
+
+def is_zero(value: Any) -> bool:
+    """Whether this is the zero value of its type; not every type has one."""
+    if value.__class__ is values.Timestamp:
+        return times.is_zero_time(value)
+    if value.__class__ is values.Duration:
+        return not value.nanoseconds
+    return value.__class__ in _FALSE_WHEN_ZERO and not value
+
+
+def value(held: Optional) -> Any:
+    if not held.has_value:
+        raise EvaluationError("optional.none() dereference")
+    return held.value
+
+
+def has_value(held: Optional) -> bool:
+    return held.has_value
+
+
+def or_optional(held: Any, other: Any) -> Any:
+    if held.__class__ is not Optional:
+        raise values.no_such_overload()
+    return held if held.has_value else other
+
+
+def or_value(held: Any, other: Any) -> Any:
+    if held.__class__ is not Optional:
+        raise values.no_such_overload()
+    return held.value if held.has_value else other
+
+
+def first(elements: values.CelList) -> Optional:
+    return Optional(elements[0]) if elements else values.NONE
+
+
+def last(elements: values.CelList) -> Optional:
+    return Optional(elements[len(elements) - 1]) if elements else values.NONE
+
+
+def unwrap(optionals: values.CelList) -> list[Any]:
+    """The values of those optionals that have one."""
+    for each in values.bounded(optionals):
+        if each.__class__ is not Optional:
+            raise EvaluationError(f"value {text_format.printed(each)} is not optional")
+    return [each.value for each in optionals if each.has_value]
+
+
+LIBRARY = Library(
+    "optionals",
+    (
+        dispatching.function("optional.of", Overload("optional_of", (_V,), _OPTIONAL, Optional)),
+        dispatching.function(
+            "optional.ofNonZeroValue",
+            Overload("optional_ofNonZeroValue", (_V,), _OPTIONAL, of_non_zero_value),
+        ),
+        dispatching.function("optional.none", Overload("optional_none", (), _OPTIONAL, none)),
+        dispatching.function(
+            "optional.unwrap", Overload("optional_unwrap", (_OPTIONALS,), _LIST, unwrap)
+        ),
+        dispatching.function(
+            "unwrapOpt", Overload("optional_unwrapOpt", (_OPTIONALS,), _LIST, unwrap, member=True)
+        ),
+        dispatching.function(
+            "value", Overload("optional_value", (_OPTIONAL,), _V, value, member=True)
+        ),
+        dispatching.function(
+            "hasValue",
+            Overload("optional_hasValue", (_OPTIONAL,), types.BOOL, has_value, member=True),
+        ),
+        dispatching.operator(
+            "or",
+            or_optional,
+            Overload(
+                "optional_or_optional",
+                (_OPTIONAL, _OPTIONAL),
+                _OPTIONAL,
+                or_optional,
+                member=True,
+                cost=runtime_costs.free,
+            ),
+            cost=runtime_costs.free,
+        ),
+        dispatching.operator(
+            "orValue",
+            or_value,
+            Overload(
+                "optional_orValue_value",
+                (_OPTIONAL, _V),
+                _V,
+                or_value,
+                member=True,
+                cost=runtime_costs.free,
+            ),
+            cost=runtime_costs.free,
+        ),
+        dispatching.function(
+            "first", Overload("list_first", (_LIST,), _OPTIONAL, first, member=True)
+        ),
+        dispatching.function("last", Overload("list_last", (_LIST,), _OPTIONAL, last, member=True)),
+    ),
+)

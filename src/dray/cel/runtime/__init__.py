@@ -1,0 +1,1 @@
+"""Values of CEL, and the operations that compiled code calls."""

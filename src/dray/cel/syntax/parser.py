@@ -1,0 +1,432 @@
+"""Text to tree: a Pratt parser for cel-go's grammar, with its positions, limits and error texts.
+
+Every nested expression is a step (see trampoline), so a text may nest as deep as cel-go allows
+wherever the caller's stack stands. Reserved names, literals without a value and misused macros are
+noted and parsing goes on; at the first syntax error it ends, and `recovery` lists them all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, NoReturn
+
+from dray.cel.issues import CompilationFailed, Issue
+from dray.cel.syntax import error_recovery, lexer, literals, macros, traversal
+from dray.cel.syntax.factory import Factory, TooManyNodes
+from dray.cel.syntax.lexer import Token
+from dray.cel.syntax.nodes import Call, Constant, FieldEntry, MapEntry, Node
+from dray.cel.syntax.traversal import Step
+
+MAX_CODE_POINTS = 100_000
+MAX_DEPTH = 250
+
+RESERVED = frozenset(
+    {"as", "break", "const", "continue", "else", "false", "for", "function", "if", "import", "in"}
+    | {"let", "loop", "package", "namespace", "null", "return", "true", "var", "void", "while"}
+)
+
+_OR, _AND, _RELATION, _SUM, _PRODUCT = range(1, 6)
+_OPERATORS = {
+    "||": (_OR, "_||_"),
+    "&&": (_AND, "_&&_"),
+    "<": (_RELATION, "_<_"),
+    "<=": (_RELATION, "_<=_"),
+    ">": (_RELATION, "_>_"),
+    ">=": (_RELATION, "_>=_"),
+    "==": (_RELATION, "_==_"),
+    "!=": (_RELATION, "_!=_"),
+    "in": (_RELATION, "@in"),
+    "+": (_SUM, "_+_"),
+    "-": (_SUM, "_-_"),
+    "*": (_PRODUCT, "_*_"),
+    "/": (_PRODUCT, "_/_"),
+    "%": (_PRODUCT, "_%_"),
+}
+_SIGNS = {"!": "!_", "-": "-_"}
+_NUMBERS = frozenset({lexer.INT, lexer.DOUBLE})
+_CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+
+
+class _SyntaxError(Exception):
+    """The current token fits nowhere."""
+
+
+class _TooDeep(Exception):
+    """The text nests deeper than cel-go reads."""
+
+
+class _Operator(NamedTuple):
+    precedence: int
+    function: str
+    position: int
+
+
+def parse(text: str) -> Node:
+    """The tree of `text`, macros expanded; raises CompilationFailed with all that is wrong."""
+    _check_text(text)
+    tokens, issues = lexer.tokenize(text)
+    parser = _Parser(tokens, issues)
+    try:
+        tree = traversal.run(parser.start())
+    except (_TooDeep, TooManyNodes) as problem:
+        raise _failure(text, str(problem)) from None
+    except _SyntaxError:
+        raise CompilationFailed(text, [*issues, *error_recovery.syntax_errors(tokens)]) from None
+    if issues:
+        raise CompilationFailed(text, issues)
+    return tree
+
+
+def _check_text(text: str) -> None:
+    if len(text) > MAX_CODE_POINTS:
+        size = f"size: {len(text)}, limit {MAX_CODE_POINTS}"
+        raise _failure(text, f"expression code point size exceeds limit: {size}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as problem:
+        message = f"expression is not valid Unicode: half a character at {problem.start + 1}"
+        raise _failure(text, message) from None
+
+
+def _failure(text: str, message: str) -> CompilationFailed:
+    return CompilationFailed(text, [Issue(None, message)])
+
+
+class _Parser:
+    """One run over the tokens. The depths count cel-go's grammar rules that are being read."""
+
+    def __init__(self, tokens: list[Token], issues: list[Issue]) -> None:
+        self._tokens = tokens
+        self._issues = issues
+        self._index = 0
+        self._token = tokens[0]
+        self._nodes = Factory()
+        self._expression_depth = 0
+        self._relation_depth = 0
+        self._calculation_depth = 0
+        self._heights: dict[int, int] | None = {} if len(tokens) > MAX_DEPTH else None
+
+    def start(self) -> Step[Node]:
+        tree: Node = yield self._expression()
+        if self._token.kind != lexer.END:
+            self._refuse()
+        if self._height(tree) > MAX_DEPTH:
+            raise _TooDeep("max recursion depth exceeded")
+        return tree
+
+    def _advance(self) -> Token:
+        token = self._token
+        self._index += 1
+        self._token = self._tokens[self._index]
+        return token
+
+    def _accept(self, kind: str) -> bool:
+        if self._token.kind != kind:
+            return False
+        self._advance()
+        return True
+
+    def _expect(self, kind: str) -> Token:
+        if self._token.kind != kind:
+            self._refuse()
+        return self._advance()
+
+    def _refuse(self) -> NoReturn:
+        raise _SyntaxError
+
+    def _note(self, position: int, problem: object) -> Node:
+        """Records what is wrong; stands for the expression that could not be made."""
+        self._issues.append(Issue(position, str(problem)))
+        return self._nodes.literal(position, None)
+
+    def _height(self, node: Node) -> int:
+        return self._heights.get(node.id, 0) if self._heights else 0
+
+    def _raised(self, node: Node, parts: tuple[Node, ...], by: int = 0) -> Node:
+        """Notes how deep cel-go recurses into a node, where the text is long enough to matter.
+
+        Its visitor counts conditions, relations, calculations, selections, member calls and
+        indexes (cel-go parser/parser.go, Visit).
+        """
+        if self._heights is not None:
+            self._heights[node.id] = max(map(self._height, parts), default=0) + by
+        return node
+
+    def _operator_call(self, position: int, function: str, *operands: Node) -> Node:
+        return self._raised(self._nodes.call(position, function, *operands), operands, by=1)
+
+    def _expression(self) -> Step[Node]:
+        """One operation, or a condition with its two outcomes."""
+        self._expression_depth += 1
+        if self._expression_depth > MAX_DEPTH:
+            raise _TooDeep(f"expression recursion limit exceeded: {MAX_DEPTH}")
+        tree: Node = yield self._operation()
+        if self._token.kind == "?":
+            position = self._advance().position
+            when_true = yield self._operation()
+            self._expect(":")
+            when_false = yield self._expression()
+            tree = self._operator_call(position, "_?_:_", tree, when_true, when_false)
+        self._expression_depth -= 1
+        return tree
+
+    def _operation(self) -> Step[Node]:
+        """Operands joined by binary operators; operators that bind weaker wait on a stack."""
+        relations, calculations = self._relation_depth, self._calculation_depth
+        operators: list[_Operator] = []
+        operands: list[Node] = []
+        while True:
+            self._relation_depth, self._calculation_depth = relations + 1, calculations + 1
+            self._count_waiting(operators)
+            operands.append((yield from self._unary()))
+            found = _OPERATORS.get(self._token.kind)
+            if found is None:
+                break
+            precedence, function = found
+            self._reduce(operators, operands, precedence)
+            operators.append(_Operator(precedence, function, self._advance().position))
+        self._reduce(operators, operands, 0)
+        self._relation_depth, self._calculation_depth = relations, calculations
+        return operands[0]
+
+    def _count_waiting(self, operators: list[_Operator]) -> None:
+        for operator in reversed(operators[-3:]):
+            if operator.precedence >= _SUM:
+                self._calculation_depth += 1
+            elif operator.precedence == _RELATION:
+                self._relation_depth += 1
+        if self._relation_depth > MAX_DEPTH or self._calculation_depth > MAX_DEPTH:
+            raise _TooDeep(f"expression recursion limit exceeded: {MAX_DEPTH}")
+
+    def _reduce(self, operators: list[_Operator], operands: list[Node], precedence: int) -> None:
+        """Builds what binds at least as tight as the next operator.
+
+        Chains of && and || are built as a whole when they end.
+        """
+        while operators and operators[-1].precedence >= max(precedence, _RELATION):
+            operator = operators.pop()
+            right, left = operands.pop(), operands.pop()
+            operands.append(self._operator_call(operator.position, operator.function, left, right))
+        for chained in (_AND, _OR):
+            if precedence < chained:
+                self._reduce_chain(operators, operands, chained)
+
+    def _reduce_chain(
+        self, operators: list[_Operator], operands: list[Node], precedence: int
+    ) -> None:
+        first = len(operators)
+        while first and operators[first - 1].precedence == precedence:
+            first -= 1
+        chain = operators[first:]
+        if chain:
+            terms = operands[-len(chain) - 1 :]
+            del operators[first:], operands[-len(chain) - 1 :]
+            operands.append(self._balance(chain, terms))
+
+    def _balance(self, chain: list[_Operator], terms: list[Node]) -> Node:
+        """A flat tree for a long chain (cel-go parser/helper.go, balancedTree)."""
+        if not chain:
+            return terms[0]
+        middle = len(chain) // 2
+        left = self._balance(chain[:middle], terms[: middle + 1])
+        right = self._balance(chain[middle + 1 :], terms[middle + 1 :])
+        operator = chain[middle]
+        node = self._nodes.call(operator.position, operator.function, left, right)
+        return self._raised(node, (left, right))
+
+    def _unary(self) -> Step[Node]:
+        """A member behind its signs; an even number of them is none."""
+        sign = self._token.kind
+        if sign not in _SIGNS:
+            return (yield from self._member())
+        position = self._token.position
+        signs = 0
+        while self._accept(sign):
+            signs += 1
+        if sign == "-" and signs == 1 and self._token.kind in _NUMBERS:
+            return (yield from self._postfix(self._number(position, "-")))
+        operand = yield from self._member()
+        if signs % 2 == 0:
+            return operand
+        return self._raised(self._nodes.call(position, _SIGNS[sign], operand), (operand,))
+
+    def _member(self) -> Step[Node]:
+        operand = yield from self._primary()
+        return (yield from self._postfix(operand))
+
+    def _postfix(self, operand: Node) -> Step[Node]:
+        """An operand with the selections, member calls and indexes behind it."""
+        while True:
+            if self._token.kind == ".":
+                operand = yield from self._selection(operand)
+            elif self._token.kind == "[":
+                operand = yield from self._index_access(operand)
+            else:
+                return operand
+
+    def _index_access(self, operand: Node) -> Step[Node]:
+        position = self._advance().position
+        function = "_[?_]" if self._accept("?") else "_[_]"
+        index = yield self._expression()
+        self._expect("]")
+        return self._operator_call(position, function, operand, index)
+
+    def _selection(self, operand: Node) -> Step[Node]:
+        position = self._advance().position
+        optional = self._accept("?")
+        token = self._expect_field()
+        if optional:
+            field = self._nodes.literal(token.position, _field_name(token))
+            return self._operator_call(position, "_?._", operand, field)
+        if token.kind == lexer.IDENTIFIER and self._token.kind == "(":
+            opening = self._advance().position
+            arguments = yield from self._arguments()
+            node = self._call_or_macro(opening, token.text, operand, arguments)
+            return self._raised(node, (operand, *arguments), by=1)
+        node = self._nodes.select(position, operand, _field_name(token))
+        return self._raised(node, (operand,), by=1)
+
+    def _expect_field(self) -> Token:
+        if self._token.kind not in (lexer.IDENTIFIER, lexer.ESCAPED_IDENTIFIER):
+            self._refuse()
+        return self._advance()
+
+    def _arguments(self) -> Step[list[Node]]:
+        arguments: list[Node] = []
+        if self._accept(")"):
+            return arguments
+        arguments.append((yield self._expression()))
+        while self._accept(","):
+            arguments.append((yield self._expression()))
+        self._expect(")")
+        return arguments
+
+    def _primary(self) -> Step[Node]:
+        kind = self._token.kind
+        if kind == lexer.IDENTIFIER or kind == ".":
+            return (yield from self._name())
+        if kind == "(":
+            self._advance()
+            tree: Node = yield self._expression()
+            self._expect(")")
+            return tree
+        if kind == "[":
+            return (yield from self._list())
+        if kind == "{":
+            return (yield from self._map())
+        return self._literal()
+
+    def _literal(self) -> Node:
+        token = self._token
+        if token.kind in _NUMBERS or token.kind == lexer.UINT:
+            return self._number(token.position, "")
+        if token.kind in _CONSTANTS:
+            self._advance()
+            return self._nodes.literal(token.position, _CONSTANTS[token.kind])
+        if token.kind not in (lexer.STRING, lexer.BYTES):
+            self._refuse()
+        self._advance()
+        try:
+            value: Constant = literals.text_or_bytes(token.kind, token.text)
+        except literals.InvalidLiteral as problem:
+            return self._note(token.position, problem)
+        return self._nodes.literal(token.position, value)
+
+    def _number(self, position: int, sign: str) -> Node:
+        token = self._advance()
+        try:
+            value = literals.number(token.kind, sign + token.text)
+        except literals.InvalidLiteral as problem:
+            return self._note(position, problem)
+        return self._nodes.literal(position, value)
+
+    def _name(self) -> Step[Node]:
+        """A variable, a function call or, where `{` follows, a message."""
+        start = self._token.position
+        dot = "." if self._accept(".") else ""
+        name = self._expect(lexer.IDENTIFIER)
+        if self._token.kind == "(":
+            opening = self._advance().position
+            arguments = yield from self._arguments()
+            if name.text in RESERVED:
+                return self._note(start, f"reserved identifier: {name.text}")
+            node = self._call_or_macro(opening, dot + name.text, None, arguments)
+            return self._raised(node, tuple(arguments))
+        if type_name := self._message_name(name.text):
+            return (yield from self._message(dot + type_name))
+        if name.text in RESERVED:
+            return self._note(start, f"reserved identifier: {name.text}")
+        return self._nodes.identifier(name.position, dot + name.text)
+
+    def _message_name(self, name: str) -> str | None:
+        """The dotted name up to a `{`, taken; None, and nothing taken, where there is none."""
+        index = self._index
+        while self._tokens[index].kind == ".":
+            if self._tokens[index + 1].kind != lexer.IDENTIFIER:
+                return None
+            name += "." + self._tokens[index + 1].text
+            index += 2
+        if self._tokens[index].kind != "{":
+            return None
+        self._index = index
+        self._token = self._tokens[index]
+        return name
+
+    def _message(self, type_name: str) -> Step[Node]:
+        position = self._advance().position
+        fields: list[FieldEntry] = []
+        while self._token.kind != "}":
+            optional = self._accept("?")
+            field = self._expect_field()
+            colon = self._expect(":").position
+            value = yield self._expression()
+            fields.append(self._nodes.field(colon, _field_name(field), value, optional))
+            if not self._accept(","):
+                break
+        self._expect("}")
+        node = self._nodes.struct(position, type_name, *fields)
+        return self._raised(node, tuple(field.value for field in fields))
+
+    def _list(self) -> Step[Node]:
+        position = self._advance().position
+        elements: list[Node] = []
+        optional: set[int] = set()
+        while self._token.kind != "]":
+            if self._accept("?"):
+                optional.add(len(elements))
+            elements.append((yield self._expression()))
+            if not self._accept(","):
+                break
+        self._expect("]")
+        node = self._nodes.list(position, *elements, optional=frozenset(optional))
+        return self._raised(node, node.elements)
+
+    def _map(self) -> Step[Node]:
+        position = self._advance().position
+        entries: list[MapEntry] = []
+        while self._token.kind != "}":
+            optional = self._accept("?")
+            key = yield self._expression()
+            colon = self._expect(":").position
+            value = yield self._expression()
+            entries.append(self._nodes.entry(colon, key, value, optional))
+            if not self._accept(","):
+                break
+        self._expect("}")
+        node = self._nodes.map(position, *entries)
+        parts = (part for entry in entries for part in (entry.key, entry.value))
+        return self._raised(node, tuple(parts))
+
+    def _call_or_macro(
+        self, position: int, function: str, target: Node | None, arguments: list[Node]
+    ) -> Node:
+        try:
+            expanded = macros.expand(self._nodes, position, function, target, arguments)
+        except macros.Misused as problem:
+            return self._note(problem.position, problem)
+        if expanded is not None:
+            return expanded
+        return Call(self._nodes.next_id(), position, function, target, tuple(arguments))
+
+
+def _field_name(token: Token) -> str:
+    return token.text[1:-1] if token.kind == lexer.ESCAPED_IDENTIFIER else token.text

@@ -1,0 +1,44 @@
+"""Walk trees that nest deeper than Python's call stack: a step yields the steps inside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+from dray.cel.syntax.nodes import Node
+
+Result = TypeVar("Result")
+
+# A step yields the step whose result it needs next and is sent that result.
+Step: TypeAlias = Generator["Step[Any]", Any, Result]
+
+
+def run(step: Step[Result]) -> Result:
+    """The result of a step, however deep the steps inside it nest."""
+    pending: list[Step[Any]] = [step]
+    result: Any = None
+    while pending:
+        try:
+            inner = pending[-1].send(result)
+        except StopIteration as finished:
+            pending.pop()
+            result = finished.value
+        else:
+            pending.append(inner)
+            result = None
+    return result  # type: ignore[no-any-return]
+
+
+Visit: TypeAlias = Iterator[Node]
+Visitors: TypeAlias = Mapping[type[Node], Callable[..., Visit | None]]
+
+
+def walk(root: Node, visitors: Visitors) -> None:
+    """Visits the root and what the visits ask for; a visitor that returns None is done at once."""
+    waiting: list[Visit] = [iter((root,))]
+    while waiting:
+        node = next(waiting[-1], None)
+        if node is None:
+            waiting.pop()
+        elif visit := visitors[type(node)](node):
+            waiting.append(visit)

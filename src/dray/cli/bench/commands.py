@@ -1,0 +1,270 @@
+"""The commands of `dray bench`: run a benchmark and print its figures."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from dray.cli.command_errors import Command, Failure
+
+if TYPE_CHECKING:
+    from dray.bench.apiserver import Measurement
+
+
+@click.command("apiserver")
+@click.option("--pairs", type=int, help="Claims and pods, each, created over HTTPS.")
+@click.option("--watchers", type=int, help="Watchers that hear of one change.")
+@click.option("--inside-pairs", type=int, help="Claims and pods, each, created without a socket.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def apiserver(
+    pairs: int | None, watchers: int | None, inside_pairs: int | None, as_json: bool
+) -> None:
+    """Creates over HTTPS from 8 clients and without a socket, a long list, many watchers, memory,
+    and the start: each with its target. Takes a few minutes."""
+    from dray.bench import apiserver as benchmark
+
+    full = benchmark.FULL
+    size = benchmark.Size(
+        pairs=pairs or full.pairs,
+        watchers=watchers or full.watchers,
+        inside_pairs=inside_pairs or full.inside_pairs,
+    )
+    report = benchmark.run(size)
+    if as_json:
+        click.echo(json.dumps(report.figures()))
+        return
+    click.echo(f"On {report.cores} cores:\n")
+    for each in report.measurements:
+        _show(each)
+
+
+def _show(measurement: Measurement) -> None:
+    is_met = measurement.is_met
+    verdict = click.style("met" if is_met else "missed", fg="green" if is_met else "red")
+    value = f"{measurement.value:>10,.2f} {measurement.unit:<3}"
+    limit = f"{'at least' if measurement.at_least else 'at most'} {measurement.target:,g}"
+    click.echo(f"  {measurement.name:<52}{value} {limit}: {verdict}")
+    for name, detail in measurement.details.items():
+        click.echo(click.style(f"      {name.replace('_', ' '):<48}{detail:>10,.2f}", dim=True))
+
+
+@click.command("cel")
+@click.option("--devices", default=10_000, show_default=True, help="How many distinct devices.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def cel(devices: int, as_json: bool) -> None:
+    """A two-clause selector on distinct devices: generated code, the answer remembered per shape,
+    and Google's C++ engine where it is installed."""
+    from dray.bench import cel as benchmark
+
+    report = benchmark.run(devices)
+    if as_json:
+        click.echo(msgspec.json.encode(report))
+        return
+    click.echo(f"{report.selector}\n")
+    click.echo(
+        f"{report.devices} devices, {report.matched} match; "
+        f"code form: {report.code_form}; compiled in {report.compile_microseconds:.0f} µs\n"
+    )
+    generated = report.measurements[0].microseconds
+    for each in report.measurements:
+        versus = _versus(each.microseconds, generated)
+        click.echo(f"  {each.name:<28}{each.microseconds:9.3f} µs a device   {versus}")
+    if len(report.measurements) == 2:
+        click.echo("\ncel-expr-python is not installed, so there is nothing to compare with.")
+        return
+    engine = report.measurements[2].microseconds
+    remembered = report.measurements[1].microseconds
+    click.echo(
+        f"\nAgainst cel-expr-python: generated code {engine / generated:.0f} times, "
+        f"per shape {engine / remembered:.0f} times as fast."
+    )
+
+
+def _versus(microseconds: float, generated: float) -> str:
+    if microseconds == generated:
+        return ""
+    if microseconds > generated:
+        return f"{microseconds / generated:.1f} times slower than generated code"
+    return f"{generated / microseconds:.1f} times faster than generated code"
+
+
+def printed(figures: Mapping[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(figures))
+        return
+    width = max(map(len, figures), default=0)
+    for name, value in figures.items():
+        click.echo(f"  {name:<{width}}  {_shown(value)}")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+POLICIES = ("best-fit", "pack", "spread", "least-stranding")
+
+
+@click.command("allocate")
+@click.argument("scenario", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--start",
+    type=click.Choice(["zero", "rotate"]),
+    default="zero",
+    show_default=True,
+    help="Look for a node from the first one, or from the one after the last that was used.",
+)
+@click.option("--policy", type=click.Choice(POLICIES), help="Order candidates otherwise.")
+@click.option(
+    "--answers",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Compare with recorded answers; fail on the first difference.",
+)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Write the answers.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def allocate(
+    scenario: Path,
+    start: str,
+    policy: str | None,
+    answers: Path | None,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Place every claim of SCENARIO on the first node where it fits, and time it."""
+    from dray.bench import allocate as benchmark
+
+    given = _decoded(scenario)
+    recorded = _loaded(answers) if answers else None
+    with _progress() as progress:
+        report = benchmark.run(
+            given, start=start, policy=policy, answers=recorded, progress=progress
+        )
+    if out:
+        out.write_text(json.dumps(report.answers, indent=1) + "\n", "utf-8")
+    printed(report.figures(), as_json)
+    for claim, reason in list(report.refusals.items())[:1]:
+        click.echo(f"{claim} fits nowhere; the last node said: {reason}", err=True)
+    if report.difference is not None:
+        found = report.difference
+        raise click.ClickException(
+            f"{found.claim}: recorded {json.dumps(found.expected)}, got {json.dumps(found.got)}"
+        )
+    if recorded is not None and not as_json:
+        click.echo(f"equal to {answers}")
+
+
+@click.command("churn")
+@click.option("--nodes", default=500, show_default=True)
+@click.option("--steps", default=3000, show_default=True)
+@click.option("--signatures", default=500, show_default=True, help="Different questions.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def churn(nodes: int, steps: int, signatures: int, as_json: bool) -> None:
+    """A fleet that is 90 % full: each step ends one claim and places another, every tenth
+    publishes a slice anew."""
+    import msgspec
+
+    from dray.bench import churn as benchmark
+
+    with _progress() as progress:
+        report = benchmark.run(nodes, steps=steps, signatures=signatures, progress=progress)
+    printed(msgspec.to_builtins(report), as_json)
+
+
+def _decoded(path: Path) -> Any:
+    from dray.bench import scenarios
+
+    try:
+        return scenarios.read(path.read_bytes())
+    except ValueError as error:
+        raise click.ClickException(f"{path} is no scenario: {error}") from error
+
+
+def _loaded(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise click.ClickException(f"{path} is not JSON: {error}") from error
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int], None] | None]:
+    """A bar on a terminal, nothing elsewhere: it would cost what is measured."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import Progress
+
+    with Progress(transient=True) as bar:
+        task = bar.add_task("placing", total=None)
+
+        def show(done: int, total: int) -> None:
+            if done % 64 == 0 or done == total:
+                bar.update(task, completed=done, total=total)
+
+        yield show
+
+
+@click.command("cluster")
+@click.option("--nodes", default=200, show_default=True, help="Simulated nodes, 8 GPUs each.")
+@click.option("--pods", default=1000, show_default=True, help="Pods with a template.")
+@click.option("--hopeless", default=1000, show_default=True, help="Pods that no node can take.")
+@click.option("--quiet", default=10.0, show_default=True, help="Seconds of rest to measure.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def cluster(nodes: int, pods: int, hopeless: int, quiet: float, as_json: bool) -> None:
+    """Bind pods on simulated nodes with a durable store; then rest, refuse and rest again."""
+    import msgspec
+    import uvloop
+
+    from dray.bench import cluster as benchmark
+
+    scale = benchmark.Scale(nodes, pods, hopeless, quiet)
+    report = uvloop.run(benchmark.run(scale, _say))
+    printed(msgspec.to_builtins(report), as_json)
+
+
+def _say(what: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"{what} …", err=True)
+
+
+@click.command("explain", cls=Command)
+@click.option("--nodes", default=5000, show_default=True, help="With eight GPUs each.")
+@click.option("--runs", default=5, show_default=True, help="How often each question is asked.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def explain(nodes: int, runs: int, as_json: bool) -> None:
+    """Ask a cluster of simulated nodes why claims fit nowhere, as people ask it."""
+    import msgspec
+
+    from dray.bench import explain as benchmark
+
+    report = benchmark.run(benchmark.Scale(nodes, runs), _say)
+    printed(msgspec.to_builtins(report), as_json)
+
+
+@click.command("node", cls=Command)
+@click.option("--single", default=21, show_default=True, help="Pods that come one at a time.")
+@click.option("--together", default=100, show_default=True, help="Pods that come at once.")
+@click.option("--nodes", default=5000, show_default=True, help="Nodes in name only.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def node(single: int, together: int, nodes: int, as_json: bool) -> None:
+    """Start pods in sandboxes on one node, and thousands of nodes in name only."""
+    import msgspec
+    import uvloop
+
+    from dray.bench import node as benchmark
+    from dray.node.runtimes.interface import Unusable
+
+    scale = benchmark.Scale(single, together, nodes)
+    try:
+        report = uvloop.run(benchmark.run(scale, _say))
+    except Unusable as error:
+        raise Failure(f"no pod can be started here: {error}.") from error
+    printed(msgspec.to_builtins(report), as_json)

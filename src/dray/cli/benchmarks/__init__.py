@@ -1,1 +1,0 @@
-"""`dray bench`: the benchmarks as commands."""

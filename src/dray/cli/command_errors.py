@@ -1,0 +1,103 @@
+"""What goes wrong, as one sentence with the next step, and the exit codes that scripts can use.
+
+0  done
+1  refused, or not as it should be
+2  called with wrong arguments
+3  the cluster cannot be reached, or does not let us in
+4  there is no such object or resource type
+5  waited in vain
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import IO, Any
+
+import click
+
+from dray.api import errors
+from dray.api.features import FeatureError
+from dray.cli.output.jsonpath_syntax import JsonPathError
+from dray.client.kubeconfig import KubeconfigError
+
+
+class Failure(click.ClickException):
+    """Ends a command. `advice` is what to do next."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        super().__init__(message)
+        self.advice = advice
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        prefix = click.style("Error:", fg="red", bold=True)
+        click.echo(f"{prefix} {self.message}", file=file, err=True)
+        if self.advice:
+            click.echo(self.advice, file=file, err=True)
+
+
+class WrongUsage(Failure):
+    exit_code = 2
+
+
+class Unreachable(Failure):
+    exit_code = 3
+
+
+class NotFound(Failure):
+    exit_code = 4
+
+
+class TimedOut(Failure):
+    exit_code = 5
+
+
+class Command(click.Command):
+    """A command whose expected errors end it with a sentence instead of a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with reported():
+            return super().invoke(ctx)
+
+
+@contextlib.contextmanager
+def reported() -> Iterator[None]:
+    """Turn what the layers below raise into a Failure."""
+    try:
+        yield
+    except errors.StatusError as error:
+        raise of_status(error) from error
+    except KubeconfigError as error:
+        raise Unreachable(str(error)) from error
+    except JsonPathError as error:
+        raise WrongUsage(f"jsonpath: {error}") from error
+    except FeatureError as error:
+        raise WrongUsage(str(error)) from error
+    except BaseExceptionGroup as group:
+        _raise_first(group)
+
+
+def _raise_first(group: BaseExceptionGroup) -> None:
+    """One sentence for what several tasks ran into: that of the first."""
+    first = group.exceptions[0]
+    with reported():
+        raise first
+
+
+def of_status(error: errors.StatusError) -> Failure:
+    """The server's refusal in its own words."""
+    if isinstance(error, errors.ServiceUnavailable):
+        advice = "Is it running? Another cluster is chosen with --kubeconfig or --context."
+        return Unreachable(str(error), advice)
+    if isinstance(error, errors.Unauthorized):
+        advice = "The credentials of this context are not accepted (any more)."
+        return Unreachable(f"not logged in: {error}", advice)
+    if isinstance(error, errors.Forbidden):
+        return Failure(f"not allowed: {error}")
+    if isinstance(error, errors.NotFound):
+        return NotFound(str(error))
+    if isinstance(error, errors.Timeout):
+        return TimedOut(str(error))
+    return Failure(str(error))

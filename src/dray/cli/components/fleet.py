@@ -1,0 +1,290 @@
+"""`dray fleet`: the simulated machines: which there are, what they have, what becomes of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from dray.api import errors, kinds
+from dray.api.types.dra import Device
+from dray.cli.command_errors import Command, NotFound, WrongUsage
+from dray.cli.inputs import cluster_objects
+from dray.cli.main import LateGroup
+from dray.cli.output import durations, formats, tables
+from dray.cli.output.formats import Format
+from dray.cli.session import connection
+from dray.cli.session.connection import Session, Target
+from dray.cli.verbs import devices, listing
+from dray.client.api_client import Selection
+from dray.driverkit.pool_layout import Pool
+from dray.drivers.simulated import faults, fleet_file, scaling
+from dray.drivers.simulated import fleet as fleets
+from dray.drivers.simulated.faults import (
+    CRASH_ANNOTATION,
+    FAILED_ANNOTATION,
+    SLOW_ANNOTATION,
+)
+from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
+
+NODE = kinds.served("", "Node")
+EFFECTS = ("NoExecute", "NoSchedule", "None")
+
+Annotations = dict[str, str]
+Changes = dict[str, str | None]
+"""What to set, and with None what to remove."""
+Edit = Callable[[Annotations], Changes]
+
+_COMMANDS = {
+    "list": ("dray.cli.components.fleet:list_", "The fleets that come with dray."),
+    "show": ("dray.cli.components.fleet:show", "The machines and devices of one."),
+    "fail": ("dray.cli.components.fleet:fail", "Break devices of a node."),
+    "slow": ("dray.cli.components.fleet:slow", "Make a node prepare claims slowly."),
+    "crash": ("dray.cli.components.fleet:crash", "Let a node's driver crash while it prepares."),
+    "heal": ("dray.cli.components.fleet:heal", "Mend devices, or all that was done to a node."),
+    "scale": ("dray.cli.components.fleet:scale", "Change the number of machines."),
+}
+
+fleet = LateGroup(_COMMANDS, name="fleet", help="Simulated machines, and what becomes of them.")
+
+
+@click.command("list", cls=Command)
+@formats.option
+def list_(format: Format) -> None:
+    """List the fleets that come with dray: `dray up --fleet NAME`."""
+    found = [fleets.load(name) for name in fleets.shipped()]
+    if not format.is_table:
+        _show_summaries(found, format)
+        return
+    header = ["NAME", "NODES", "DEVICES", "DESCRIPTION"]
+    rows = [
+        [each.name, str(len(each.machines)), str(sum(_models(each).values())), each.description]
+        for each in found
+    ]
+    tables.show([header, *rows], has_header=True)
+
+
+def _show_summaries(found: list[Fleet], format: Format) -> None:
+    if format.name == "name":
+        for each in found:
+            click.echo(each.name)
+        return
+    formats.show_document({"kind": "FleetList", "items": list(map(_summary, found))}, format)
+
+
+def _summary(described: Fleet) -> dict[str, Any]:
+    return {
+        "name": described.name,
+        "description": described.description,
+        "nodes": len(described.machines),
+        "devices": dict(_models(described)),
+        "classes": [each.metadata.name for each in described.classes()],
+    }
+
+
+def _models(described: Fleet) -> Counter[str]:
+    """How many devices of each model, partitions not counted."""
+    counts: Counter[str] = Counter()
+    for machine in described.machines.values():
+        for driver, groups in machine.group.devices.items():
+            for group in groups:
+                counts[f"{driver} {group.model}"] += group.count
+    for pool in described.blueprint.pools:
+        for driver, groups in pool.devices.items():
+            for group in groups:
+                counts[f"{driver} {group.model}"] += group.count
+    return counts
+
+
+@click.command("show", cls=Command)
+@click.argument("name")
+@click.option("--nodes", type=int, help="With so many machines of each kind.")
+@formats.option
+def show(name: str, nodes: int | None, format: Format) -> None:
+    """Show the machines of a fleet, by name or file, and one device of each model.
+
+    -o yaml gives all nodes, classes and slices.
+    """
+    try:
+        described = fleets.load(name, nodes=nodes)
+    except fleet_file.FleetError as error:
+        raise WrongUsage(str(error), "See which there are: dray fleet list") from error
+    if not format.is_table:
+        formats.show_document(formats.as_list(cluster_objects.documents_of(described)), format)
+        return
+    click.echo(f"{described.name}: {described.description}\n")
+    _show_machines(described)
+    for pool in _one_of_each(described):
+        click.echo()
+        _show_devices(pool)
+
+
+def _show_machines(described: Fleet) -> None:
+    header = ["MACHINES", "COUNT", "ARCHITECTURE", "DEVICES"]
+    rows = [
+        [
+            group.name,
+            str(group.count),
+            group.architecture,
+            ", ".join(
+                f"{each.count} {each.model}{' (partitionable)' if each.partitioned else ''}"
+                for groups in group.devices.values()
+                for each in groups
+            ),
+        ]
+        for group in described.blueprint.nodes
+    ]
+    tables.show([header, *rows], has_header=True)
+
+
+def _one_of_each(described: Fleet) -> list[Pool]:
+    """The pools of the first machine of each kind, and those that belong to no machine."""
+    firsts = {id(machine.group): machine for machine in reversed(described.machines.values())}
+    machines = list(firsts.values())[::-1]
+    return [*(pool for each in machines for pool in each.pools()), *described.shared_pools()]
+
+
+def _show_devices(pool: Pool) -> None:
+    """The first device of a pool with all it publishes, the others by name."""
+    names = [device.name for device in pool.devices]
+    click.secho(f"{pool.driver} on {pool.name}: {_some(names)}", bold=True)
+    for line in _lines(pool.devices[0]):
+        click.echo(f"  {line}")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    return ", ".join(names[:6]) + more
+
+
+def _lines(device: Device) -> list[str]:
+    attributes = [[name, devices.text_of(each)] for name, each in sorted(device.attributes.items())]
+    capacity = [[name, each.value] for name, each in sorted(device.capacity.items())]
+    return tables.aligned([*attributes, *capacity])
+
+
+@click.command("fail", cls=Command)
+@click.argument("node")
+@click.argument("names", metavar="DEVICE…", nargs=-1, required=True)
+@connection.options
+@click.option("--effect", type=click.Choice(EFFECTS), default=EFFECTS[0], show_default=True)
+def fail(target: Target, node: str, names: tuple[str, ...], effect: str) -> None:
+    """Break devices of a node, as if the hardware did: their driver taints them."""
+
+    async def body(session: Session) -> None:
+        await _require_devices(session, node, names)
+        await _edit(session, node, lambda known: _with_failed(known, names, effect))
+
+    connection.run(target, body)
+    click.echo(f"{node}: {', '.join(names)} failed ({effect})")
+
+
+def _with_failed(known: Annotations, names: tuple[str, ...], effect: str) -> Changes:
+    return {
+        FAILED_ANNOTATION: _noted({**faults.read(known).failed, **dict.fromkeys(names, effect)})
+    }
+
+
+def _noted(failed: Mapping[str, str]) -> str | None:
+    return ",".join(f"{name}:{effect}" for name, effect in failed.items()) or None
+
+
+@click.command("slow", cls=Command)
+@click.argument("node")
+@click.argument("delay", metavar="DURATION")
+@connection.options
+def slow(target: Target, node: str, delay: str) -> None:
+    """Make preparing a claim take so long on a node, such as 5s."""
+    try:
+        durations.seconds(delay)
+    except ValueError as error:
+        raise WrongUsage(f"{delay}: write 500ms, 5s or 1m") from error
+    _annotate(target, node, {SLOW_ANNOTATION: delay})
+    click.echo(f"{node}: preparing a claim takes {delay}")
+
+
+@click.command("crash", cls=Command)
+@click.argument("node")
+@connection.options
+def crash(target: Target, node: str) -> None:
+    """Let the driver of a node crash whenever it prepares a claim, until the node is healed."""
+    _annotate(target, node, {CRASH_ANNOTATION: "true"})
+    click.echo(f"{node}: its driver crashes when it prepares a claim")
+
+
+@click.command("heal", cls=Command)
+@click.argument("node")
+@click.argument("names", metavar="[DEVICE…]", nargs=-1)
+@connection.options
+def heal(target: Target, node: str, names: tuple[str, ...]) -> None:
+    """Mend devices of a node; without names, everything that was done to the node."""
+
+    def edit(known: Annotations) -> Changes:
+        if not names:
+            every = (FAILED_ANNOTATION, SLOW_ANNOTATION, CRASH_ANNOTATION)
+            return dict.fromkeys(every)
+        failed = faults.read(known).failed
+        left = {name: effect for name, effect in failed.items() if name not in names}
+        return {FAILED_ANNOTATION: _noted(left)}
+
+    connection.run(target, lambda session: _edit(session, node, edit))
+    click.echo(f"{node}: {', '.join(names) or 'everything'} healed")
+
+
+@click.command("scale", cls=Command)
+@click.argument("nodes", type=click.IntRange(0))
+@connection.options
+@click.option("--fleet", "name", default="", help="Which, where a cluster has several.")
+def scale(target: Target, nodes: int, name: str) -> None:
+    """Have so many machines of each kind in a running `dray up`.
+
+    Machines that go take their devices with them; their pods are deleted.
+    """
+
+    async def body(session: Session) -> str:
+        chosen = name or await _only_fleet(session)
+        try:
+            await scaling.wish(session.client, chosen, nodes)
+        except errors.NotFound as error:
+            message = f"this cluster runs no simulated fleet {chosen}"
+            raise NotFound(message, "Start one with: dray up --fleet NAME") from error
+        return chosen
+
+    click.echo(f"{connection.run(target, body)}: {nodes} machines of each kind")
+
+
+async def _only_fleet(session: Session) -> str:
+    found = await listing.listed(session, NODE, Selection(label_selector=FLEET_LABEL))
+    names = {each["metadata"]["labels"][FLEET_LABEL] for each in found}
+    if len(names) != 1:
+        known = ", ".join(sorted(names)) or "none"
+        raise WrongUsage(f"which fleet? Say it with --fleet; this cluster has: {known}")
+    return str(names.pop())
+
+
+def _annotate(target: Target, node: str, annotations: Changes) -> None:
+    connection.run(target, lambda session: _edit(session, node, lambda _: annotations))
+
+
+async def _edit(session: Session, node: str, edit: Edit) -> None:
+    """Change annotations of a simulated node, unless somebody else does at the same time."""
+    try:
+        found = await session.client.get(NODE, node)
+    except errors.NotFound as error:
+        raise NotFound(str(error), "See which there are: dray get nodes") from error
+    metadata = found["metadata"]
+    if FLEET_LABEL not in (metadata.get("labels") or {}):
+        raise WrongUsage(f"node {node} is not simulated; nothing was done to it.")
+    change = edit(metadata.get("annotations") or {})
+    patch = {"annotations": change, "resourceVersion": metadata["resourceVersion"]}
+    await session.client.patch(NODE, node, {"metadata": patch})
+
+
+async def _require_devices(session: Session, node: str, names: tuple[str, ...]) -> None:
+    known = {each.name for each in await devices.published_devices(session) if each.node == node}
+    unknown = [name for name in names if name not in known]
+    if unknown and known:
+        message = f"node {node} has no device {unknown[0]}"
+        raise NotFound(message, f"It has: {_some(sorted(known))}")

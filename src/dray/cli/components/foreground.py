@@ -1,0 +1,59 @@
+"""How a component runs in the foreground: its log, its loop, and a clean end when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any
+
+import uvloop
+
+from dray import telemetry
+from dray.cli.command_errors import WrongUsage
+from dray.cli.session.connection import Target
+from dray.client.api_client import Client
+from dray.client.rest import RestTransport
+
+
+def run(work: Coroutine[Any, Any, None], log_level: int = logging.INFO) -> None:
+    """Run `work` to its end on the fast loop, with the log on stderr."""
+    telemetry.configure_logging(log_level)
+    uvloop.run(work)
+
+
+async def until_told_to_end(work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` until it ends, or cancel it on SIGTERM and SIGINT and wait for it."""
+    running = asyncio.ensure_future(work())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, running.cancel)
+    try:
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def parse_listen(text: str, option: str, example: str) -> tuple[str, int]:
+    """Host and port of an option's value; without a host it is every address."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise WrongUsage(f"{option} {text}: write HOST:PORT, such as {example}")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+def identity() -> str:
+    """Who this process is among several candidates for one lease."""
+    return f"{socket.gethostname()}_{os.getpid()}"
+
+
+@contextlib.asynccontextmanager
+async def client_of(target: Target, field_manager: str) -> AsyncIterator[Client]:
+    async with RestTransport(target.connect()) as transport:
+        yield Client(transport, field_manager=field_manager)

@@ -1,0 +1,75 @@
+"""`--metrics-listen`: what a component shows of itself while it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
+
+import click
+
+from dray import telemetry
+from dray.cli.command_errors import Failure
+from dray.cli.components import foreground
+from dray.client.lease import LeaderElection
+
+EXAMPLE = "127.0.0.1:9400"
+
+option = click.option(
+    "--metrics-listen",
+    default="",
+    metavar="HOST:PORT",
+    help="Serve /metrics, /livez and /readyz there, over plain HTTP.",
+)
+
+
+@contextlib.asynccontextmanager
+async def shown(
+    listen: str, registry: telemetry.Registry, is_ready: Callable[[], bool]
+) -> AsyncIterator[None]:
+    """Answers at an address while the block runs; without one, nothing is served."""
+    if not listen:
+        yield
+        return
+    # The HTTP server takes long to import, and most do without.
+    from dray import metrics_http
+
+    host, port = foreground.parse_listen(listen, "--metrics-listen", EXAMPLE)
+    metrics_http.register_process(registry)
+    async with contextlib.AsyncExitStack() as stack:
+        serving = metrics_http.serving(registry, host, port, is_ready)
+        try:
+            port = await stack.enter_async_context(serving)
+        except OSError as error:
+            raise Failure(
+                f"cannot listen on {listen}: {error.strerror}",
+                "Choose another address with --metrics-listen; port 0 takes any that is free.",
+            ) from error
+        click.echo(f"Metrics and health are at http://{_written(host)}:{port}")
+        yield
+
+
+class Candidate:
+    """A component of which one leads: ready when it knows what there is, or stands by."""
+
+    def __init__(self, election: LeaderElection | None) -> None:
+        self.election = election
+        self.started = asyncio.Event()
+        self.registry = telemetry.Registry()
+        if election is not None:
+            self._register(election)
+
+    def is_ready(self) -> bool:
+        return self.started.is_set() or (self.election is not None and self.election.is_standing_by)
+
+    def _register(self, election: LeaderElection) -> None:
+        def leads() -> Iterable[tuple[telemetry.Labels, float]]:
+            return [((election.name,), int(election.is_leading))]
+
+        text = "Whether this process leads (1) or stands by (0)."
+        gauge = telemetry.Gauge("leader_election_master_status", text, ("name",), leads)
+        self.registry.register(gauge)
+
+
+def _written(host: str) -> str:
+    return f"[{host}]" if ":" in host else host

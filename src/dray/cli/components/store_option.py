@@ -1,0 +1,64 @@
+"""Where an API server keeps its state, as written on the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import urllib.parse
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from dray.cli.command_errors import Failure, WrongUsage
+from dray.store import store
+from dray.store.store import Store
+
+FORMS = "memory, sqlite:PATH or etcd://HOST:PORT[,HOST:PORT…][/PREFIX]"
+SQLITE = "sqlite:"
+ETCD = "etcd://"
+DEFAULT_PREFIX = "/dray"
+
+
+@contextlib.asynccontextmanager
+async def opened(text: str, data: Path) -> AsyncIterator[Store]:
+    """The store that `text` names; by default the file `store.db` in the data directory."""
+    try:
+        async with _opened(text, data) as found:
+            yield found
+    except store.Unusable as error:
+        raise Failure(f"the store cannot be opened: {error}") from error
+    except store.Unavailable as error:
+        raise Failure(f"the store does not answer: {error}") from error
+
+
+def _opened(text: str, data: Path) -> contextlib.AbstractAsyncContextManager[Store]:
+    if text == "memory":
+        from dray.store import memory
+
+        return memory.open()
+    if text.startswith(ETCD):
+        return _etcd(text)
+    from dray.store import sqlite
+
+    return sqlite.open(sqlite_path(text, data))
+
+
+def sqlite_path(text: str, data: Path) -> Path:
+    """The file of a SQLite store."""
+    if not text:
+        return data / "store.db"
+    if not text.startswith(SQLITE) or text == SQLITE:
+        raise WrongUsage(f"--store {text}: write {FORMS}")
+    return Path(text.removeprefix(SQLITE))
+
+
+def _etcd(text: str) -> contextlib.AbstractAsyncContextManager[Store]:
+    from dray.store import etcd
+    from dray.store.etcd_connection import Access, Login
+
+    parts = urllib.parse.urlsplit(text)
+    login, _, hosts = parts.netloc.rpartition("@")
+    endpoints = tuple(filter(None, hosts.split(",")))
+    if not endpoints:
+        raise WrongUsage(f"--store {text}: write {FORMS}")
+    user, _, password = map(urllib.parse.unquote, login.partition(":"))
+    access = Access(endpoints, login=Login(user, password) if login else None)
+    return etcd.open(access, root=parts.path.rstrip("/") or DEFAULT_PREFIX)

@@ -1,0 +1,256 @@
+"""What is wrong with a cluster, and which change would mend it. Objects in, ailments out."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from dray.api.formats.names import PoolId
+from dray.api.types.core import CoreEvent
+from dray.api.types.dra import ResourceClaim, ResourceSlice
+from dray.api.types.meta import ObjectMeta
+from dray.api.types.pods import Pod
+from dray.cli import published
+from dray.cli.inputs.cluster_objects import World
+from dray.explain.pod import message_patterns
+
+POD_RESOURCE = "pods"
+PREPARE_FAILED = "FailedPrepareDynamicResources"
+UUID_ATTRIBUTE = "uuid"
+
+
+class Identity(NamedTuple):
+    """An object as it was when it was looked at."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+    def __str__(self) -> str:
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind.lower()} {name}"
+
+    @property
+    def arguments(self) -> str:
+        """How commands name it."""
+        where = f" -n {self.namespace}" if self.namespace else ""
+        return f"{self.kind.lower()} {self.name}{where}"
+
+
+class Deletion(NamedTuple):
+    """Delete one object, as long as it is the one that was looked at."""
+
+    target: Identity
+
+    @property
+    def command(self) -> str:
+        return f"dray delete {self.target.arguments}"
+
+
+class Unreservation(NamedTuple):
+    """Take one reservation off a claim, as long as it stands where it was seen."""
+
+    target: Identity
+    place: int
+    uid: str
+
+    @property
+    def patch(self) -> list[dict[str, object]]:
+        entry = f"/status/reservedFor/{self.place}"
+        return [
+            {"op": "test", "path": f"{entry}/uid", "value": self.uid},
+            {"op": "remove", "path": entry},
+        ]
+
+    @property
+    def command(self) -> str:
+        options = f"--subresource status --type json -p '{json.dumps(self.patch)}'"
+        return f"dray patch {self.target.arguments} {options}"
+
+
+Repair = Deletion | Unreservation
+
+
+class Ailment(NamedTuple):
+    """Something that is wrong; `repairs` mend it, `advice` is for what no write can mend."""
+
+    fault: str
+    about: str
+    message: str
+    repairs: tuple[Repair, ...] = ()
+    advice: str = ""
+
+
+def find(world: World) -> list[Ailment]:
+    """Everything that is wrong, as far as it can be seen."""
+    return [
+        ailment
+        for check, needed in CHECKS.items()
+        if needed.isdisjoint(world.unread)
+        for ailment in check(world)
+    ]
+
+
+def orphaned_reservations(world: World) -> Iterator[Ailment]:
+    """Claims that are reserved for pods which are not there any more."""
+    uids = _pod_uids(world)
+    for claim in world.of(ResourceClaim):
+        for place, consumer in reversed(list(enumerate(claim.status.reserved_for))):
+            if consumer.resource != POD_RESOURCE or consumer.uid in uids:
+                continue
+            target = _identity("ResourceClaim", claim.metadata)
+            message = f"is reserved for pod {consumer.name}, which is gone"
+            repair = Unreservation(target, place, consumer.uid)
+            yield Ailment("orphaned-reservation", str(target), message, (repair,))
+
+
+def claims_of_gone_pods(world: World) -> Iterator[Ailment]:
+    """Claims that were made for a pod which is not there any more."""
+    uids = _pod_uids(world)
+    for claim in world.of(ResourceClaim):
+        for owner in claim.metadata.owner_references:
+            if owner.kind != "Pod" or not owner.controller or owner.uid in uids:
+                continue
+            target = _identity("ResourceClaim", claim.metadata)
+            message = f"was made for pod {owner.name}, which is gone"
+            if claim.metadata.deletion_timestamp is None:
+                yield Ailment("claim-of-gone-pod", str(target), message, (Deletion(target),))
+            else:
+                advice = "It is being deleted; controllers release it. Do they run?"
+                yield Ailment("claim-of-gone-pod", str(target), message, (), advice)
+
+
+def stale_generations(world: World) -> Iterator[Ailment]:
+    """Slices of an older generation than others of their pool: nobody allocates from them."""
+    for pool, slices in _by_pool(world).items():
+        newest = max(piece.spec.pool.generation for piece in slices)
+        for piece in slices:
+            if piece.spec.pool.generation < newest:
+                target = _identity("ResourceSlice", piece.metadata)
+                generation = piece.spec.pool.generation
+                message = f"has generation {generation} of pool {pool}, which is at {newest}"
+                yield Ailment("stale-generation", str(target), message, (Deletion(target),))
+
+
+def incomplete_pools(world: World) -> Iterator[Ailment]:
+    """Pools of which slices are missing: nobody allocates from them."""
+    for pool, slices in _current(world).items():
+        expected = slices[0].spec.pool.resource_slice_count
+        if len(slices) < expected:
+            message = f"has {len(slices)} of {expected} slices, so that its devices cannot be used"
+            yield Ailment("incomplete-pool", f"pool {pool}", message, _republished(slices))
+
+
+def devices_published_twice(world: World) -> Iterator[Ailment]:
+    """One name for two devices of a pool, which makes the pool invalid."""
+    for pool, slices in _current(world).items():
+        seen: set[str] = set()
+        for device in (device for piece in slices for device in piece.spec.devices):
+            if device.name in seen:
+                message = f"publishes device {device.name} twice, so that no device can be used"
+                repairs = _republished(slices)
+                yield Ailment("device-published-twice", f"pool {pool}", message, repairs)
+                break
+            seen.add(device.name)
+
+
+def devices_of_two_drivers(world: World) -> Iterator[Ailment]:
+    """One piece of hardware in two pools: it could be given out twice."""
+    places: dict[tuple[str, str], dict[PoolId, str]] = defaultdict(dict)
+    for piece in published.current(world.of(ResourceSlice)):
+        for device in piece.spec.devices:
+            attribute = device.attributes.get(UUID_ATTRIBUTE)
+            if attribute is not None and attribute.string_value:
+                node = device.node_name or piece.spec.node_name or ""
+                pools = places[node, attribute.string_value]
+                pools.setdefault(published.pool_of(piece), device.name)
+    for (_, uuid), pools in places.items():
+        if len(pools) > 1:
+            names = " and ".join(f"{pool}/{device}" for pool, device in sorted(pools.items()))
+            message = f"is published as {names}, so that two pods could get it"
+            advice = "Stop one of the two drivers on that node."
+            yield Ailment("device-published-twice", f"device {uuid}", message, (), advice)
+
+
+def drivers_not_registered(world: World) -> Iterator[Ailment]:
+    """Pods that have their devices and cannot start for want of a driver on their node."""
+    told = _prepare_errors(world)
+    waiting: dict[tuple[str, str], list[str]] = defaultdict(list)
+    drivers = _drivers_by_consumer(world)
+    for pod in world.of(Pod):
+        said = told.get(pod.metadata.uid, "")
+        if pod.status.phase not in ("", "Pending"):
+            continue
+        for driver in drivers.get(pod.metadata.uid, ()):
+            if message_patterns.is_unregistered(driver, said):
+                name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+                waiting[driver, pod.spec.node_name or ""].append(name)
+    for (driver, node), pods in waiting.items():
+        message = f"is not registered on node {node}; waiting for it: {', '.join(sorted(pods))}"
+        advice = f"Start the driver on {node}, or look at its log; the pods go on by themselves."
+        yield Ailment("driver-not-registered", f"driver {driver}", message, (), advice)
+
+
+CHECKS: dict[Callable[[World], Iterator[Ailment]], frozenset[str]] = {
+    orphaned_reservations: frozenset({"ResourceClaim", "Pod"}),
+    claims_of_gone_pods: frozenset({"ResourceClaim", "Pod"}),
+    stale_generations: frozenset({"ResourceSlice"}),
+    incomplete_pools: frozenset({"ResourceSlice"}),
+    devices_published_twice: frozenset({"ResourceSlice"}),
+    devices_of_two_drivers: frozenset({"ResourceSlice"}),
+    drivers_not_registered: frozenset({"ResourceClaim", "Pod", "Event"}),
+}
+"""Each check with what it has to see: pods that may not be read are not pods that are gone."""
+
+
+def _pod_uids(world: World) -> set[str]:
+    return {pod.metadata.uid for pod in world.of(Pod)}
+
+
+def _identity(kind: str, metadata: ObjectMeta) -> Identity:
+    where = (metadata.namespace, metadata.name)
+    return Identity(kind, *where, metadata.uid, metadata.resource_version)
+
+
+def _by_pool(world: World) -> dict[PoolId, list[ResourceSlice]]:
+    found: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
+    for piece in world.of(ResourceSlice):
+        found[published.pool_of(piece)].append(piece)
+    return found
+
+
+def _current(world: World) -> dict[PoolId, list[ResourceSlice]]:
+    """The slices of each pool's newest generation."""
+    found: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
+    for piece in published.current(world.of(ResourceSlice)):
+        found[published.pool_of(piece)].append(piece)
+    return found
+
+
+def _republished(slices: Iterable[ResourceSlice]) -> tuple[Repair, ...]:
+    """A driver that finds its slices gone publishes the pool anew; nobody could use it anyway."""
+    return tuple(Deletion(_identity("ResourceSlice", piece.metadata)) for piece in slices)
+
+
+def _prepare_errors(world: World) -> dict[str, str]:
+    """What was said of claims that could not be prepared, by the pod's uid."""
+    return {
+        event.involved_object.uid: event.message
+        for event in world.of(CoreEvent)
+        if event.reason == PREPARE_FAILED
+    }
+
+
+def _drivers_by_consumer(world: World) -> dict[str, set[str]]:
+    """Whose devices each pod has, by the pod's uid."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for claim in world.of(ResourceClaim):
+        allocation = claim.status.allocation
+        drivers = {each.driver for each in (allocation.devices.results if allocation else ())}
+        for consumer in claim.status.reserved_for:
+            found[consumer.uid] |= drivers
+    return found

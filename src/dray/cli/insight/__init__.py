@@ -1,0 +1,1 @@
+"""Commands that explain a cluster: explain, cel, top, history, snapshot."""

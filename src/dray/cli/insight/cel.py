@@ -1,0 +1,87 @@
+"""`dray cel`: try a selector before a claim depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from dray.api import features as gates
+from dray.cli.command_errors import Command
+from dray.cli.inputs import cluster_objects
+from dray.cli.insight import selector_report
+from dray.cli.insight.selector_report import Read, Report, Shape
+from dray.cli.output import formats, tables
+from dray.cli.output.formats import Format
+from dray.cli.session import connection
+from dray.cli.session.connection import Target
+
+SHAPES_SHOWN = 20
+_COLOURS = {selector_report.YES: "green", selector_report.NO: None, selector_report.ERROR: "yellow"}
+
+
+@click.command("cel", cls=Command)
+@click.argument("expression")
+@connection.options
+@cluster_objects.option
+@click.option("--cluster", is_flag=True, help="Try it on the devices of the current context.")
+@formats.option
+def cel(target: Target, expression: str, against: str, cluster: bool, format: Format) -> None:
+    """Check a CEL selector: types, cost, what it reads and which devices it matches."""
+    if against or cluster:
+        found = cluster_objects.load(against, target)
+        report = selector_report.make(expression, found.features, found.devices())
+        where = found.source
+    else:
+        report, where = selector_report.make(expression, gates.DEFAULT), ""
+    if format.is_table:
+        _show(report, where)
+    else:
+        formats.show_document(report, format)
+    if report.error:
+        raise SystemExit(1)
+
+
+def _show(report: Report, where: str) -> None:
+    if report.error:
+        click.secho(report.error, fg="red")
+    else:
+        click.echo(f"Valid; costs at most {report.cost:,} of {report.cost_limit:,}.")
+    for line in _reads(report, where):
+        click.echo(line)
+    if report.shapes:
+        click.echo()
+        _show_shapes(report.reads, report.shapes)
+        click.echo(f"\nMatches {report.matched} of {report.devices} devices in {where}.")
+    elif where and not report.error:
+        click.echo(f"\nThere are no devices in {where}.")
+    for error in dict.fromkeys(shape.error for shape in report.shapes if shape.error):
+        click.secho(f"Fails at run time: {error}", fg="yellow")
+        click.echo("A claim that meets such a device cannot be allocated.")
+    for rewrite in report.rewrites:
+        click.echo(f"Did you mean:\n  {rewrite}")
+
+
+def _reads(report: Report, where: str) -> Iterator[str]:
+    for read in report.reads:
+        field = "attribute" if read.field == "attributes" else "capacity"
+        line = f"Reads {field} {read.domain}/{read.name}"
+        if where:
+            line += f", which exists on {read.devices} of {report.devices} devices"
+        yield f"{line}."
+        for close in read.similar:
+            kind = "attribute" if close.field == "attributes" else "capacity"
+            yield f"  The {kind} {close.domain}/{close.name} exists on {close.devices}."
+
+
+def _show_shapes(reads: Sequence[Read], shapes: Sequence[Shape]) -> None:
+    shown = shapes[:SHAPES_SHOWN]
+    header = [*(read.name.upper() for read in reads), "DEVICES", "MATCHES"]
+    rows = [[*shape.values, str(shape.devices), shape.answer] for shape in shown]
+    header_line, *lines = tables.aligned([header, *rows])
+    click.secho(header_line, bold=True)
+    for line, shape in zip(lines, shown, strict=True):
+        click.secho(line, fg=_COLOURS[shape.answer])
+    if len(shapes) > SHAPES_SHOWN:
+        rest = shapes[SHAPES_SHOWN:]
+        click.echo(f"… and {len(rest)} more, with {sum(each.devices for each in rest)} devices")

@@ -1,0 +1,281 @@
+"""`dray explain`: why a pod or a claim has no devices, and what would help."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.api import kinds
+from dray.api.formats.names import ClaimKey
+from dray.api.schema import field_docs
+from dray.api.types.core import CoreEvent, ResourceQuota
+from dray.api.types.dra import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
+from dray.cli.command_errors import Command, Failure, NotFound, WrongUsage
+from dray.cli.inputs import cluster_objects, manifests, pod_claims
+from dray.cli.inputs.cluster_objects import World
+from dray.cli.inputs.pod_claims import Asked
+from dray.cli.output import formats
+from dray.cli.output.formats import Format
+from dray.cli.session import connection, progress
+from dray.cli.session.connection import Target
+from dray.client.api_client import Selection
+from dray.client.kubeconfig import KubeconfigError
+from dray.explain import claim_explanation as engine
+from dray.explain.claim_explanation import Explanation, Outcome
+from dray.explain.pod import pod_progress, pod_progress_text
+from dray.explain.pod.pod_progress import Surroundings, Way
+from dray.explain.text import explanation_text
+from dray.explain.text import funnel_chart as drawing
+
+_TYPES: dict[str, type[Any]] = {
+    "ResourceClaim": ResourceClaim,
+    "ResourceClaimTemplate": ResourceClaimTemplate,
+    "Pod": Pod,
+}
+NEEDED_FOR_DEVICES = frozenset({"ResourceSlice", "DeviceClass", "Node"})
+_SHORT = {"claim": "ResourceClaim", "template": "ResourceClaimTemplate"}
+
+
+@click.command("explain", cls=Command)
+@click.argument("what", nargs=-1)
+@connection.options
+@manifests.files_option()
+@cluster_objects.option
+@formats.option
+@click.option("--recursive", is_flag=True, help="Of fields, also those below.")
+def explain(
+    target: Target,
+    what: tuple[str, ...],
+    files: tuple[str, ...],
+    against: str,
+    format: Format,
+    recursive: bool,
+) -> None:
+    """Say why pods and claims have no devices: pod/NAME, claim/NAME or -f FILE.
+
+    Against a cluster nothing is written. Without a slash, as in `dray explain
+    resourceclaim.spec.devices`, the meaning of a field is printed.
+    """
+    if len(what) == 1 and "/" not in what[0] and not files:
+        click.echo(_field_help(what[0], recursive), nl=False)
+        return
+    if not what and not files:
+        raise WrongUsage("say what to explain: pod/NAME, claim/NAME or -f FILE")
+    around, own = _worlds(files, against, target, _events_about(what))
+    _tell_limits(around)
+    asked = [*_named(what, around, _namespace(target, against)), *_in_files(own, around)]
+    if not asked:
+        raise NotFound(f"there is no pod, claim or template in {', '.join(files)}")
+    with progress.shown("Looking for devices"):
+        fleet = around.fleet()
+        explained = [_explained(each, fleet, around) for each in asked]
+    _show(explained, format)
+    if not all(each.is_good for each in explained):
+        sys.exit(1)
+
+
+def _field_help(text: str, recursive: bool) -> str:
+    name, *path = text.split(".")
+    kind = kinds.by_name(_SHORT.get(name.lower(), name))
+    if kind is None:
+        raise NotFound(f"there is no kind {name}", "To explain an object, write TYPE/NAME.")
+    try:
+        return field_docs.explain(kind.in_version(kind.versions[0]), path, recursive=recursive)
+    except field_docs.UnknownField as error:
+        advice = f"See which there are: dray explain {'.'.join([name, *path[:-1]])}"
+        raise NotFound(f"{text}: {error}", advice) from error
+
+
+def _events_about(what: Sequence[str]) -> Selection | None:
+    """The events about the pods that are asked for."""
+    if not what:
+        return None
+    fields = "involvedObject.kind=Pod"
+    if len(what) == 1:
+        fields += f",involvedObject.name={what[0].partition('/')[2]}"
+    return Selection(field_selector=fields)
+
+
+def _tell_limits(around: World) -> None:
+    """What could not be read, and how that limits the answer."""
+    for kind, refusal in sorted(around.unread.items()):
+        click.echo(f"{pod_progress_text.limit(kind)} ({refusal})", err=True)
+    for kind, refusal in sorted(around.partly_read.items()):
+        click.echo(
+            f"{pod_progress_text.limit(kind + pod_progress.ELSEWHERE)} ({refusal})", err=True
+        )
+
+
+def _worlds(
+    files: tuple[str, ...], against: str, target: Target, events: Selection | None
+) -> tuple[World, World]:
+    """What the question is held against, and what the files ask about.
+
+    Files that bring their own slices need nothing else: dumps and snapshots.
+    """
+    texts = list(manifests.texts(files, recursive=True))
+    own = cluster_objects.from_texts(texts)
+    for source, text in texts:
+        for document in pod_claims.pods_in(manifests.documents(source, text)):
+            own.add(cluster_objects.decode(document, source))
+    if own.of(ResourceSlice) and not against:
+        return own, own
+    return cluster_objects.load(against, target, events).merged(own), own
+
+
+def _namespace(target: Target, against: str) -> str:
+    """Of names on the command line; without any kubeconfig, the default one."""
+    if target.namespace:
+        return target.namespace
+    try:
+        return target.connect().namespace if not against else pod_claims.DEFAULT_NAMESPACE
+    except KubeconfigError:
+        return pod_claims.DEFAULT_NAMESPACE
+
+
+def _named(words: Sequence[str], around: World, namespace: str) -> Iterator[Asked]:
+    for word in words:
+        type_name, slash, name = word.partition("/")
+        kind = kinds.by_name(_SHORT.get(type_name.lower(), type_name))
+        if not slash or kind is None or kind.kind not in _TYPES:
+            raise WrongUsage(f"{word}: write pod/NAME, claim/NAME or template/NAME")
+        found = pod_claims.find(around.of(_TYPES[kind.kind]), name, namespace)
+        if found is None and kind.kind in around.unread:
+            raise Failure(f"not allowed: {around.unread[kind.kind]}")
+        if found is None:
+            advice = f"See what there is: dray get {kind.plural} -A"
+            where = f"namespace {namespace} of {around.source}"
+            raise NotFound(f"there is no {kind.singular} {name} in {where}", advice)
+        yield _asked(found, around)
+
+
+def _in_files(own: World, around: World) -> Iterator[Asked]:
+    """Every pod of the files, and the claims that no pod of them uses."""
+    pods = own.of(Pod)
+    used = set()
+    for pod in pods:
+        for source in pod.spec.resource_claims:
+            name = source.resource_claim_name or source.resource_claim_template_name
+            used.add((pod_claims.namespace_of(pod), name))
+        yield pod_claims.of_pod(pod, around)
+    others: list[Any] = [*own.of(ResourceClaim), *own.of(ResourceClaimTemplate)]
+    for each in others:
+        is_made = bool(each.metadata.owner_references)
+        if not is_made and (pod_claims.namespace_of(each), each.metadata.name) not in used:
+            yield _asked(each, around)
+
+
+def _asked(found: Any, around: World) -> Asked:
+    if isinstance(found, Pod):
+        return pod_claims.of_pod(found, around)
+    if isinstance(found, ResourceClaimTemplate):
+        return pod_claims.of_template(found)
+    return pod_claims.of_claim(found)
+
+
+class Explained(NamedTuple):
+    """An answer: the way of a pod, the explanation of claims, or both."""
+
+    asked: Asked
+    way: Way | None
+    explanation: Explanation | None
+
+    @property
+    def is_good(self) -> bool:
+        if self.way is not None and self.way.here is not None:
+            return False
+        fine = (Outcome.ALLOCATED, Outcome.FITS)
+        if self.explanation is None:
+            return self.way is not None
+        return self.explanation.outcome in fine
+
+
+def _explained(asked: Asked, fleet: Fleet, around: World) -> Explained:
+    explanation = None
+    waiting = [claim for claim in asked.claims if claim.status.allocation is None]
+    # Nothing sensible can be said about devices that were not seen.
+    is_blind = bool(waiting and NEEDED_FOR_DEVICES & around.unread.keys())
+    if asked.claims and not is_blind:
+        explanation = engine.explain(
+            fleet, asked.claims, new_share_id=lambda: "new", nodes=asked.nodes
+        )
+    if asked.pod is None:
+        return Explained(asked, None, explanation)
+    way = pod_progress.follow(asked.pod, _surroundings(asked.pod, around), explanation)
+    return Explained(asked, way, explanation)
+
+
+def _surroundings(pod: Pod, around: World) -> Surroundings:
+    told = [each for each in around.of(CoreEvent) if _is_about(each, pod)]
+    return Surroundings(
+        claims={_key(each): each for each in around.of(ResourceClaim)},
+        templates={_key(each): each for each in around.of(ResourceClaimTemplate)},
+        classes=around.of(DeviceClass),
+        nodes={each.metadata.name: each for each in around.of(Node)},
+        quotas=around.of(ResourceQuota),
+        slices=around.of(ResourceSlice),
+        taint_rules=around.of(DeviceTaintRule),
+        events=sorted(told, key=_time),
+        unread=frozenset(around.unread),
+        partly_read=frozenset(around.partly_read),
+    )
+
+
+def _key(named: ResourceClaim | ResourceClaimTemplate) -> ClaimKey:
+    return ClaimKey(pod_claims.namespace_of(named), named.metadata.name)
+
+
+def _is_about(event: CoreEvent, pod: Pod) -> bool:
+    about = event.involved_object
+    if about.uid and pod.metadata.uid:
+        return about.uid == pod.metadata.uid
+    metadata = pod.metadata
+    return (about.kind, about.namespace, about.name) == ("Pod", metadata.namespace, metadata.name)
+
+
+def _time(event: CoreEvent) -> str:
+    series = event.series.last_observed_time if event.series else None
+    return series or event.last_timestamp or event.event_time or ""
+
+
+def _show(explained: Sequence[Explained], format: Format) -> None:
+    if not format.is_table:
+        documents = [_document(each) for each in explained]
+        formats.show_document(documents[0] if len(documents) == 1 else documents, format)
+        return
+    for number, each in enumerate(explained):
+        if number:
+            click.echo()
+        _show_one(each, picture=format.is_wide or sys.stdout.isatty())
+
+
+def _show_one(explained: Explained, *, picture: bool) -> None:
+    if explained.way is not None:
+        headline, _, steps = pod_progress_text.text(explained.way).partition("\n")
+        click.secho(headline, bold=True)
+        click.echo(steps, nl=False)
+    if explained.way is None and explained.explanation is None:
+        click.secho(f"{explained.asked.title}: cannot be explained with these rights", bold=True)
+    if explained.explanation is not None:
+        click.echo(explanation_text.text(explained.explanation), nl=False)
+        drawn = drawing.text(explained.explanation) if picture else ""
+        if drawn:
+            click.echo(f"\n{drawn}")
+
+
+def _document(explained: Explained) -> dict[str, Any]:
+    way = {"way": pod_progress_text.as_json(explained.way)} if explained.way else {}
+    words = explanation_text.as_json(explained.explanation) if explained.explanation else {}
+    return {"about": explained.asked.title, **way, **words}

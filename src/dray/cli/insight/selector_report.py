@@ -1,0 +1,195 @@
+"""What a selector is and does: its cost, what it reads, its answer per distinct device shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from dray.api.features import Features
+from dray.api.formats.names import PoolId
+from dray.api.types.dra import Device
+from dray.cel import device as cel
+from dray.cel.device import Selector
+from dray.cel.runtime import values
+from dray.explain.selectors import expressions, spelling
+from dray.explain.selectors.expressions import ATTRIBUTES, CAPACITY, QUANTITY, Subject
+from dray.explain.survey import facts
+
+SIMILAR_SHOWN = 3
+
+YES, NO, ERROR = "yes", "no", "error"
+ABSENT = "<none>"
+
+
+class Similar(msgspec.Struct, frozen=True):
+    """A name that comes close, and on how many devices it exists."""
+
+    field: str
+    domain: str
+    name: str
+    devices: int
+
+
+class Read(msgspec.Struct, frozen=True):
+    """An attribute or a capacity that the expression reads."""
+
+    field: str
+    domain: str
+    name: str
+    devices: int
+    """Devices that have it."""
+    similar: tuple[Similar, ...] = ()
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """Devices that are equal in all that the expression reads."""
+
+    values: tuple[str, ...]
+    devices: int
+    answer: str
+    error: str = ""
+    example: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    expression: str
+    error: str = ""
+    cost: int = 0
+    cost_limit: int = values.COST_LIMIT
+    reads: tuple[Read, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+    devices: int = 0
+    matched: int = 0
+    rewrites: tuple[str, ...] = ()
+    """The expression as it may be meant."""
+
+
+def make(
+    expression: str, features: Features, devices: Iterable[tuple[PoolId, Device]] = ()
+) -> Report:
+    selector = cel.compile_selector(
+        expression,
+        stored=False,
+        consumable_capacity=features.consumable_capacity,
+        list_type_attributes=features.list_type_attributes,
+    )
+    known = list(devices)
+    published = _published(known)
+    subjects = _subjects(expression, selector)
+    reads = tuple(_read(subject, published) for subject in subjects)
+    if selector.error is not None:
+        return Report(
+            expression=expression,
+            error=selector.error.detail,
+            reads=reads,
+            devices=len(known),
+            rewrites=tuple(_quantities(expression)),
+        )
+    shapes = tuple(_shapes(selector, subjects, known))
+    return Report(
+        expression=expression,
+        cost=selector.estimated_cost,
+        reads=reads,
+        shapes=shapes,
+        devices=len(known),
+        matched=sum(shape.devices for shape in shapes if shape.answer == YES),
+        rewrites=tuple(dict.fromkeys(_rewrites(expression, reads, shapes))),
+    )
+
+
+def _subjects(expression: str, selector: Selector) -> list[Subject]:
+    """What is written out, and what is read besides."""
+    paths = sorted(() if selector.error else selector.reads)
+    read = [Subject(*path) for path in paths if len(path) == 3]
+    return list(dict.fromkeys([*expressions.subjects(expression), *read]))
+
+
+def _qualified(field: str, driver: str, name: str) -> Subject:
+    domain, slash, identifier = name.partition("/")
+    return Subject(field, domain, identifier) if slash else Subject(field, driver, name)
+
+
+def _published(devices: Iterable[tuple[PoolId, Device]]) -> Counter[Subject]:
+    """On how many devices each name exists; devices of one model publish the same names."""
+    alike = Counter(
+        (pool.driver, tuple(device.attributes), tuple(device.capacity)) for pool, device in devices
+    )
+    found: Counter[Subject] = Counter()
+    for (driver, attributes, capacity), count in alike.items():
+        for field, names in ((ATTRIBUTES, attributes), (CAPACITY, capacity)):
+            for name in names:
+                found[_qualified(field, driver, name)] += count
+    return found
+
+
+def _read(subject: Subject, published: Counter[Subject]) -> Read:
+    devices = published[subject]
+    close = [] if devices else spelling.similar_subjects(subject, published)[:SIMILAR_SHOWN]
+    return Read(*subject, devices, tuple(Similar(*each, published[each]) for each in close))
+
+
+def _shapes(
+    selector: Selector, subjects: list[Subject], devices: Iterable[tuple[PoolId, Device]]
+) -> Iterator[Shape]:
+    """One for each combination of what is read, the most common first."""
+    groups: dict[Hashable, list[tuple[PoolId, Device]]] = {}
+    for pool, device in devices:
+        view = cel.view(pool.driver, device)
+        groups.setdefault(selector.shape(view), []).append((pool, device))
+    for members in sorted(groups.values(), key=len, reverse=True):
+        pool, device = members[0]
+        answer, error = _answer(selector, pool, device)
+        shown = tuple(_value(subject, pool, device) for subject in subjects)
+        example = f"{pool.driver}/{pool.pool}/{device.name}"
+        yield Shape(shown, len(members), answer, error, example)
+
+
+def _answer(selector: Selector, pool: PoolId, device: Device) -> tuple[str, str]:
+    try:
+        return (YES if selector.matches(cel.view(pool.driver, device)) else NO), ""
+    except (values.EvaluationError, values.CostExceeded) as error:
+        return ERROR, str(error)
+
+
+def _value(subject: Subject, pool: PoolId, device: Device) -> str:
+    """A device's value of a subject, as its slice publishes it."""
+    published: dict[str, Any] = dict(
+        device.attributes if subject.field == ATTRIBUTES else device.capacity
+    )
+    found = published.get(f"{subject.domain}/{subject.name}")
+    if found is None and subject.domain == pool.driver:
+        found = published.get(subject.name)
+    if found is None:
+        return ABSENT
+    first = next(iter(msgspec.to_builtins(found).values()), "")
+    return str(first).lower() if isinstance(first, bool) else str(first)
+
+
+def _rewrites(expression: str, reads: Sequence[Read], shapes: Sequence[Shape]) -> Iterator[str]:
+    """Other names where one exists nowhere, and guards where one is missing on some devices."""
+    for read in reads:
+        subject = Subject(read.field, read.domain, read.name)
+        for close in read.similar[:1]:
+            other = Subject(close.field, close.domain, close.name)
+            yield expressions.renamed(expression, subject, other)
+    for number, read in enumerate(reads):
+        if read.devices and any(_lacks(shape, number) for shape in shapes):
+            yield expressions.guarded(expression, Subject(read.field, read.domain, read.name))
+
+
+def _lacks(shape: Shape, number: int) -> bool:
+    """Whether devices fail that do not have what is read."""
+    return shape.answer == ERROR and shape.values[number] == ABSENT
+
+
+def _quantities(expression: str) -> Iterator[str]:
+    """Capacities are quantities: how a comparison with something else is written."""
+    for compared in expressions.comparisons(expression):
+        is_capacity = compared.subject.field == CAPACITY
+        if is_capacity and (facts.type_of(compared) != QUANTITY or not compared.is_method):
+            corrected = expressions.converted(expression, compared, QUANTITY)
+            if corrected is not None:
+                yield corrected

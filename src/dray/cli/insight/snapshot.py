@@ -1,0 +1,204 @@
+"""`dray snapshot`: write what allocation depends on to a file, on request without names."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import click
+
+from dray.api import errors, kinds
+from dray.api.types.core import CoreEvent
+from dray.cli.command_errors import Command
+from dray.cli.inputs.cluster_objects import READ, VERSION_ANNOTATION
+from dray.cli.output import serialization
+from dray.cli.session import connection, progress, server_version
+from dray.cli.session.connection import Session, Target
+from dray.cli.verbs import listing
+from dray.client.api_client import Selection
+
+Object = dict[str, Any]
+
+_POD_SPEC = frozenset(
+    [
+        "affinity",
+        "containers",
+        "initContainers",
+        "nodeName",
+        "nodeSelector",
+        "overhead",
+        "priority",
+        "resourceClaims",
+        "resources",
+        "restartPolicy",
+        "schedulerName",
+        "schedulingGates",
+        "schedulingGroup",
+        "tolerations",
+        "topologySpreadConstraints",
+    ]
+)
+_POD_STATUS = frozenset(
+    [
+        "conditions",
+        "containerStatuses",
+        "extendedResourceClaimStatus",
+        "initContainerStatuses",
+        "phase",
+        "qosClass",
+        "reason",
+        "resourceClaimStatuses",
+        "startTime",
+    ]
+)
+_CONTAINER = frozenset(["name", "resources", "restartPolicy"])
+_CONTAINER_STATUS = frozenset(["lastState", "name", "ready", "restartCount", "started", "state"])
+_NODE_STATUS = frozenset(["allocatable", "capacity", "conditions", "declaredFeatures"])
+_METADATA_LEFT_OUT = ("managedFields", "annotations")
+_UNIQUE = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECASE)
+_LABELS_MATTER = frozenset(("Node", "DeviceClass", "ResourceSlice"))
+
+
+def without_private(document: Object) -> Object:
+    """A copy without what is nobody else's business."""
+    kept = copy.deepcopy(document)
+    metadata = kept.get("metadata") or {}
+    for name in _METADATA_LEFT_OUT:
+        metadata.pop(name, None)
+    if document.get("kind") == "Pod":
+        _reduce_pod(kept)
+    elif document.get("kind") == "Node":
+        _keep(kept.get("status"), _NODE_STATUS)
+        (kept.get("spec") or {}).pop("providerID", None)
+    return kept
+
+
+def _reduce_pod(pod: Object) -> None:
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    _keep(spec, _POD_SPEC)
+    for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
+        _keep(container, _CONTAINER)
+    _keep(status, _POD_STATUS)
+    for field in ("initContainerStatuses", "containerStatuses"):
+        for each in status.get(field) or ():
+            _keep(each, _CONTAINER_STATUS)
+            for state in (each.get("state") or {}, each.get("lastState") or {}):
+                for details in state.values():
+                    # What a container wrote as its last words, or ran under.
+                    details.pop("message", None)
+                    details.pop("containerID", None)
+
+
+def _keep(value: Object | None, names: Iterable[str]) -> None:
+    for name in (value or {}).keys() - set(names):
+        assert value is not None
+        del value[name]
+
+
+def anonymised(documents: Iterable[Object]) -> list[Object]:
+    """The documents with names replaced, the same name by the same one everywhere."""
+    known = [_without_words(document) for document in documents]
+    names = _Names()
+    for document in known:
+        names.learn(document)
+    return [names.applied(document) for document in known]
+
+
+def _without_words(document: Object) -> Object:
+    """Without free text: labels that nothing selects by, messages, parameters of drivers."""
+    kept: Object = _without_keys(document, frozenset({"message", "parameters"}))
+    if document.get("kind") not in _LABELS_MATTER:
+        (kept.get("metadata") or {}).pop("labels", None)
+    return kept
+
+
+def _without_keys(value: Any, names: frozenset[str]) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_keys(each, names) for k, each in value.items() if k not in names}
+    if isinstance(value, list):
+        return [_without_keys(each, names) for each in value]
+    return value
+
+
+class _Names:
+    """New names for old ones."""
+
+    def __init__(self) -> None:
+        self._new: dict[str, str] = {}
+        self._numbers: dict[str, Iterator[int]] = {}
+
+    def learn(self, document: Object) -> None:
+        metadata = document.get("metadata") or {}
+        kind = kinds.by_kind(*_group_and_kind(document))
+        keeps_name = document.get("kind") == "DeviceClass"
+        if kind is not None and not keeps_name:
+            self._name(kind.singular, metadata.get("name"))
+            self._name(kind.singular, metadata.get("generateName"))
+        self._name("namespace", metadata.get("namespace"))
+        for owner in metadata.get("ownerReferences") or ():
+            self._name("owner", owner.get("name"))
+        pool = ((document.get("spec") or {}).get("pool") or {}).get("name")
+        self._name("pool", pool)
+
+    def _name(self, word: str, old: Any) -> None:
+        if isinstance(old, str) and old and old not in self._new:
+            numbers = self._numbers.setdefault(word, itertools.count(1))
+            self._new[old] = f"{word}-{next(numbers)}"
+
+    def applied(self, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: self.applied(each) for key, each in value.items()}
+        if isinstance(value, list):
+            return [self.applied(each) for each in value]
+        return self._text(value) if isinstance(value, str) else value
+
+    def _text(self, text: str) -> str:
+        if text in self._new:
+            return self._new[text]
+        return _UNIQUE.sub(self._unique, text)
+
+    def _unique(self, match: re.Match[str]) -> str:
+        self._name("id", match[0])
+        return self._new[match[0]]
+
+
+def _group_and_kind(document: Object) -> tuple[str, str]:
+    group, _ = kinds.parse_api_version(str(document.get("apiVersion", "")))
+    return group, str(document.get("kind", ""))
+
+
+@click.command("snapshot", cls=Command)
+@connection.options
+@click.option("--anonymise", is_flag=True, help="Other names for everything that has one.")
+def snapshot(target: Target, anonymise: bool) -> None:
+    """Print nodes, slices, classes, claims and pods as one JSON document.
+
+    Every command with --against reads it: dray snapshot > fleet.json
+    """
+    everywhere = Target(target.kubeconfig, target.context, target.namespace, all_namespaces=True)
+    with progress.shown("Reading the cluster"):
+        found, version, unread = connection.run(everywhere, _collect)
+    found = [without_private(each) for each in found]
+    if anonymise:
+        found = anonymised(found)
+    metadata = {"annotations": {VERSION_ANNOTATION: version}}
+    document = {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": found}
+    click.echo(serialization.write_json(document, indent=1))
+    for refusal in unread:
+        click.echo(f"Left out: {refusal}", err=True)
+
+
+async def _collect(session: Session) -> tuple[list[Object], str, list[str]]:
+    version = await server_version.ask(session.client)
+    found: list[Object] = []
+    unread: list[str] = []
+    for kind in await session.resources.preferred():
+        if READ.get((kind.group, kind.kind), CoreEvent) is not CoreEvent:
+            try:
+                found += await listing.listed(session, kind, Selection())
+            except errors.Forbidden as error:
+                unread.append(str(error))
+    return found, version.minor, unread

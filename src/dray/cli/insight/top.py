@@ -1,0 +1,276 @@
+"""`dray top`: devices by class and state, and what waits and why, live in the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import sys
+import time
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from dray.api.features import Features
+from dray.api.formats.names import DeviceId
+from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.api.types.nodes import Node
+from dray.api.types.pods import Pod
+from dray.apiserver.printing import cells
+from dray.cel import device as cel
+from dray.cel.runtime import values
+from dray.cli.command_errors import Command
+from dray.cli.inputs import cluster_objects
+from dray.cli.inputs.cluster_objects import World
+from dray.cli.output import durations, formats, tables
+from dray.cli.output.formats import Format
+from dray.cli.session import connection
+from dray.cli.session.connection import Session, Target
+from dray.cli.verbs import devices
+
+STATES = ("free", "allocated", "shared", "tainted")
+
+
+class ClassLine(msgspec.Struct, frozen=True, rename="camel"):
+    """The devices that one class selects, by state."""
+
+    name: str
+    devices: int
+    states: dict[str, int]
+
+
+class Waiting(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A pod without a node or a claim without devices, since when and why."""
+
+    namespace: str
+    name: str
+    since: str = ""
+    reason: str = ""
+
+
+class Overview(msgspec.Struct, frozen=True, rename="camel"):
+    source: str
+    nodes: dict[str, int]
+    classes: tuple[ClassLine, ...]
+    claims: dict[str, int]
+    waiting_claims: tuple[Waiting, ...]
+    pods: dict[str, int]
+    waiting_pods: tuple[Waiting, ...]
+
+
+def take(world: World) -> Overview:
+    pods, claims = world.of(Pod), world.of(ResourceClaim)
+    waiting = [claim for claim in claims if claim.status.allocation is None]
+    allocated = len(claims) - len(waiting)
+    return Overview(
+        world.source,
+        Counter(map(_readiness, world.of(Node))),
+        tuple(_classes(world)),
+        {"allocated": allocated, "pending": len(waiting)} if claims else {},
+        tuple(_waiting_claims(waiting, pods)),
+        Counter((pod.status.phase or "Pending").lower() for pod in pods),
+        tuple(_waiting_pods(pods)),
+    )
+
+
+def _readiness(node: Node) -> str:
+    for each in node.status.conditions:
+        if each.type == "Ready":
+            return "ready" if each.status == "True" else "not ready"
+    return "unknown"
+
+
+def _classes(world: World) -> Iterator[ClassLine]:
+    slices, rules = world.of(ResourceSlice), world.of(DeviceTaintRule)
+    states = devices.states(slices, world.of(ResourceClaim), rules)
+    views = [
+        (states[DeviceId(pool.driver, pool.pool, device.name)], cel.view(pool.driver, device))
+        for pool, device in world.devices()
+    ]
+    for device_class in sorted(world.of(DeviceClass), key=lambda each: each.metadata.name):
+        selects = _Membership(device_class, world.features)
+        counts = Counter(state for state, view in views if selects(view))
+        yield ClassLine(device_class.metadata.name, sum(counts.values()), dict(counts))
+
+
+class _Membership:
+    """Whether a class selects a device; asked once for devices of one shape."""
+
+    def __init__(self, device_class: DeviceClass, features: Features) -> None:
+        self._selectors = [
+            cel.compile_selector(
+                each.cel.expression,
+                stored=True,
+                consumable_capacity=features.consumable_capacity,
+                list_type_attributes=features.list_type_attributes,
+            )
+            for each in device_class.spec.selectors
+            if each.cel is not None
+        ]
+        self._known: list[dict[Hashable, bool]] = [{} for _ in self._selectors]
+
+    def __call__(self, view: cel.DeviceView) -> bool:
+        for selector, known in zip(self._selectors, self._known, strict=True):
+            if selector.error is not None:
+                return False
+            shape = selector.shape(view)
+            if shape not in known:
+                known[shape] = _matches(selector, view)
+            if not known[shape]:
+                return False
+        return True
+
+
+def _matches(selector: cel.Selector, view: cel.DeviceView) -> bool:
+    try:
+        return selector.matches(view)
+    except (values.EvaluationError, values.CostExceeded):
+        return False
+
+
+def _waiting_claims(waiting: Sequence[ResourceClaim], pods: Sequence[Pod]) -> Iterator[Waiting]:
+    users = {(pod.metadata.namespace, name): pod for pod in pods for name in _claim_names(pod)}
+    for claim in waiting:
+        metadata = claim.metadata
+        user = users.get((metadata.namespace, metadata.name))
+        reason = "no pod uses it" if user is None else _reason(user)
+        since = metadata.creation_timestamp or ""
+        yield Waiting(metadata.namespace, metadata.name, since, reason)
+
+
+def _claim_names(pod: Pod) -> Iterator[str]:
+    for source in pod.spec.resource_claims:
+        if source.resource_claim_name:
+            yield source.resource_claim_name
+    for made in pod.status.resource_claim_statuses:
+        if made.resource_claim_name:
+            yield made.resource_claim_name
+
+
+def _waiting_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
+    for pod in pods:
+        if (pod.status.phase or "Pending") == "Pending":
+            since = pod.metadata.creation_timestamp or ""
+            yield Waiting(pod.metadata.namespace, pod.metadata.name, since, _reason(pod))
+
+
+def _reason(pod: Pod) -> str:
+    """What the last condition that is not as it should be has to say."""
+    said = [each.message or each.reason for each in pod.status.conditions if each.status == "False"]
+    return next(filter(None, reversed(said)), "")
+
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+BAR_WIDTH = 20
+WAITING_SHOWN = 10
+REST = 4
+"""Of a large cluster, reading takes at most one part in so many of the time."""
+_COLOURS = {"free": "green", "allocated": "blue", "shared": "cyan", "tainted": "red"}
+
+
+@click.command("top", cls=Command)
+@connection.options
+@cluster_objects.option
+@formats.option
+@click.option("--once", is_flag=True, help="Print it once and end.")
+@click.option(
+    "--interval",
+    default="2s",
+    show_default=True,
+    callback=durations.parse,
+    metavar="DURATION",
+    help="How often to look.",
+)
+def top(target: Target, against: str, format: Format, once: bool, interval: float) -> None:
+    """Show devices by class and state, and what waits and why, until Ctrl-C."""
+    if not format.is_table:
+        formats.show_document(take(cluster_objects.load(against, target)), format)
+    elif once or against or not sys.stdout.isatty():
+        click.echo(text(take(cluster_objects.load(against, target))))
+    else:
+        connection.run(target, lambda session: _live(session, interval))
+
+
+def text(seen: Overview) -> str:
+    """The overview for a file or a pipe."""
+    now = datetime.datetime.now(datetime.UTC)
+    lines = [f"{seen.source}  {_counted('nodes', seen.nodes)}", "", *_class_lines(seen.classes)]
+    for title, waiting in _waiting(seen):
+        lines += ["", title, *tables.aligned(_rows(waiting, now))]
+    return "\n".join(lines)
+
+
+def _class_lines(classes: Sequence[ClassLine]) -> list[str]:
+    header = ["CLASS", "DEVICES", *(state.upper() for state in STATES)]
+    rows = [
+        [each.name, str(each.devices), *(str(each.states.get(s, 0)) for s in STATES)]
+        for each in classes
+    ]
+    return tables.aligned([header, *rows])
+
+
+def _waiting(seen: Overview) -> Iterator[tuple[str, Sequence[Waiting]]]:
+    yield _counted("claims", seen.claims), seen.waiting_claims
+    yield _counted("pods", seen.pods), seen.waiting_pods
+
+
+def _rows(waiting: Sequence[Waiting], now: datetime.datetime) -> Iterator[list[str]]:
+    for each in waiting[:WAITING_SHOWN]:
+        name = f"  {each.namespace}/{each.name}"
+        yield [name, cells.since(each.since, now), tables.cell_text(each.reason)]
+    if len(waiting) > WAITING_SHOWN:
+        yield [f"  and {len(waiting) - WAITING_SHOWN} more", "", ""]
+
+
+def _counted(noun: str, counts: Mapping[str, int]) -> str:
+    parts = ", ".join(f"{number} {word}" for word, number in sorted(counts.items()))
+    return f"{noun}: {parts or 'none'}"
+
+
+async def _live(session: Session, interval: float) -> None:
+    from rich.live import Live
+
+    with Live(auto_refresh=False, screen=True) as display:
+        while True:
+            started = time.monotonic()
+            seen = take(await cluster_objects.from_cluster(session))
+            display.update(_picture(seen), refresh=True)
+            took = time.monotonic() - started
+            await asyncio.sleep(max(interval, REST * took))
+
+
+def _picture(seen: Overview) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    now = datetime.datetime.now(datetime.UTC)
+    head = Text(f"{seen.source}  {_counted('nodes', seen.nodes)}  {now:%H:%M:%S}Z", style="bold")
+    classes = Table(box=None, pad_edge=False)
+    for title in ("CLASS", "DEVICES", "", *(state.upper() for state in STATES)):
+        classes.add_column(title, justify="right" if title in ("DEVICES",) else "left")
+    for line in seen.classes:
+        counts = [Text(str(line.states.get(state, 0)), style=_COLOURS[state]) for state in STATES]
+        classes.add_row(line.name, str(line.devices), _bar(line), *counts)
+    parts: list[RenderableType] = [head, Text(), classes]
+    for title, waiting in _waiting(seen):
+        listed = Table(box=None, pad_edge=False, show_header=False)
+        for row in _rows(waiting, now):
+            listed.add_row(*row)
+        parts += [Text(), Text(title, style="bold"), listed]
+    return Group(*parts)
+
+
+def _bar(line: ClassLine) -> RenderableType:
+    """The states of a class side by side, each as long as its share."""
+    from rich.text import Text
+
+    bar = Text()
+    for state in reversed(STATES):
+        share = line.states.get(state, 0) / (line.devices or 1)
+        bar.append("█" * round(share * BAR_WIDTH), style=_COLOURS[state])
+    return bar

@@ -1,0 +1,86 @@
+"""What containers make of the claims of their pod: requests that do not exist, claims unused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
+from dray.cli.inputs.cluster_objects import World
+from dray.cli.lint import pod_specs
+from dray.cli.lint.findings import Finding, Severity
+from dray.cli.lint.source_documents import Document
+from dray.explain.selectors import spelling
+
+CLAIM, TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
+SOURCES = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
+"""The field of a pod's claim that names an object of each kind."""
+
+Requests = dict[tuple[str, str, str], set[str]]
+"""By kind, namespace and name of a claim or template, the names of its requests."""
+
+
+def requests(documents: Iterable[Document], world: World | None) -> Requests:
+    found: Requests = {}
+    for claim in world.of(ResourceClaim) if world else ():
+        key = (CLAIM, claim.metadata.namespace or "default", claim.metadata.name)
+        found[key] = {each.name for each in claim.spec.devices.requests}
+    for template in world.of(ResourceClaimTemplate) if world else ():
+        key = (TEMPLATE, template.metadata.namespace or "default", template.metadata.name)
+        found[key] = {each.name for each in template.spec.spec.devices.requests}
+    for document in documents:
+        if document.kind in SOURCES:
+            path = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
+            written = pod_specs.at(document.value, f"{path}.requests")
+            names = {str(each.get("name")) for each in _objects(written)}
+            found[document.kind, document.namespace, document.name] = names
+    return found
+
+
+def check(document: Document, known: Requests) -> Iterator[Finding]:
+    """Findings about one pod or workload."""
+    path = pod_specs.POD_SPECS[document.kind]
+    spec = pod_specs.at(document.value, path)
+    offered = {
+        str(entry.get("name")): _requests_of(document, entry, known)
+        for entry in _objects(pod_specs.at(spec, "resourceClaims"))
+    }
+    used = set()
+    for where, container in pod_specs.containers(spec):
+        for number, entry in enumerate(_objects(pod_specs.at(container, "resources.claims"))):
+            used.add(str(entry.get("name")))
+            place = f"{path}.{where}.resources.claims[{number}].request"
+            yield from _request(document, place, entry, offered)
+    for number, name in enumerate(offered):
+        if name not in used:
+            line = document.line_of(f"{path}.resourceClaims[{number}]")
+            message = f"no container uses the claim {name}; its devices would be held for nothing"
+            advice = (
+                f"Add to the container that needs it: resources: {{claims: [{{name: {name}}}]}}"
+            )
+            yield Finding(document.file, line, Severity.WARNING, "unused-claim", message, advice)
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _requests_of(document: Document, entry: dict[str, Any], known: Requests) -> set[str] | None:
+    """The requests behind a pod's claim; None where they are not known."""
+    for kind, field in SOURCES.items():
+        if isinstance(entry.get(field), str):
+            return known.get((kind, document.namespace, entry[field]))
+    return None
+
+
+def _request(
+    document: Document, place: str, entry: dict[str, Any], offered: dict[str, set[str] | None]
+) -> Iterator[Finding]:
+    wanted, names = entry.get("request"), offered.get(str(entry.get("name")))
+    if not isinstance(wanted, str) or names is None or wanted in names:
+        return
+    close = spelling.similar(wanted, names)
+    advice = f"Did you mean {close[0]}?" if close else f"It has: {', '.join(sorted(names))}"
+    message = f"{place}: the claim {entry.get('name')} has no request {wanted}"
+    line = document.line_of(place)
+    yield Finding(document.file, line, Severity.ERROR, "unknown-request", message, advice)

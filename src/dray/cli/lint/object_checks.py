@@ -1,0 +1,153 @@
+"""What is wrong with one object by itself: fields, types, limits, versions."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from dray.api import kinds
+from dray.api.conversion import canonical, decoding, defaults, versions
+from dray.api.conversion.decoding import FieldProblem
+from dray.api.features import Features
+from dray.api.kinds import Kind
+from dray.apiserver.admission import partition_expansion
+from dray.apiserver.strategies import kind_strategies
+from dray.cli.lint import hints
+from dray.cli.lint.findings import Finding, Severity
+from dray.cli.lint.source_documents import Document
+from dray.drivers.simulated import fleet as fleets
+from dray.drivers.simulated.fleet_file import FleetBlueprint, FleetError
+from dray.explain.selectors import spelling
+from dray.validation import rules
+
+NO_TIME = "1970-01-01T00:00:00Z"
+_GENERATED = "xxxxx"
+
+
+def check(document: Document, features: Features) -> Iterator[Finding]:
+    """Every finding about one object."""
+    if not isinstance(document.value, dict):
+        yield _finding(document, "", "not-an-object", "an object is expected here")
+        return
+    kind = kind_of(document)
+    if kind is None:
+        yield from _fleet(document) if _is_fleet(document) else _unknown_kind(document)
+        return
+    group, version = kinds.parse_api_version(document.api_version)
+    if version not in kind.versions:
+        served = ", ".join(kinds.api_version(group, each) for each in kind.versions)
+        message = f"{document.kind} is not served as {document.api_version}"
+        advice = f"Write apiVersion: {served}"
+        yield _finding(document, "apiVersion", "unknown-version", message, advice)
+        return
+    yield from _outdated(document, kind, version)
+    schema_type = kind.in_version(version).schema_type
+    problems = decoding.check(schema_type, document.value)
+    for problem in problems:
+        yield _field_finding(document, schema_type, problem)
+    if all(problem.kind in ("unknown", "repeated") for problem in problems):
+        yield from _invalid(document, kind, version, features)
+
+
+def _field_finding(document: Document, schema_type: str, problem: FieldProblem) -> Finding:
+    if problem.kind == "unknown" and problem.path.endswith(f".{partition_expansion.FIELD}"):
+        message = f"{problem.path}: only dray's API server understands this field"
+        words = "Elsewhere, ask for a class of partitions, or for one with firstAvailable."
+        rule = "partition-request"
+        return _finding(document, problem.path, rule, message, words, Severity.WARNING)
+    words = hints.on_problem(schema_type, problem, document)
+    rule = f"{problem.kind}-field"
+    return _finding(document, problem.path, rule, _said(problem), words)
+
+
+def kind_of(document: Document) -> Kind | None:
+    group, _ = kinds.parse_api_version(document.api_version)
+    return kinds.by_kind(group, document.kind)
+
+
+def _said(problem: FieldProblem) -> str:
+    return (
+        problem.message
+        if problem.path in problem.message
+        else (f"{problem.path}: {problem.message}")
+    )
+
+
+def _is_fleet(document: Document) -> bool:
+    """Whether it describes simulated machines, for `dray up --fleet`."""
+    return "nodes" in document.value and not document.api_version and not document.kind
+
+
+def _fleet(document: Document) -> Iterator[Finding]:
+    try:
+        described = msgspec.convert(document.value, FleetBlueprint)
+        list(fleets.build(described, name=document.file).pools())
+    except (msgspec.ValidationError, FleetError) as error:
+        yield _finding(
+            document, "", "fleet", str(error), "See one that works: dray fleet show h100"
+        )
+
+
+def _unknown_kind(document: Document) -> Iterator[Finding]:
+    if not document.api_version or not document.kind:
+        missing = "apiVersion" if not document.api_version else "kind"
+        yield _finding(document, "", "no-type", f"the object has no {missing}")
+        return
+    group, _ = kinds.parse_api_version(document.api_version)
+    if group == "resource.k8s.io":
+        known = [kind.kind for kind in kinds.KINDS if kind.group == group]
+        close = spelling.similar(document.kind, known)
+        advice = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}"
+        message = f"{group} has no kind {document.kind}"
+        yield _finding(document, "kind", "unknown-kind", message, advice)
+
+
+def _outdated(document: Document, kind: Kind, version: str) -> Iterator[Finding]:
+    newest = kind.preferred.api_version
+    if document.api_version != newest and kind.group == "resource.k8s.io":
+        message = f"{document.api_version} is outdated: {document.kind} is {newest}"
+        advice = "dray lint --fix rewrites it."
+        yield _finding(
+            document, "apiVersion", "outdated-version", message, advice, Severity.WARNING
+        )
+
+
+def _invalid(document: Document, kind: Kind, version: str, features: Features) -> Iterator[Finding]:
+    """What the API server would refuse after filling in what it fills in."""
+    stored = versions.to_storage(copy.deepcopy(dict(document.value)))
+    _fill_metadata(stored, kind)
+    defaults.fill(stored, NO_TIME)
+    if (stored.get("spec") or {}).get("template"):
+        # Jobs get their selector from the server.
+        kind_strategies.of(kind).prepare_create(stored)
+    newest = kind.preferred
+    struct = rules.struct_of(kind.kind)
+    written = canonical.prune_nulls(canonical.write(newest.schema_type, stored))
+    value = msgspec.convert(written, struct)
+    for error in rules.validate_create(kind.kind, value, features, version):
+        words = hints.on_error(error, document, features)
+        yield _finding(document, error.field, "invalid", error.message, words)
+
+
+def _fill_metadata(stored: dict[str, Any], kind: Kind) -> None:
+    metadata = stored.setdefault("metadata", {})
+    metadata.setdefault("uid", _GENERATED)
+    if kind.namespaced:
+        metadata.setdefault("namespace", "default")
+    if "name" not in metadata and metadata.get("generateName"):
+        metadata["name"] = metadata["generateName"] + _GENERATED
+
+
+def _finding(
+    document: Document,
+    path: str,
+    rule: str,
+    message: str,
+    advice: str = "",
+    severity: Severity = Severity.ERROR,
+) -> Finding:
+    line = document.line_of(path)
+    return Finding(document.file, line, severity, rule, message, advice)

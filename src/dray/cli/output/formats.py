@@ -1,0 +1,128 @@
+"""How answers are printed: `-o json|yaml|name|wide|jsonpath=…`, or as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+from dray.api.kinds import Kind
+from dray.cli.command_errors import WrongUsage
+from dray.cli.output import jsonpath, jsonpath_hints, serialization
+from dray.cli.output.jsonpath_syntax import JsonPathError
+from dray.cli.session import resource_types
+
+Object = dict[str, Any]
+
+FORMATS = ("json", "yaml", "name", "wide", "jsonpath=TEMPLATE", "jsonpath-file=FILE")
+
+
+class Format(NamedTuple):
+    """A parsed `-o`: its name, and what follows the equals sign."""
+
+    name: str = ""
+    argument: str = ""
+
+    @property
+    def is_table(self) -> bool:
+        return self.name in ("", "wide", "table")
+
+    @property
+    def is_wide(self) -> bool:
+        return self.name == "wide"
+
+
+def _parse(context: click.Context, parameter: click.Parameter, text: str) -> Format:
+    name, _, argument = text.partition("=")
+    if name == "jsonpath-file":
+        return Format("jsonpath", _file_text(argument))
+    if name not in ("", "json", "yaml", "name", "wide", "table", "jsonpath"):
+        raise click.BadParameter(f"{name!r} is none of {', '.join(FORMATS)}", context, parameter)
+    if name == "jsonpath" and not argument:
+        example = "jsonpath='{.metadata.name}'"
+        raise click.BadParameter(f"needs a template, such as {example}", context, parameter)
+    return Format(name, argument)
+
+
+def _file_text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError as error:
+        raise WrongUsage(f"{path}: cannot be read: {error.strerror}") from error
+
+
+option = click.option(
+    "--output",
+    "-o",
+    "format",
+    callback=_parse,
+    default="",
+    metavar="FORMAT",
+    help=" | ".join(FORMATS),
+)
+
+
+def show_document(document: Any, format: Format) -> None:
+    """Print one document in a format for machines."""
+    if format.name != "jsonpath":
+        click.echo(rendered(document, format), nl=False)
+        return
+    plain = msgspec.json.decode(msgspec.json.encode(document))
+    hints = jsonpath_hints.hints(format.argument, plain)
+    try:
+        click.echo(rendered(plain, format), nl=False)
+    except JsonPathError as error:
+        raise WrongUsage(f"jsonpath: {error}", " ".join(hints)) from error
+    for hint in hints:
+        click.echo(hint, err=True)
+
+
+def rendered(document: Any, format: Format) -> str:
+    """The text of a document; structs and tuples in it become what JSON has for them."""
+    document = msgspec.json.decode(msgspec.json.encode(document))
+    if format.name == "yaml":
+        return serialization.write_yaml(document)
+    if format.name == "jsonpath":
+        return jsonpath.Template(format.argument).render(document)
+    return serialization.write_json(document, indent=4) + "\n"
+
+
+def show_names(kind: Kind, objects: Sequence[Object]) -> None:
+    for each in objects:
+        click.echo(f"{resource_types.full_name(kind)}/{each['metadata']['name']}")
+
+
+def show_change(kind: Kind, changed: Object, verb: str, format: Format) -> None:
+    """Report one written object: `resourceclaim.resource.k8s.io/x created`, or the object."""
+    if format.name == "name":
+        show_names(kind, [changed])
+    elif format.is_table:
+        click.echo(f"{reference(kind, changed)} {verb}")
+    else:
+        show_document(presented(changed), format)
+
+
+def reference(kind: Kind, named: Object) -> str:
+    return f"{resource_types.full_name(kind)}/{named['metadata']['name']}"
+
+
+def presented(document: Object, *, managed_fields: bool = False) -> Object:
+    """The object as people want to see it: who manages which field is left out."""
+    metadata = document.get("metadata")
+    if managed_fields or not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return document
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    return {**document, "metadata": kept}
+
+
+def as_list(objects: Sequence[Object]) -> Object:
+    """The List that kubectl makes of several objects."""
+    return {
+        "apiVersion": "v1",
+        "items": list(objects),
+        "kind": "List",
+        "metadata": {"resourceVersion": ""},
+    }

@@ -1,1 +1,0 @@
-"""Objects and values as text: tables, JSON, YAML, JSONPath, durations."""

@@ -1,0 +1,1 @@
+"""A connection to a cluster, and the objects that a command names."""

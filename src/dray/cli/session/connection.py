@@ -1,0 +1,128 @@
+"""Which cluster a command talks to: the options for it, and a session there."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, TypeVar
+
+import click
+
+from dray.cli.session.resource_types import Resources
+from dray.client import kubeconfig as kubeconfigs
+from dray.client.api_client import Client
+
+FIELD_MANAGER = "dray"
+_AUTHORITIES = "SSL_CERT_FILE"
+"""Where OpenSSL looks for them first."""
+STEPS_TO_CLOSE = 8
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A cluster and a namespace as chosen on the command line; empty for what kubectl takes."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+    all_namespaces: bool = False
+
+    def connect(self) -> kubeconfigs.Connection:
+        return kubeconfigs.load(self.kubeconfig or None, context=self.context or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A connected client and the namespace that names without one mean."""
+
+    client: Client
+    namespace: str
+    server: str
+    resources: Resources
+
+
+def options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --kubeconfig, --context and --namespace; the command gets them as `target`."""
+
+    @click.option("--kubeconfig", default="", metavar="FILE", help="Instead of $KUBECONFIG.")
+    @click.option("--context", default="", help="A context of the kubeconfig.")
+    @click.option("--namespace", "-n", default="", help="Instead of the context's namespace.")
+    @functools.wraps(function)
+    def wrapped(kubeconfig: str, context: str, namespace: str, **rest: Any) -> Any:
+        all_namespaces = rest.pop("all_namespaces", False)
+        target = Target(kubeconfig, context, namespace, all_namespaces)
+        return function(target=target, **rest)
+
+    return wrapped
+
+
+all_namespaces_option = click.option(
+    "--all-namespaces", "-A", is_flag=True, help="In every namespace."
+)
+
+
+def run(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
+    """Run `body` with a session of the chosen cluster."""
+    answers: list[Answer] = []
+
+    async def work() -> None:
+        answers.append(await _with_session(target, body))
+
+    # Not as the task's result: asyncio.run makes a text of that, twice, however large it is.
+    asyncio.run(work())
+    return answers[0]
+
+
+async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answer]]) -> Answer:
+    rest = _imported_rest()
+    connection = target.connect()
+    async with rest.RestTransport(connection, on_warning=_warning_once()) as transport:
+        client = Client(transport, field_manager=FIELD_MANAGER)
+        namespace = "" if target.all_namespaces else target.namespace or connection.namespace
+        try:
+            return await body(Session(client, namespace, connection.server, Resources(client)))
+        finally:
+            await _end_streams()
+
+
+def _imported_rest() -> ModuleType:
+    """The HTTP client, which takes long to import, and commands on files do without.
+
+    Most of that aiohttp reads whom the computer trusts, for connections that name no authorities;
+    those of commands do: see `rest.tls_context`.
+    """
+    trusted = os.environ.get(_AUTHORITIES)
+    os.environ[_AUTHORITIES] = os.devnull
+    try:
+        return importlib.import_module("dray.client.rest")
+    finally:
+        if trusted is None:
+            del os.environ[_AUTHORITIES]
+        else:
+            os.environ[_AUTHORITIES] = trusted
+
+
+async def _end_streams() -> None:
+    """Let streams that nobody reads any more close, while their connections can still do so."""
+    for _ in range(STEPS_TO_CLOSE):
+        await asyncio.sleep(0)
+
+
+def _warning_once() -> Callable[[str], None]:
+    """Tells what a server has to say about requests that it answered, as kubectl tells it."""
+    told: set[str] = set()
+
+    def warn(text: str) -> None:
+        if text not in told:
+            told.add(text)
+            click.secho("Warning:", fg="yellow", nl=False, err=True)
+            click.echo(f" {text}", err=True)
+
+    return warn

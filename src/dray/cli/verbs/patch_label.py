@@ -1,0 +1,144 @@
+"""`dray patch` and `dray label`: small changes to objects that exist."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import yaml
+
+from dray.api import http_messages
+from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.output import formats
+from dray.cli.output.formats import Format
+from dray.cli.session import connection, resource_types
+from dray.cli.session.connection import Session, Target
+from dray.cli.session.resource_types import Reference
+from dray.cli.verbs import listing
+
+PATCH_TYPES = {
+    "strategic": http_messages.STRATEGIC_MERGE_PATCH,
+    "merge": http_messages.MERGE_PATCH,
+    "json": http_messages.JSON_PATCH,
+}
+
+
+@click.command("patch", cls=Command)
+@click.argument("what", nargs=-1, required=True)
+@connection.options
+@formats.option
+@click.option("--patch", "-p", "text", default="", help="The patch, in JSON or YAML.")
+@click.option("--patch-file", default="", metavar="FILE", help="A file with the patch.")
+@click.option("--type", "kind", type=click.Choice(sorted(PATCH_TYPES)), default="strategic")
+@click.option("--subresource", default="", help="Such as status.")
+def patch(
+    target: Target,
+    what: tuple[str, ...],
+    format: Format,
+    text: str,
+    patch_file: str,
+    kind: str,
+    subresource: str,
+) -> None:
+    """Change fields of objects: TYPE NAME or TYPE/NAME."""
+    change = _parse(text, patch_file)
+
+    async def body(session: Session) -> None:
+        meant = await resource_types.resolve(what, session.resources)
+        resource_types.require_names(meant, "patch")
+        for reference in meant:
+            namespace = session.namespace if reference.kind.namespaced else ""
+            before = await session.client.get(reference.kind, reference.name, namespace)
+            changed = await session.client.patch(
+                reference.kind,
+                reference.name,
+                change,
+                namespace,
+                subresource=subresource,
+                patch_type=PATCH_TYPES[kind],
+            )
+            _report(reference, before, changed, "patched", format)
+
+    connection.run(target, body)
+
+
+def _parse(text: str, file: str) -> Any:
+    if bool(text) == bool(file):
+        raise WrongUsage("give the patch with --patch or with --patch-file")
+    if file:
+        try:
+            with open(file, encoding="utf-8") as opened:
+                text = opened.read()
+        except OSError as error:
+            raise WrongUsage(f"{file}: cannot be read: {error.strerror}") from error
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise WrongUsage(f"the patch is neither JSON nor YAML: {error}") from error
+
+
+@click.command("label", cls=Command)
+@click.argument("what", nargs=-1, required=True)
+@connection.options
+@formats.option
+@click.option("--selector", "-l", default="", help="Those with these labels.")
+@click.option("--all", "every", is_flag=True, help="All of the type.")
+@click.option("--overwrite", is_flag=True, help="Change labels that have another value.")
+def label(
+    target: Target,
+    what: tuple[str, ...],
+    format: Format,
+    selector: str,
+    every: bool,
+    overwrite: bool,
+) -> None:
+    """Set and remove labels: TYPE NAME… KEY=VALUE… KEY-…."""
+    words = [word for word in what if "=" not in word and not word.endswith("-")]
+    labels = _labels([word for word in what if word not in words])
+    if not words or not labels:
+        raise WrongUsage("write TYPE NAME KEY=VALUE, or KEY- to remove a label")
+
+    async def body(session: Session) -> None:
+        meant = await resource_types.resolve(words, session.resources)
+        if not selector and not every:
+            resource_types.require_names(meant, "label")
+        for reference in await listing.expanded(session, meant, selector):
+            await _label(session, reference, labels, overwrite, format)
+
+    connection.run(target, body)
+
+
+def _labels(words: list[str]) -> dict[str, str | None]:
+    """What to set, and with None what to remove."""
+    found: dict[str, str | None] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        found[key if equals else key.removesuffix("-")] = value if equals else None
+    return found
+
+
+async def _label(
+    session: Session,
+    reference: Reference,
+    labels: dict[str, str | None],
+    overwrite: bool,
+    format: Format,
+) -> None:
+    namespace = session.namespace if reference.kind.namespaced else ""
+    before = await session.client.get(reference.kind, reference.name, namespace)
+    known = before["metadata"].get("labels") or {}
+    for key, value in labels.items():
+        if value is not None and not overwrite and known.get(key, value) != value:
+            raise WrongUsage(
+                f"{formats.reference(reference.kind, before)} has {key}={known[key]}.",
+                "Change it with --overwrite.",
+            )
+    version = before["metadata"]["resourceVersion"]
+    change = {"metadata": {"labels": labels, "resourceVersion": version}}
+    changed = await session.client.patch(reference.kind, reference.name, change, namespace)
+    _report(reference, before, changed, "labeled", format)
+
+
+def _report(reference: Reference, before: Any, changed: Any, verb: str, format: Format) -> None:
+    unchanged = "not labeled" if verb == "labeled" else f"{verb} (no change)"
+    formats.show_change(reference.kind, changed, unchanged if changed == before else verb, format)

@@ -1,0 +1,76 @@
+"""`dray get --watch`: what changes, until the user has seen enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from dray.api import errors
+from dray.api.http_messages import Request
+from dray.cli.command_errors import WrongUsage
+from dray.cli.output import formats, tables
+from dray.cli.output.formats import Object
+from dray.cli.output.tables import TableOptions
+from dray.cli.session.connection import Session
+from dray.cli.session.resource_types import Reference
+from dray.cli.verbs.listing import TABLE, Wanted
+from dray.client import api_client
+from dray.client.api_client import Selection
+
+
+async def watch(
+    session: Session, wanted: Wanted, found: Sequence[Reference], options: TableOptions
+) -> None:
+    if len(found) != 1:
+        raise WrongUsage("one type at a time can be watched")
+    (reference,) = found
+    selection = _named(wanted.selection(session, reference), reference.name)
+    if wanted.format.is_table:
+        await _watch_table(session, reference, selection, options)
+    else:
+        await _watch_objects(session, wanted, reference, selection)
+
+
+def _named(selection: Selection, name: str) -> Selection:
+    if not name:
+        return selection
+    fields = filter(None, (selection.field_selector, f"metadata.name={name}"))
+    return Selection(selection.namespace, selection.label_selector, ",".join(fields))
+
+
+async def _watch_objects(
+    session: Session, wanted: Wanted, reference: Reference, selection: Selection
+) -> None:
+    async for event in session.client.watch(reference.kind, selection):
+        if event.type == "BOOKMARK":
+            continue
+        document: Object = msgspec.json.decode(event.object)
+        if wanted.format.name == "name":
+            formats.show_names(reference.kind, [document])
+        else:
+            formats.show_document(formats.presented(document), wanted.format)
+
+
+async def _watch_table(
+    session: Session, reference: Reference, selection: Selection, options: TableOptions
+) -> None:
+    """Rows as they change, below one header."""
+    query = (("watch", "true"), *selection.query())
+    path = api_client.collection_path(reference.kind, selection.namespace)
+    response = await session.client.raw(Request("GET", path, query, {"accept": TABLE}))
+    if response.stream is None:
+        raise api_client.error_of(response)
+    definitions: list[Any] = []
+    async for line in api_client.lines(response.stream):
+        event = msgspec.json.decode(line)
+        if event["type"] == "ERROR":
+            raise errors.from_status(event["object"])
+        table = event["object"]
+        if event["type"] == "BOOKMARK" or table.get("kind") != "Table":
+            continue
+        definitions = table.get("columnDefinitions") or definitions
+        shown = tables.rows({**table, "columnDefinitions": definitions}, options)
+        tables.show(shown, has_header=options.headers)
+        options = options._replace(headers=False)

@@ -1,0 +1,273 @@
+"""The verbs of the Kubernetes API over any transport: requests out, objects or errors back."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import msgspec
+
+from dray.api import errors, http_messages
+from dray.api.http_messages import Handler, Request, Response, User
+from dray.api.kinds import Kind
+
+
+class InProcessTransport:
+    def __init__(self, handler: Handler, user: User) -> None:
+        self._handler = handler
+        self._user = user
+
+    async def send(self, request: Request) -> Response:
+        return await self._handler(request, self._user)
+
+
+Object = dict[str, Any]
+Query = list[tuple[str, str]]
+
+
+class Transport(Protocol):
+    async def send(self, request: Request) -> Response: ...
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
+    """One line of a watch. The object stays encoded until somebody knows its type."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class ListPage(msgspec.Struct, frozen=True, rename="camel"):
+    """A list whose items stay encoded."""
+
+    metadata: dict[str, Any] = {}
+    items: list[msgspec.Raw] = []
+
+    @property
+    def resource_version(self) -> str:
+        return str(self.metadata.get("resourceVersion", ""))
+
+    @property
+    def rest(self) -> str:
+        """What asks for the part after this one; empty for the last."""
+        return str(self.metadata.get("continue", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects a list or a watch is about."""
+
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+
+    def query(self) -> Query:
+        pairs = (("labelSelector", self.label_selector), ("fieldSelector", self.field_selector))
+        return [pair for pair in pairs if pair[1]]
+
+
+EVERYTHING = Selection()
+
+_pages = msgspec.json.Decoder(ListPage)
+_events = msgspec.json.Decoder(WatchEvent)
+
+
+class Client:
+    """Create, read, change, delete and watch. Raises the classes of `api.errors`."""
+
+    def __init__(self, transport: Transport, *, field_manager: str = "dray") -> None:
+        self._transport = transport
+        self._field_manager = field_manager
+
+    def managed_by(self, field_manager: str) -> Client:
+        """The same client, whose writes are noted under another name in managedFields."""
+        return Client(self._transport, field_manager=field_manager)
+
+    async def get(
+        self, kind: Kind, name: str, namespace: str = "", subresource: str = ""
+    ) -> Object:
+        return await self._object("GET", object_path(kind, name, namespace, subresource))
+
+    async def list(
+        self, kind: Kind, selection: Selection = EVERYTHING, *, resource_version: str = ""
+    ) -> ListPage:
+        query = selection.query()
+        if resource_version:
+            query.append(("resourceVersion", resource_version))
+        path = collection_path(kind, selection.namespace)
+        response = await self._send("GET", path, query=query)
+        return _pages.decode(response.body)
+
+    async def pages(
+        self, kind: Kind, selection: Selection = EVERYTHING, *, limit: int
+    ) -> AsyncIterator[ListPage]:
+        """A list in parts: while the caller looks at one, the next is on its way.
+
+        Raises Expired when so much changes meanwhile that the server cannot go on.
+        """
+        page = await self._page(kind, selection, limit)
+        while page.rest:
+            ahead = asyncio.ensure_future(self._page(kind, selection, limit, page.rest))
+            try:
+                # The request goes out before the caller keeps the loop busy.
+                await asyncio.sleep(0)
+                yield page
+                page = await ahead
+            finally:
+                ahead.cancel()
+        yield page
+
+    async def _page(self, kind: Kind, selection: Selection, limit: int, rest: str = "") -> ListPage:
+        query = [*selection.query(), ("limit", str(limit))]
+        if rest:
+            query.append(("continue", rest))
+        path = collection_path(kind, selection.namespace)
+        response = await self._send("GET", path, query=query)
+        return _pages.decode(response.body)
+
+    async def create(
+        self, kind: Kind, body: Object, namespace: str = "", *, dry_run: bool = False
+    ) -> Object:
+        path = collection_path(kind, namespace)
+        return await self._object("POST", path, body, self._write_query(dry_run))
+
+    async def create_subresource(
+        self, kind: Kind, name: str, subresource: str, body: Object, namespace: str = ""
+    ) -> Object:
+        path = object_path(kind, name, namespace, subresource)
+        return await self._object("POST", path, body, self._write_query(False))
+
+    async def replace(self, kind: Kind, body: Object, subresource: str = "") -> Object:
+        metadata = body["metadata"]
+        path = object_path(kind, metadata["name"], metadata.get("namespace", ""), subresource)
+        return await self._object("PUT", path, body, self._write_query(False))
+
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        patch: Any,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        patch_type: str = http_messages.MERGE_PATCH,
+        force: bool = False,
+    ) -> Object:
+        query = self._write_query(False)
+        if force:
+            query.append(("force", "true"))
+        path = object_path(kind, name, namespace, subresource)
+        return await self._object("PATCH", path, patch, query, patch_type)
+
+    async def delete(
+        self, kind: Kind, name: str, namespace: str = "", options: Object | None = None
+    ) -> Object:
+        return await self._object("DELETE", object_path(kind, name, namespace), options)
+
+    async def watch(
+        self,
+        kind: Kind,
+        selection: Selection = EVERYTHING,
+        *,
+        resource_version: str = "",
+        timeout_seconds: int | None = None,
+    ) -> AsyncIterator[WatchEvent]:
+        """Events after `resource_version`, bookmarks included; Expired when that is too old."""
+        query = [("watch", "true"), ("allowWatchBookmarks", "true"), *selection.query()]
+        if resource_version:
+            query.append(("resourceVersion", resource_version))
+        if timeout_seconds is not None:
+            query.append(("timeoutSeconds", str(timeout_seconds)))
+        path = collection_path(kind, selection.namespace)
+        response = await self._send("GET", path, query=query)
+        if response.stream is None:
+            return
+        async for line in lines(response.stream):
+            event = _events.decode(line)
+            if event.type == "ERROR":
+                raise errors.from_status(msgspec.json.decode(event.object))
+            yield event
+
+    async def raw(self, request: Request) -> Response:
+        """Any request as it is; the response whatever its status."""
+        return await self._transport.send(request)
+
+    def _write_query(self, dry_run: bool) -> Query:
+        query = [("fieldManager", self._field_manager)]
+        if dry_run:
+            query.append(("dryRun", "All"))
+        return query
+
+    async def _object(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Query | None = None,
+        content_type: str = http_messages.JSON,
+    ) -> Object:
+        response = await self._send(method, path, body, query, content_type)
+        found: Object = msgspec.json.decode(response.body)
+        return found
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Query | None = None,
+        content_type: str = http_messages.JSON,
+    ) -> Response:
+        headers: Mapping[str, str] = {"accept": http_messages.JSON}
+        encoded = b""
+        if body is not None:
+            headers = {"accept": http_messages.JSON, "content-type": content_type}
+            encoded = msgspec.json.encode(body)
+        request = Request(method, path, tuple(query or ()), headers, encoded)
+        response = await self._transport.send(request)
+        if response.status >= 400:
+            raise error_of(response)
+        return response
+
+
+def error_of(response: Response) -> errors.StatusError:
+    """The error a response stands for, also where a proxy answered something else than a Status."""
+    try:
+        status = msgspec.json.decode(response.body)
+    except msgspec.DecodeError:
+        status = None
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        return errors.from_status(status)
+    text = response.body[:2048].decode("utf-8", "replace")
+    return errors.from_response(response.status, text)
+
+
+def collection_path(kind: Kind, namespace: str = "") -> str:
+    root = f"/apis/{kind.group}" if kind.group else "/api"
+    middle = f"/namespaces/{_escaped(namespace)}" if namespace else ""
+    return f"{root}/{kind.versions[0]}{middle}/{kind.plural}"
+
+
+@functools.lru_cache(maxsize=1024)
+def _escaped(name: str) -> str:
+    return quote(name, safe="")
+
+
+def object_path(kind: Kind, name: str, namespace: str = "", subresource: str = "") -> str:
+    path = f"{collection_path(kind, namespace)}/{_escaped(name)}"
+    return f"{path}/{subresource}" if subresource else path
+
+
+async def lines(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The lines of a stream, whatever its chunks; empty ones are left out."""
+    rest = b""
+    async for chunk in stream:
+        *complete, rest = (rest + chunk).split(b"\n")
+        for line in complete:
+            if line:
+                yield line
+    if rest.strip():
+        yield rest

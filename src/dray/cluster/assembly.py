@@ -1,0 +1,256 @@
+"""Builds and runs the components of a cluster in one process.
+
+The components meet on the API only, through in-process clients that carry each one's own identity.
+Each runs under a supervisor: one that dies is logged and started again, the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dray import telemetry
+from dray.allocator.inventory import cluster_inventory as allocator
+from dray.api.http_messages import User
+from dray.api.types.dra import ResourceClaim
+from dray.apiserver import server
+from dray.apiserver.access import bootstrap_policy
+from dray.apiserver.access.authentication import AUTHENTICATED
+from dray.apiserver.access.certificates import Authority
+from dray.apiserver.server import Opened, Settings
+from dray.client.api_client import Client, InProcessTransport
+from dray.cluster import gc_tuning
+from dray.controllers import manager
+from dray.drivers.simulated import scaling
+from dray.drivers.simulated.fleet import Fleet
+from dray.drivers.simulated.publisher import SimulatedDriver
+from dray.explain import claim_explanation
+from dray.explain.text import explanation_text
+from dray.node import registration
+from dray.node.registration import Registration
+from dray.node.runtimes import selection, simulated
+from dray.node.runtimes.interface import Unusable
+from dray.node.runtimes.selection import Choice
+from dray.node.simulated_agent import NameOnlyAgent
+from dray.scheduler import scheduler
+from dray.store.store import Store
+
+if TYPE_CHECKING:
+    from dray.cluster.local_node import Computer
+    from dray.cluster.simulated_nodes import Machines
+
+FLEET_MANAGER = "dray-fleet"
+EXPLAINED_NODES = 64
+"""Nobody is scheduled while a reason is looked for, so it is not looked for everywhere."""
+CONTROLLERS = User(bootstrap_policy.CONTROLLERS, frozenset({AUTHENTICATED}))
+SCHEDULER = User(bootstrap_policy.SCHEDULER, frozenset({AUTHENTICATED}))
+FLEET = User(bootstrap_policy.FLEET, frozenset({AUTHENTICATED}))
+ADMIN = User("kubernetes-admin", frozenset({"system:masters", AUTHENTICATED}))
+
+Component = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Which components run, and how."""
+
+    settings: Settings = field(default_factory=Settings)
+    schedules: bool = True
+    controls: bool = True
+    policy: str | None = None
+    """How the scheduler orders devices; None is Kubernetes' first fit."""
+    fleet: Fleet | None = None
+    """Simulated nodes."""
+    has_computer: bool = False
+    """Whether this computer is a node, with the GPUs it really has."""
+    runtime: str = simulated.NAME
+    """What their containers run in: one of `dray.node.runtimes.selection.NAMES`."""
+    allows_host: bool = False
+    """Whether containers may see the files of this computer, with hostPath and otherwise."""
+    keeps_pods: bool = False
+    """Whether containers run on when the cluster ends, for the next one to find."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A running cluster: its API server, and clients in anybody's name."""
+
+    opened: Opened
+    registry: telemetry.Registry
+    choice: Choice
+    """What the containers of the fleet run in."""
+    machines: Machines | None = None
+    """The nodes whose containers are real."""
+    computer: Computer | None = None
+
+    def client(self, user: User = ADMIN) -> Client:
+        return Client(InProcessTransport(self.opened.app.handle, user))
+
+    @property
+    def fleet_client(self) -> Client:
+        return self.client(FLEET).managed_by(FLEET_MANAGER)
+
+
+@contextlib.asynccontextmanager
+async def running(
+    store: Store, directory: Path, plan: Plan | None = None
+) -> AsyncIterator[Cluster]:
+    """A cluster over a store; `directory` keeps its keys and containers. Ready when yielded.
+
+    Raises Unusable for a runtime that does not work here.
+    """
+    chosen = plan or Plan()
+    registry = telemetry.Registry()
+    signer = server.signer_in(directory)
+    found = _chosen_runtime(chosen)
+    async with server.opened(
+        store,
+        signer=signer,
+        settings=chosen.settings,
+        registry=registry,
+        identity=server.identity_in(directory),
+    ) as opened:
+        cluster = _with_machines(Cluster(opened, registry, found), directory, chosen)
+        with gc_tuning.rare_collections():
+            async with _supervised(_components(cluster, chosen)):
+                try:
+                    yield cluster
+                finally:
+                    if cluster.machines is not None:
+                        cluster.machines.end()
+
+
+def _chosen_runtime(plan: Plan) -> Choice:
+    machines = len(plan.fleet.machines) if plan.fleet else 0
+    found = selection.choose(plan.runtime, machines=machines, allows_host=plan.allows_host)
+    if found.runtime is None and plan.has_computer:
+        raise Unusable(found.why)
+    return found
+
+
+def _with_machines(cluster: Cluster, directory: Path, plan: Plan) -> Cluster:
+    runtime = cluster.choice.runtime
+    if runtime is None or not (plan.fleet or plan.has_computer):
+        return cluster
+    # What drivers speak takes long to import, and clusters in name only do without.
+    from dray.cluster import simulated_nodes
+    from dray.node.endpoint import Identity
+
+    authority = Authority.load_or_create(directory)
+    pair = authority.server_pair((simulated_nodes.ADDRESS, "localhost"))
+    site = simulated_nodes.Site(
+        client_of=cluster.client,
+        fleet_client=cluster.fleet_client,
+        directory=directory,
+        runtime=runtime,
+        identity=Identity(pair.certificate, pair.key, authority.certificate),
+        features=plan.settings.features,
+        now=_now,
+        allows_host=plan.allows_host,
+    )
+    made = simulated_nodes.Machines(site)
+    made.keeps_pods = plan.keeps_pods
+    computer = None
+    if plan.has_computer:
+        from dray.cluster.local_node import Computer
+
+        computer = Computer(site, made)
+    return dataclasses.replace(cluster, machines=made, computer=computer)
+
+
+def _components(cluster: Cluster, plan: Plan) -> dict[str, Component]:
+    features = plan.settings.features
+    found: dict[str, Component] = {}
+    if plan.controls:
+        found["controllers"] = lambda: manager.run(
+            cluster.client(CONTROLLERS).managed_by(manager.FIELD_MANAGER),
+            features=features,
+            registry=cluster.registry,
+        )
+    if plan.schedules:
+        found["scheduler"] = lambda: scheduler.run(
+            cluster.client(SCHEDULER).managed_by(scheduler.FIELD_MANAGER),
+            features=features,
+            policy=plan.policy,
+            registry=cluster.registry,
+            explainer=_explainer,
+        )
+    if plan.fleet is not None:
+        found["fleet"] = lambda: _run_fleet(cluster, plan.fleet)
+    if cluster.computer is not None:
+        found["computer"] = cluster.computer.run
+    return found
+
+
+def component_names(plan: Plan) -> tuple[str, ...]:
+    """What runs beside the API server."""
+    named = {
+        "controllers": plan.controls,
+        "scheduler": plan.schedules,
+        "fleet": plan.fleet,
+        "computer": plan.has_computer,
+    }
+    return tuple(name for name, wanted in named.items() if wanted)
+
+
+def _explainer(fleet: allocator.Fleet) -> Callable[[Sequence[ResourceClaim]], str]:
+    """Why claims find no device, in one line, from the scheduler's own view of the fleet."""
+
+    def why(claims: Sequence[ResourceClaim]) -> str:
+        names = list(fleet.nodes)
+        sample = names[:: -(-len(names) // EXPLAINED_NODES) or 1]
+        found = claim_explanation.explain(fleet, claims, new_share_id=server.new_uid, nodes=sample)
+        text = explanation_text.summary(found)
+        if not text or len(sample) == len(names):
+            return text
+        return f"Of {len(names)} nodes, {len(sample)} were looked at: {text}"
+
+    return why
+
+
+async def _run_fleet(cluster: Cluster, fleet: Fleet | None) -> None:
+    """The simulated nodes of one process, as many as are wished for."""
+    assert fleet is not None
+    client, real = cluster.fleet_client, cluster.machines
+    if real is not None:
+        await scaling.follow(client, fleet, real.run)
+    else:
+        await scaling.follow(client, fleet, lambda sized: _run_in_name(client, sized))
+
+
+async def _run_in_name(client: Client, fleet: Fleet) -> None:
+    """They share a lease, a driver and an agent, and start nothing."""
+    as_nodes = client.managed_by(registration.FIELD_MANAGER)
+    registered = Registration(
+        as_nodes, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=simulated.NAME, now=_now
+    )
+    driver = SimulatedDriver(client, fleet, now=_now)
+    agent = NameOnlyAgent(as_nodes, registered.addresses, now=_now)
+    async with asyncio.TaskGroup() as group:
+        for part in (registered.run, driver.run, agent.run):
+            group.create_task(part())
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+@contextlib.asynccontextmanager
+async def _supervised(components: dict[str, Component]) -> AsyncIterator[None]:
+    """The components run while the block does; leaving it ends them, the last first."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(manager.supervise(name, run), name=name)
+            for name, run in components.items()
+        ]
+        try:
+            yield
+        finally:
+            for task in reversed(tasks):
+                task.cancel()

@@ -1,0 +1,314 @@
+"""What is free in a pool: counts, what partitions still fit, what is left of shared capacity.
+
+Slices, claims and taint rules in, a PoolStatus out, as pkg/controller/resourcepoolstatusrequest.
+Only slices of a pool's newest generation count. Admin access uses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from dray.allocator.checks import taints
+from dray.api.formats import quantity
+from dray.api.formats.quantity import Quantity
+from dray.api.types.dra import (
+    Device,
+    DeviceCounterConsumption,
+    DeviceRequestAllocationResult,
+    DeviceTaintRule,
+    PartitionTypeStatus,
+    PoolStatus,
+    ResourceSlice,
+    ShareableCapacityStatus,
+    ShareableSummaryStatus,
+)
+from dray.controllers.devices import eviction_times
+
+MAX_ITEMS = 32
+MAX_ERROR_BYTES = 256
+INCOMPLETE = "PoolIncomplete:"
+TYPE_MISSING = "PartitionTypeMissing:"
+COST_MISMATCH = "PartitionCostMismatch:"
+TOO_MANY_TYPES = "PartitionSummaryOverCap:"
+TOO_MANY_CAPACITIES = "ShareableSummaryOverCap:"
+
+Counters = dict[tuple[str, str], Quantity]
+"""What each counter of each set has left."""
+
+
+class ViewError(Exception):
+    """Why a view of the pool cannot be computed; starts with a word for machines."""
+
+
+class Use(NamedTuple):
+    """What claims have of one pool."""
+
+    devices: frozenset[str] = frozenset()
+    capacity: Mapping[str, Quantity] = {}
+
+
+def uses(results: Iterable[DeviceRequestAllocationResult]) -> dict[tuple[str, str], Use]:
+    """By driver and pool: the devices in use, each once, and the capacity taken of them."""
+    found: dict[tuple[str, str], Use] = {}
+    for result in results:
+        if result.admin_access:
+            continue
+        before = found.get((result.driver, result.pool), Use())
+        capacity = dict(before.capacity)
+        for name, amount in result.consumed_capacity.items():
+            capacity[name] = capacity.get(name, quantity.ZERO) + quantity.parse(amount)
+        devices = before.devices | {result.device}
+        found[result.driver, result.pool] = Use(devices, capacity)
+    return found
+
+
+def pool_status(
+    slices: Sequence[ResourceSlice],
+    use: Use,
+    rules: Sequence[DeviceTaintRule],
+    default_attribute: str | None,
+) -> PoolStatus:
+    """The status of one pool; `slices` are all of it, at least one."""
+    newest = max(each.spec.pool.generation for each in slices)
+    current = [each for each in slices if each.spec.pool.generation == newest]
+    first = current[0].spec
+    nodes = {each.spec.node_name for each in current}
+    status = PoolStatus(
+        driver=first.driver,
+        pool_name=first.pool.name,
+        generation=newest,
+        node_name=first.node_name if len(nodes) == 1 else None,
+    )
+    expected = first.pool.resource_slice_count
+    if len(current) < expected:
+        where = f"pool {first.driver}/{first.pool.name}"
+        error = (
+            f"{INCOMPLETE} {where} is incomplete: observed {len(current)}/{expected} slices "
+            f"at generation {newest}"
+        )
+        return msgspec.structs.replace(status, validation_error=error[:MAX_ERROR_BYTES])
+    return _with_views(_with_counts(status, current, use, rules), current, use, default_attribute)
+
+
+def _with_counts(
+    status: PoolStatus,
+    current: Sequence[ResourceSlice],
+    use: Use,
+    rules: Sequence[DeviceTaintRule],
+) -> PoolStatus:
+    devices = [device for each in current for device in each.spec.devices]
+    unavailable = sum(_is_unavailable(status, device, rules) for device in devices)
+    return msgspec.structs.replace(
+        status,
+        resource_slice_count=len(current),
+        total_devices=len(devices),
+        allocated_devices=len(use.devices),
+        unavailable_devices=unavailable,
+        available_devices=max(len(devices) - len(use.devices) - unavailable, 0),
+    )
+
+
+def _is_unavailable(status: PoolStatus, device: Device, rules: Sequence[DeviceTaintRule]) -> bool:
+    if any(map(taints.prevents_allocation, device.taints)):
+        return True
+    return any(
+        taints.prevents_allocation(rule.spec.taint)
+        and eviction_times.selects(rule, status.driver, status.pool_name, device.name)
+        for rule in rules
+    )
+
+
+def _with_views(
+    status: PoolStatus,
+    current: Sequence[ResourceSlice],
+    use: Use,
+    default_attribute: str | None,
+) -> PoolStatus:
+    """Add the views; what is wrong with one flags the pool, and its counts stay."""
+    error = ""
+    partitions: tuple[PartitionTypeStatus, ...] = ()
+    shareable: ShareableSummaryStatus | None = None
+    try:
+        partitions = _partition_summary(status, current, use, default_attribute)
+    except ViewError as problem:
+        error = str(problem)
+    try:
+        shareable = _shareable_summary(status, current, use)
+    except ViewError as problem:
+        error = error or str(problem)
+    return msgspec.structs.replace(
+        status,
+        partition_summary=() if error else partitions,
+        shareable_summary=shareable,
+        validation_error=error[:MAX_ERROR_BYTES] or None,
+    )
+
+
+def _name(status: PoolStatus) -> str:
+    return f"pool {status.driver}/{status.pool_name}"
+
+
+class _Partition(NamedTuple):
+    """A device that takes part in the partitions of its pool, and what it is grouped by."""
+
+    device: Device
+    attribute: str
+
+
+def _partition_summary(
+    status: PoolStatus,
+    current: Sequence[ResourceSlice],
+    use: Use,
+    default_attribute: str | None,
+) -> tuple[PartitionTypeStatus, ...]:
+    """Per type of partition: how many there are, and how many more still fit."""
+    grouped = list(_grouped(current, default_attribute))
+    if not grouped:
+        return ()
+    if not any(each.spec.shared_counters for each in current):
+        raise ViewError(
+            f"{TYPE_MISSING} {_name(status)} declares partitionTypeAttribute but publishes "
+            "no sharedCounters"
+        )
+    groups = _by_type(status, grouped)
+    left = _counters_left(current, use)
+    summary = tuple(
+        PartitionTypeStatus(
+            attribute=attribute,
+            type=type_,
+            total=len(devices),
+            allocatable=_fitting(
+                (device for device in devices if device.name not in use.devices), dict(left)
+            ),
+        )
+        for (attribute, type_), devices in sorted(groups.items())
+    )
+    if len(summary) > MAX_ITEMS:
+        raise ViewError(
+            f"{TOO_MANY_TYPES} {_name(status)} has {len(summary)} partition types, "
+            f"exceeding the maximum of {MAX_ITEMS}"
+        )
+    return summary
+
+
+def _grouped(
+    current: Sequence[ResourceSlice], default_attribute: str | None
+) -> Iterator[_Partition]:
+    """The default counts only where no slice of the pool names an attribute itself."""
+    declared = any(each.spec.partition_type_attribute for each in current)
+    for each in current:
+        attribute = each.spec.partition_type_attribute or (None if declared else default_attribute)
+        if attribute:
+            yield from (_Partition(device, attribute) for device in each.spec.devices)
+
+
+def _by_type(
+    status: PoolStatus, grouped: Iterable[_Partition]
+) -> dict[tuple[str, str], list[Device]]:
+    groups: dict[tuple[str, str], list[Device]] = {}
+    for device, attribute in grouped:
+        if not device.consumes_counters:
+            continue
+        type_ = _partition_type(status.driver, device, attribute)
+        if type_ is None:
+            raise ViewError(
+                f'{TYPE_MISSING} device "{device.name}" in {_name(status)} does not carry '
+                f'partition type attribute "{attribute}"'
+            )
+        members = groups.setdefault((attribute, type_), [])
+        if members and _cost(members[0]) != _cost(device):
+            raise ViewError(
+                f'{COST_MISMATCH} devices of partition type "{type_}" in {_name(status)} '
+                "consume different counters"
+            )
+        members.append(device)
+    return groups
+
+
+def _partition_type(driver: str, device: Device, attribute: str) -> str | None:
+    """Names in the domain of the driver may be written without it."""
+    found = device.attributes.get(attribute)
+    if found is None and attribute.startswith(f"{driver}/"):
+        found = device.attributes.get(attribute.removeprefix(f"{driver}/"))
+    return found.string_value if found else None
+
+
+def _cost(device: Device) -> Counters:
+    return {
+        (consumption.counter_set, name): quantity.parse(counter.value)
+        for consumption in device.consumes_counters
+        for name, counter in consumption.counters.items()
+    }
+
+
+def _counters_left(current: Sequence[ResourceSlice], use: Use) -> Counters:
+    left = {
+        (counters.name, name): quantity.parse(counter.value)
+        for each in current
+        for counters in each.spec.shared_counters
+        for name, counter in counters.counters.items()
+    }
+    for each in current:
+        for device in each.spec.devices:
+            if device.name in use.devices:
+                _deduct(device.consumes_counters, left)
+    return left
+
+
+def _deduct(consumptions: Iterable[DeviceCounterConsumption], left: Counters) -> None:
+    for consumption in consumptions:
+        for name, counter in consumption.counters.items():
+            key = (consumption.counter_set, name)
+            if key in left:
+                left[key] -= quantity.parse(counter.value)
+
+
+def _fitting(devices: Iterable[Device], left: Counters) -> int:
+    """How many of the devices fit together into what is left."""
+    count = 0
+    for device in devices:
+        cost = _cost(device)
+        if all(key in left and left[key] >= amount for key, amount in cost.items()):
+            _deduct(device.consumes_counters, left)
+            count += 1
+    return count
+
+
+def _shareable_summary(
+    status: PoolStatus, current: Sequence[ResourceSlice], use: Use
+) -> ShareableSummaryStatus | None:
+    """What is left of devices that several claims may share; None if there are none."""
+    devices = [
+        device
+        for each in current
+        for device in each.spec.devices
+        if device.allow_multiple_allocations
+    ]
+    if not devices:
+        return None
+    total: dict[str, Quantity] = {}
+    for device in devices:
+        for name, capacity in device.capacity.items():
+            total[name] = total.get(name, quantity.ZERO) + quantity.parse(capacity.value)
+    if len(total) > MAX_ITEMS:
+        raise ViewError(
+            f"{TOO_MANY_CAPACITIES} {_name(status)} has {len(total)} shareable capacity keys, "
+            f"exceeding the maximum of {MAX_ITEMS}"
+        )
+    partial = sum(device.name in use.devices for device in devices)
+    return ShareableSummaryStatus(
+        fully_available_devices=len(devices) - partial,
+        partially_available_devices=partial,
+        capacity=tuple(_capacity(name, total[name], use) for name in sorted(total)),
+    )
+
+
+def _capacity(name: str, total: Quantity, use: Use) -> ShareableCapacityStatus:
+    consumed = use.capacity.get(name, quantity.ZERO)
+    left = max(total - consumed, quantity.ZERO)
+    return ShareableCapacityStatus(
+        name=name, total=str(total), consumed=str(consumed), available=str(left)
+    )

@@ -1,0 +1,269 @@
+"""Node lifecycle: a node that is not heard of becomes Unknown, and conditions become taints.
+
+Behaviour of pkg/controller/nodelifecycle. A node is heard of when its lease or its heartbeat
+changes, and how long ago that was is measured on our own monotonic clock: neither a jump of the
+clock here nor one on the node makes anybody unreachable. Simulated nodes of one process may share a
+lease, which they name in an annotation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from dray.api import errors, http_messages
+from dray.api.formats import gotime
+from dray.api.semantics import pod_status
+from dray.api.types.core import Lease
+from dray.api.types.nodes import Node, NodeCondition, Taint
+from dray.client import events
+from dray.client.cache import Change
+from dray.controllers import caches, resources
+from dray.controllers.loops import Context, Loop
+from dray.controllers.nodes import pod_disruption
+
+COMPONENT = "node-controller"
+LEASE_NAMESPACE = "kube-node-lease"
+LEASE_ANNOTATION = "dray.dev/lease"
+"""Names the lease of a node where that is not the node's own name."""
+GRACE_SECONDS, STARTUP_GRACE_SECONDS = 50.0, 60.0
+
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
+
+_TAINT_BY_CONDITION = {
+    ("Ready", "False"): NOT_READY,
+    ("Ready", "Unknown"): UNREACHABLE,
+    ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
+    ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
+    ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
+    ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
+}
+_MANAGED = frozenset({*_TAINT_BY_CONDITION.values(), UNSCHEDULABLE})
+_EVICTING = (NOT_READY, UNREACHABLE)
+_REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+class Nodes(Loop[str]):
+    """Keys are names of nodes."""
+
+    def __init__(self, context: Context, *, grace_seconds: float = GRACE_SECONDS) -> None:
+        super().__init__("nodes", context)
+        self._grace_seconds = grace_seconds
+        self._nodes, self._leases = context.caches.nodes, context.caches.leases
+        self._pods = context.caches.pods
+        self._recorder = context.recorder(COMPONENT)
+        self._heard: dict[str, float] = {}
+        self._renewed: dict[str, float] = {}
+        self._healthy: set[str] = set()
+        self._lost: set[str] = set()
+        self.follow(self._nodes, self._node_changed)
+        self.follow(self._leases, self._lease_changed)
+
+    def resync(self) -> None:
+        for node in self._nodes:
+            self.queue.add(node.metadata.name)
+
+    def _lease_changed(self, change: Change[Lease]) -> None:
+        if change.key.namespace != LEASE_NAMESPACE:
+            return
+        if change.new is None:
+            self._renewed.pop(change.key.name, None)
+        elif change.old is None or change.old.spec.renew_time != change.new.spec.renew_time:
+            self._renewed[change.key.name] = _clock()
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        name, node = change.key.name, change.new
+        if node is None:
+            self._forget(change)
+            return
+        before = condition(change.old, "Ready") if change.old else None
+        ready = condition(node, "Ready")
+        if change.old is None or _heartbeat(before) != _heartbeat(ready):
+            self._heard[name] = _clock()
+        if before is not None and before.status == "True" and not is_ready(node):
+            self._lost.add(name)
+        self._count_healthy(name, is_ready(node))
+        self.queue.add(name)
+
+    def _forget(self, change: Change[Node]) -> None:
+        name = change.key.name
+        if change.old is not None and caches.is_gone(self._nodes, change.key):
+            self._tell(change.old, "RemovingNode", f"Removing Node {name} from Controller")
+            self._heard.pop(name, None)
+            self._lost.discard(name)
+            self._count_healthy(name, False)
+
+    def _count_healthy(self, name: str, healthy: bool) -> None:
+        """When the first node recovers or the last one fails, it concerns all of them."""
+        had_any = bool(self._healthy)
+        (self._healthy.add if healthy else self._healthy.discard)(name)
+        if bool(self._healthy) != had_any:
+            self.resync()
+
+    async def reconcile(self, key: str) -> float | None:
+        node = self._nodes.get(key)
+        if node is None:
+            return None
+        left = self._seconds_left(node)
+        if left <= 0:
+            if not _is_unknown(node):
+                await self._mark_unknown(node)
+            left = self._grace_seconds
+        if key in self._lost and not is_ready(node):
+            await self._mark_pods(node)
+        self._lost.discard(key)
+        await self._taint(node)
+        return left
+
+    def _seconds_left(self, node: Node) -> float:
+        """Until the node counts as lost, from when it was last heard of."""
+        name = node.metadata.name
+        lease = node.metadata.annotations.get(LEASE_ANNOTATION, name)
+        last = max(self._heard.get(name, 0.0), self._renewed.get(lease, 0.0))
+        is_new = condition(node, "Ready") is None
+        return last + (STARTUP_GRACE_SECONDS if is_new else self._grace_seconds) - _clock()
+
+    async def _mark_unknown(self, node: Node) -> None:
+        if await self._is_alive(node):
+            return
+        conditions = [self._unknown(node, type_) for type_ in _REPORTED]
+        await self.client.patch(
+            resources.NODE,
+            node.metadata.name,
+            {
+                "metadata": {"resourceVersion": node.metadata.resource_version},
+                "status": {"conditions": conditions},
+            },
+            subresource="status",
+            patch_type=http_messages.STRATEGIC_MERGE_PATCH,
+        )
+
+    async def _is_alive(self, node: Node) -> bool:
+        """Ask the server for the lease: our copy may be what is late."""
+        name = node.metadata.annotations.get(LEASE_ANNOTATION, node.metadata.name)
+        known = self._leases.get(name, LEASE_NAMESPACE)
+        try:
+            live = await self.client.get(resources.LEASE, name, LEASE_NAMESPACE)
+        except errors.NotFound:
+            return False
+        renewed = (live.get("spec") or {}).get("renewTime")
+        if known is not None and known.spec.renew_time == renewed:
+            return False
+        self._renewed[name] = _clock()
+        return True
+
+    def _unknown(self, node: Node, type_: str) -> dict[str, Any]:
+        now = gotime.write(self.now())
+        current = condition(node, type_)
+        if current is None:
+            made = NodeCondition(
+                type=type_,
+                status="Unknown",
+                reason="NodeStatusNeverUpdated",
+                message="Kubelet never posted node status.",
+                last_heartbeat_time=node.metadata.creation_timestamp,
+                last_transition_time=now,
+            )
+        else:
+            since = current.last_transition_time if current.status == "Unknown" else now
+            made = msgspec.structs.replace(
+                current,
+                status="Unknown",
+                reason="NodeStatusUnknown",
+                message="Kubelet stopped posting node status.",
+                last_transition_time=since,
+            )
+        encoded: dict[str, Any] = msgspec.to_builtins(made)
+        return encoded
+
+    async def _mark_pods(self, node: Node) -> None:
+        """Nobody can say that pods of a lost node are ready."""
+        name = node.metadata.name
+        self._tell(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        for pod in self._pods.find(caches.NODE, name):
+            if not pod_status.is_ready(pod):
+                continue
+            not_ready = {
+                "type": "Ready",
+                "status": "False",
+                "lastTransitionTime": gotime.write(self.now()),
+            }
+            await pod_disruption.set_condition(self.client, pod, not_ready)
+            reference = events.reference(resources.POD, pod.metadata)
+            self._recorder.record(reference, events.WARNING, "NodeNotReady", "Node is not ready")
+
+    async def _taint(self, node: Node) -> None:
+        wanted = [
+            *(taint for taint in node.spec.taints if not _is_managed(taint)),
+            *self._wanted_taints(node),
+        ]
+        if {(each.key, each.effect) for each in wanted} == {
+            (each.key, each.effect) for each in node.spec.taints
+        }:
+            return
+        taints = [msgspec.to_builtins(taint) for taint in wanted]
+        patch = {
+            "metadata": {"resourceVersion": node.metadata.resource_version},
+            "spec": {"taints": taints or None},
+        }
+        await self.client.patch(resources.NODE, node.metadata.name, patch)
+
+    def _wanted_taints(self, node: Node) -> Iterable[Taint]:
+        keys = [
+            key
+            for (type_, status), key in _TAINT_BY_CONDITION.items()
+            if (found := condition(node, type_)) is not None and found.status == status
+        ]
+        if condition(node, "Ready") is None:
+            keys.append(NOT_READY)
+        if node.spec.unschedulable:
+            keys.append(UNSCHEDULABLE)
+        for key in keys:
+            yield self._taint_of(node, key, NO_SCHEDULE)
+            # When every node is lost, we are probably the ones who are: nobody is evicted then.
+            if key in _EVICTING and self._healthy:
+                yield self._taint_of(node, key, NO_EXECUTE)
+
+    def _taint_of(self, node: Node, key: str, effect: str) -> Taint:
+        for taint in node.spec.taints:
+            if (taint.key, taint.effect) == (key, effect):
+                return taint
+        return Taint(key=key, effect=effect, time_added=gotime.write(self.now()))
+
+    def _tell(self, node: Node, reason: str, note: str) -> None:
+        reference = events.reference(resources.NODE, node.metadata)
+        self._recorder.record(reference, events.NORMAL, reason, note)
+
+
+def condition(node: Node, type_: str) -> NodeCondition | None:
+    return next((each for each in node.status.conditions if each.type == type_), None)
+
+
+def is_ready(node: Node) -> bool:
+    found = condition(node, "Ready")
+    return found is not None and found.status == "True"
+
+
+def _is_unknown(node: Node) -> bool:
+    found = condition(node, "Ready")
+    return found is not None and found.status == "Unknown"
+
+
+def _heartbeat(ready: NodeCondition | None) -> tuple[str, str | None] | None:
+    return (ready.status, ready.last_heartbeat_time) if ready else None
+
+
+def _is_managed(taint: Taint) -> bool:
+    if taint.effect == NO_EXECUTE:
+        return taint.key in _EVICTING
+    return taint.effect == NO_SCHEDULE and taint.key in _MANAGED
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()

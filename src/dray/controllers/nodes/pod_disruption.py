@@ -1,0 +1,74 @@
+"""Pods that the control plane ends: their condition says why, then they are deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from typing import Any
+
+from dray.api import errors, http_messages
+from dray.api.formats import gotime
+from dray.api.semantics import pod_status
+from dray.api.types.pods import Pod
+from dray.client.api_client import Client
+from dray.controllers import resources
+
+DISRUPTION_TARGET = "DisruptionTarget"
+
+
+async def end(
+    client: Client,
+    pod: Pod,
+    now: datetime.datetime,
+    reason: str,
+    message: str,
+    *,
+    at_once: bool = False,
+) -> None:
+    """Mark and delete. `at_once` is for pods whose node cannot stop them: they count as failed."""
+    has_ended = pod_status.has_ended(pod)
+    status: dict[str, Any] = {}
+    if reason and not has_ended and not _is_marked(pod, reason):
+        status["conditions"] = [_condition(pod, now, reason, message)]
+    if at_once and not has_ended:
+        status["phase"] = pod_status.FAILED
+    with contextlib.suppress(errors.NotFound):
+        if status:
+            await _patch_status(client, pod, status)
+        options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
+        if at_once:
+            options["gracePeriodSeconds"] = 0
+        await client.delete(resources.POD, pod.metadata.name, pod.metadata.namespace, options)
+
+
+def _is_marked(pod: Pod, reason: str) -> bool:
+    found = pod_status.condition(pod, DISRUPTION_TARGET)
+    return found is not None and (found.status, found.reason) == ("True", reason)
+
+
+def _condition(pod: Pod, now: datetime.datetime, reason: str, message: str) -> dict[str, Any]:
+    return {
+        "type": DISRUPTION_TARGET,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": gotime.write(now),
+        "observedGeneration": pod.metadata.generation,
+    }
+
+
+async def set_condition(client: Client, pod: Pod, condition: dict[str, Any]) -> None:
+    """Write one condition and leave the others to those they belong to."""
+    await _patch_status(client, pod, {"conditions": [condition]})
+
+
+async def _patch_status(client: Client, pod: Pod, status: dict[str, Any]) -> None:
+    # Merged by type and meant for this very pod: what the node agent reports meanwhile stays.
+    await client.patch(
+        resources.POD,
+        pod.metadata.name,
+        {"metadata": {"uid": pod.metadata.uid}, "status": status},
+        pod.metadata.namespace,
+        subresource="status",
+        patch_type=http_messages.STRATEGIC_MERGE_PATCH,
+    )

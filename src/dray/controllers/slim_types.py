@@ -1,0 +1,61 @@
+"""Workloads whose pod template stays as it is on the wire.
+
+Pods are made from these templates. A typed template has only the fields dray reads, and the pod
+would lose the others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api.types import workloads
+from dray.api.types.meta import ObjectMeta, Wire
+
+Template = dict[str, Any]
+
+
+class DeploymentSpec(workloads.DeploymentSpec, frozen=True):
+    template: Template = {}  # type: ignore[assignment]
+
+
+class Deployment(workloads.Deployment, frozen=True):
+    spec: DeploymentSpec = DeploymentSpec()
+
+
+class ReplicaSetSpec(workloads.ReplicaSetSpec, frozen=True):
+    template: Template = {}  # type: ignore[assignment]
+
+
+class ReplicaSet(workloads.ReplicaSet, frozen=True):
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+
+
+class StatefulSetSpec(workloads.StatefulSetSpec, frozen=True):
+    template: Template = {}  # type: ignore[assignment]
+
+
+class StatefulSet(workloads.StatefulSet, frozen=True):
+    spec: StatefulSetSpec = StatefulSetSpec()
+
+
+class DaemonSetSpec(workloads.DaemonSetSpec, frozen=True):
+    template: Template = {}  # type: ignore[assignment]
+
+
+class DaemonSet(workloads.DaemonSet, frozen=True):
+    spec: DaemonSetSpec = DaemonSetSpec()
+
+
+class JobSpec(workloads.JobSpec, frozen=True):
+    template: Template = {}  # type: ignore[assignment]
+
+
+class Job(workloads.Job, frozen=True):
+    spec: JobSpec = JobSpec()
+
+
+class ClaimTemplate(Wire, frozen=True):
+    """A ResourceClaimTemplate; its spec is copied into claims."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: dict[str, Any] = {}

@@ -1,0 +1,184 @@
+"""ControllerRevisions keep earlier pod templates of a workload, for `kubectl rollout undo`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dray.api import errors
+from dray.api.conversion import canonical, defaults
+from dray.api.formats import gojson
+from dray.api.kinds import Kind
+from dray.api.selectors import label_selectors
+from dray.api.semantics import owner_references
+from dray.api.types.workloads import ControllerRevision
+from dray.client.api_client import Client, Object
+from dray.client.cache import Cache, ObjectKey
+from dray.controllers import caches, resources, status_patches
+from dray.controllers.own_writes import OwnWrites
+from dray.controllers.slim_types import DaemonSet, StatefulSet, Template
+from dray.controllers.workloads.adoption import Adopter
+
+_OFFSET, _PRIME, _MASK = 2166136261, 16777619, 2**32 - 1
+_SAFE_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def short_hash(data: Any, collisions: int | None) -> str:
+    """FNV-1 over the data as sorted JSON, in characters that spell no words.
+
+    For the data of a StatefulSet's revision it is the value that Kubernetes computes
+    (pkg/controller/history, HashControllerRevision). Templates it hashes by a dump of the Go
+    structure: there the values differ, the form does not.
+    """
+    number = _OFFSET
+    for byte in gojson.escaped(_encode(data)) + b"%d" % (collisions or 0):
+        number = ((number * _PRIME) & _MASK) ^ byte
+    return "".join(_SAFE_CHARACTERS[ord(digit) % len(_SAFE_CHARACTERS)] for digit in str(number))
+
+
+POD_LABEL = "controller-revision-hash"
+"""The label that tells which revision a pod is of."""
+LONGEST_PREFIX = 223
+
+Workload = StatefulSet | DaemonSet
+Data = dict[str, Any]
+
+
+class Recorded(NamedTuple):
+    """The revision of a template, and how many names in all were found taken by others."""
+
+    revision: ControllerRevision
+    collisions: int
+
+
+class History:
+    """The revisions of the workloads of one kind. What it writes is noted under the owner's key."""
+
+    def __init__(
+        self, client: Client, kind: Kind, revisions: Cache[ControllerRevision], hash_label: str
+    ) -> None:
+        self._client, self._kind, self._revisions = client, kind, revisions
+        self._hash_label = hash_label
+        self._adopter: Adopter[ControllerRevision] = Adopter(
+            client, resources.CONTROLLER_REVISION, kind
+        )
+        self.writes: OwnWrites[ObjectKey] = OwnWrites(revisions)
+
+    async def of(self, workload: Workload) -> list[ControllerRevision]:
+        """The revisions of a workload, the oldest first."""
+        metadata = workload.metadata
+        found = await self._adopter.claim(
+            metadata,
+            label_selectors.label_selector(workload.spec.selector),
+            self._revisions.find(caches.OWNER, metadata.uid),
+            self._revisions.find(caches.ORPHAN, metadata.namespace),
+        )
+        return sorted(found, key=_age)
+
+    async def record(self, workload: Workload, revisions: Sequence[ControllerRevision]) -> Recorded:
+        """See that the template of the workload has a revision, and that it is the newest."""
+        data = patch_to(workload.spec.template)
+        equal = [each for each in revisions if _has(each, data)]
+        if not equal and revisions and self._restores(revisions[-1], data):
+            equal = [revisions[-1]]
+        others = (each.revision for each in revisions if each not in equal)
+        number = max(others, default=0) + 1
+        if not equal:
+            return await self._create(workload, data, number)
+        newest = equal[-1]
+        if newest.revision < number:
+            newest = await self._renumber(workload, newest, number)
+        return Recorded(newest, workload.status.collision_count or 0)
+
+    def _restores(self, revision: ControllerRevision, data: Data) -> bool:
+        """Whether a revision of before gives this template with the defaults there are now."""
+        template = canonical.prune_nulls(template_of(revision))
+        restored: Object = {**resources.identity(self._kind), "spec": {"template": template}}
+        defaults.fill(restored, "")
+        written = canonical.without_nulls(self._kind.preferred.schema_type, restored)
+        return patch_to(written["spec"]["template"]) == data
+
+    async def _create(self, workload: Workload, data: Data, number: int) -> Recorded:
+        collisions = workload.status.collision_count or 0
+        while True:
+            body = self._body(workload, data, number, short_hash(data, collisions))
+            made = await self._create_or_get(body, workload.metadata.namespace)
+            revision = status_patches.decode(made, ControllerRevision)
+            if _has(revision, data):
+                self.writes.note(_key(workload), made)
+                return Recorded(revision, collisions)
+            collisions += 1
+
+    async def _create_or_get(self, body: Object, namespace: str) -> Object:
+        kind = resources.CONTROLLER_REVISION
+        try:
+            return await self._client.create(kind, body, namespace)
+        except errors.AlreadyExists:
+            return await self._client.get(kind, body["metadata"]["name"], namespace)
+
+    def _body(self, workload: Workload, data: Data, number: int, hashed: str) -> Object:
+        owner = workload.metadata
+        template_metadata = workload.spec.template.get("metadata") or {}
+        return {
+            **resources.identity(resources.CONTROLLER_REVISION),
+            "metadata": {
+                "name": f"{owner.name[:LONGEST_PREFIX]}-{hashed}",
+                "labels": {**(template_metadata.get("labels") or {}), self._hash_label: hashed},
+                "annotations": dict(owner.annotations),
+                "ownerReferences": [owner_references.reference(self._kind, owner)],
+            },
+            "data": msgspec.to_builtins(data, order="deterministic"),
+            "revision": number,
+        }
+
+    async def _renumber(
+        self, workload: Workload, revision: ControllerRevision, number: int
+    ) -> ControllerRevision:
+        """A template that is used again becomes the newest revision."""
+        metadata = revision.metadata
+        patch = {"metadata": {"resourceVersion": metadata.resource_version}, "revision": number}
+        kind = resources.CONTROLLER_REVISION
+        written = await self._client.patch(kind, metadata.name, patch, metadata.namespace)
+        self.writes.note(_key(workload), written)
+        return status_patches.decode(written, ControllerRevision)
+
+    async def delete(self, workload: Workload, revisions: Iterable[ControllerRevision]) -> None:
+        for each in revisions:
+            metadata = each.metadata
+            options = {"preconditions": {"uid": metadata.uid}}
+            with contextlib.suppress(errors.NotFound, errors.Conflict):
+                deleted = await self._client.delete(
+                    resources.CONTROLLER_REVISION, metadata.name, metadata.namespace, options
+                )
+                self.writes.note(_key(workload), deleted)
+
+
+def patch_to(template: Template) -> Data:
+    """The data of a revision: a strategic merge patch that restores the template."""
+    return {"spec": {"template": {**canonical.prune_nulls(template), "$patch": "replace"}}}
+
+
+def template_of(revision: ControllerRevision) -> Template:
+    """The template that a revision restores; an empty one where it was not made for that."""
+    match revision.data:
+        case {"spec": {"template": dict(template)}}:
+            return {name: value for name, value in template.items() if name != "$patch"}
+    return {}
+
+
+def _has(revision: ControllerRevision, data: Data) -> bool:
+    return bool(canonical.prune_nulls(revision.data) == data)
+
+
+def _age(revision: ControllerRevision) -> tuple[int, str, str]:
+    metadata = revision.metadata
+    return revision.revision, metadata.creation_timestamp or "", metadata.name
+
+
+def _key(workload: Workload) -> ObjectKey:
+    return ObjectKey(workload.metadata.namespace, workload.metadata.name)

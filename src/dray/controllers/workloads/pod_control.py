@@ -1,0 +1,121 @@
+"""Making and deleting pods for an owner, told in its events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dray.api import errors
+from dray.api.kinds import Kind
+from dray.api.semantics import owner_references
+from dray.api.types.meta import ObjectMeta
+from dray.api.types.pods import Pod
+from dray.client import events
+from dray.client.api_client import Client, Object
+from dray.client.cache import ObjectKey
+from dray.client.events import Recorder
+from dray.controllers import resources
+from dray.controllers.own_writes import OwnWrites
+from dray.controllers.slim_types import Template
+
+LONGEST_PREFIX = 253
+
+
+class Outcome(NamedTuple):
+    """How many succeeded, and why the first of the others did not."""
+
+    done: int
+    failure: errors.StatusError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodMaker:
+    """Pods of the owners of one kind. What it writes is noted under the owner's key."""
+
+    client: Client
+    kind: Kind
+    recorder: Recorder
+    writes: OwnWrites[ObjectKey]
+
+    async def create(self, owner: ObjectMeta, body: Object) -> Object:
+        try:
+            created = await self.client.create(resources.POD, body, owner.namespace)
+        except errors.StatusError as error:
+            if not is_namespace_ending(error):
+                self._tell(owner, events.WARNING, "FailedCreate", f"Error creating: {error}")
+            raise
+        self.writes.note(ObjectKey(owner.namespace, owner.name), created)
+        name = created["metadata"]["name"]
+        self._tell(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
+        return created
+
+    async def create_all(self, owner: ObjectMeta, bodies: Sequence[Object]) -> Outcome:
+        """One, then two, then four …, so that what always fails fails once."""
+        done, batch = 0, 1
+        while done < len(bodies):
+            some = bodies[done : done + batch]
+            outcome = await _together(self.create(owner, body) for body in some)
+            done += outcome.done
+            if outcome.failure is not None:
+                return Outcome(done, outcome.failure)
+            batch *= 2
+        return Outcome(done)
+
+    async def delete(self, owner: ObjectMeta, pod: Pod) -> None:
+        """Delete a pod that belongs to the owner; one that is gone already is fine."""
+        options = {"preconditions": {"uid": pod.metadata.uid}}
+        try:
+            deleted = await self.client.delete(
+                resources.POD, pod.metadata.name, owner.namespace, options
+            )
+        except (errors.NotFound, errors.Conflict):
+            return
+        except errors.StatusError as error:
+            self._tell(owner, events.WARNING, "FailedDelete", f"Error deleting: {error}")
+            raise
+        self.writes.note(ObjectKey(owner.namespace, owner.name), deleted)
+        note = f"Deleted pod: {pod.metadata.name}"
+        self._tell(owner, events.NORMAL, "SuccessfulDelete", note)
+
+    async def delete_all(self, owner: ObjectMeta, pods: Iterable[Pod]) -> Outcome:
+        return await _together(self.delete(owner, pod) for pod in pods)
+
+    def _tell(self, owner: ObjectMeta, type_: str, reason: str, note: str) -> None:
+        self.recorder.record(events.reference(self.kind, owner), type_, reason, note)
+
+
+def pod_from(template: Template, kind: Kind, owner: ObjectMeta) -> Object:
+    """The body of a pod made from a template for its controller; callers may change it."""
+    given: dict[str, Any] = template.get("metadata") or {}
+    metadata: dict[str, Any] = {
+        name: given[name].copy()
+        for name in ("labels", "annotations", "finalizers")
+        if given.get(name)
+    }
+    prefix = f"{owner.name}-"
+    metadata["generateName"] = prefix if len(prefix) <= LONGEST_PREFIX else owner.name
+    metadata["ownerReferences"] = [owner_references.reference(kind, owner)]
+    spec = dict(template.get("spec") or {})
+    return {**resources.identity(resources.POD), "metadata": metadata, "spec": spec}
+
+
+def is_namespace_ending(error: errors.StatusError) -> bool:
+    return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
+
+
+async def _together(work: Iterable[Awaitable[Any]]) -> Outcome:
+    answers = await asyncio.gather(*work, return_exceptions=True)
+    failures = [answer for answer in answers if isinstance(answer, BaseException)]
+    for failure in failures:
+        if not isinstance(failure, errors.StatusError):
+            raise failure
+    refusals = [failure for failure in failures if isinstance(failure, errors.StatusError)]
+    return Outcome(len(answers) - len(failures), next(iter(refusals), None))
+
+
+def check(outcome: Outcome) -> None:
+    """Raise what went wrong."""
+    if outcome.failure is not None:
+        raise outcome.failure

@@ -1,0 +1,102 @@
+"""The ReplicaSets of a Deployment as its revisions: what they are made of and annotated with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dray.api.semantics import owner_references
+from dray.api.types.meta import LabelSelector
+from dray.client.api_client import Object
+from dray.controllers import resources
+from dray.controllers.slim_types import Deployment, ReplicaSet
+from dray.controllers.workloads import rollouts
+from dray.controllers.workloads.controller_revisions import short_hash
+
+REVISION_HISTORY = "deployment.kubernetes.io/revision-history"
+MAX_HISTORY_CHARACTERS = 2000
+LONGEST_NAME = 253
+
+_NOT_COPIED = frozenset(
+    {
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "deprecated.deployment.rollback.to",
+        rollouts.REVISION,
+        REVISION_HISTORY,
+        rollouts.DESIRED_REPLICAS,
+        rollouts.MAX_REPLICAS,
+    }
+)
+
+
+def following(old: Sequence[ReplicaSet]) -> int:
+    return max(map(rollouts.revision, old), default=0) + 1
+
+
+def size_annotations(deployment: Deployment) -> dict[str, str]:
+    return {
+        rollouts.DESIRED_REPLICAS: str(rollouts.replicas(deployment)),
+        rollouts.MAX_REPLICAS: str(rollouts.max_total(deployment)),
+    }
+
+
+def _copied_annotations(deployment: Deployment) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in deployment.metadata.annotations.items()
+        if name not in _NOT_COPIED
+    }
+
+
+def current_annotations(deployment: Deployment, new: ReplicaSet, revision: int) -> dict[str, str]:
+    """What the current ReplicaSet should be annotated with; revisions only grow."""
+    made = {**new.metadata.annotations, **_copied_annotations(deployment)}
+    before = rollouts.revision(new)
+    if before < revision:
+        made[rollouts.REVISION] = str(revision)
+        if rollouts.REVISION in new.metadata.annotations:
+            made[REVISION_HISTORY] = _longer_history(
+                new.metadata.annotations.get(REVISION_HISTORY, ""), str(before)
+            )
+    return made
+
+
+def _longer_history(history: str, revision: str) -> str:
+    revisions = [*filter(None, history.split(",")), revision]
+    while len(",".join(revisions)) > MAX_HISTORY_CHARACTERS:
+        del revisions[0]
+    return ",".join(revisions)
+
+
+def replica_set(deployment: Deployment, size: int, revision: int) -> Object:
+    """The body of the ReplicaSet for the template that the deployment has now."""
+    spec, metadata = deployment.spec, deployment.metadata
+    hashed = short_hash(spec.template, deployment.status.collision_count)
+    label = {rollouts.HASH_LABEL: hashed}
+    template = {**spec.template, "metadata": dict(spec.template.get("metadata") or {})}
+    labels = {**(template["metadata"].get("labels") or {}), **label}
+    template["metadata"]["labels"] = labels
+    selector = msgspec.to_builtins(spec.selector or LabelSelector())
+    selector["matchLabels"] = {**selector.get("matchLabels", {}), **label}
+    prefix = metadata.name[: LONGEST_NAME - len(hashed) - 1]
+    return {
+        **resources.identity(resources.REPLICA_SET),
+        "metadata": {
+            "name": f"{prefix}-{hashed}",
+            "namespace": metadata.namespace,
+            "labels": labels,
+            "annotations": {
+                **_copied_annotations(deployment),
+                **size_annotations(deployment),
+                rollouts.REVISION: str(revision),
+            },
+            "ownerReferences": [owner_references.reference(resources.DEPLOYMENT, metadata)],
+        },
+        "spec": {
+            "replicas": size,
+            "minReadySeconds": spec.min_ready_seconds,
+            "selector": selector,
+            "template": template,
+        },
+    }

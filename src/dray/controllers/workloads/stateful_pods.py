@@ -1,0 +1,91 @@
+"""The pods of a StatefulSet: who they are, by name, host name, labels and volumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.api import kinds
+from dray.api.types.pods import Pod
+from dray.client.api_client import Object
+from dray.controllers import resources
+from dray.controllers.slim_types import StatefulSet, Template
+from dray.controllers.workloads import pod_control
+from dray.controllers.workloads.controller_revisions import POD_LABEL
+
+POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
+INDEX_LABEL = "apps.kubernetes.io/pod-index"
+VOLUME_CLAIM = kinds.served("", "PersistentVolumeClaim")
+
+
+def ordinals(stateful_set: StatefulSet) -> range:
+    start = stateful_set.spec.ordinals.start if stateful_set.spec.ordinals else 0
+    replicas = 1 if stateful_set.spec.replicas is None else stateful_set.spec.replicas
+    return range(start, start + replicas)
+
+
+def ordinal_of(pod: Pod, set_name: str) -> int | None:
+    prefix, _, ordinal = pod.metadata.name.rpartition("-")
+    return int(ordinal) if prefix == set_name and ordinal.isdigit() else None
+
+
+def revision_of(pod: Pod) -> str:
+    return pod.metadata.labels.get(POD_LABEL, "")
+
+
+def pod_body(stateful_set: StatefulSet, ordinal: int, revision: str, template: Template) -> Object:
+    metadata = stateful_set.metadata
+    body = pod_control.pod_from(template, resources.STATEFUL_SET, metadata)
+    name = f"{metadata.name}-{ordinal}"
+    del body["metadata"]["generateName"]
+    body["metadata"]["name"] = name
+    body["metadata"]["labels"] = {
+        **body["metadata"].get("labels", {}),
+        POD_LABEL: revision,
+        POD_NAME_LABEL: name,
+        INDEX_LABEL: str(ordinal),
+    }
+    body["spec"]["hostname"] = name
+    if stateful_set.spec.service_name:
+        body["spec"]["subdomain"] = stateful_set.spec.service_name
+    if stateful_set.spec.volume_claim_templates:
+        body["spec"]["volumes"] = _volumes(stateful_set, ordinal, body["spec"])
+    return body
+
+
+def _volumes(stateful_set: StatefulSet, ordinal: int, spec: dict[str, Any]) -> list[Any]:
+    """Volumes of the claim templates take the place of others with their name."""
+    claimed = {
+        template["metadata"]["name"]: _claim_name(stateful_set, template, ordinal)
+        for template in stateful_set.spec.volume_claim_templates
+    }
+    volumes = [
+        {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+        for name, claim in claimed.items()
+    ]
+    return volumes + [each for each in spec.get("volumes") or () if each["name"] not in claimed]
+
+
+def _claim_name(stateful_set: StatefulSet, template: dict[str, Any], ordinal: int) -> str:
+    return f"{template['metadata']['name']}-{stateful_set.metadata.name}-{ordinal}"
+
+
+def volume_claims(stateful_set: StatefulSet, ordinal: int) -> list[Object]:
+    """The volume claims of one pod; they outlive it."""
+    selector = stateful_set.spec.selector
+    labels = selector.match_labels if selector else {}
+    return [
+        {
+            **resources.identity(VOLUME_CLAIM),
+            "metadata": {
+                **{
+                    key: value
+                    for key, value in template["metadata"].items()
+                    if key in ("annotations", "labels")
+                },
+                "name": _claim_name(stateful_set, template, ordinal),
+                "labels": {**(template["metadata"].get("labels") or {}), **labels},
+            },
+            "spec": template.get("spec") or {},
+        }
+        for template in stateful_set.spec.volume_claim_templates
+    ]

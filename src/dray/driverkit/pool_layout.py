@@ -1,0 +1,99 @@
+"""One pool of devices laid out over as many ResourceSlices as its size needs. Pure.
+
+Shared counters travel in slices of their own, devices in slices of 128, or 64 where one of them has
+what makes a slice large. Names are the same for the same pool, so that publishing twice changes
+nothing, and they sort in the order of the devices: that is the order in which they are allocated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from dray.api.types.dra import (
+    CounterSet,
+    Device,
+    DeviceAttribute,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from dray.api.types.meta import NodeSelector, ObjectMeta, OwnerReference, Wire
+
+MAX_DEVICES: Final = 128
+MAX_ADVANCED_DEVICES: Final = 64
+MAX_COUNTER_SETS: Final = 8
+COUNTERS: Final = "counters"
+
+Item = TypeVar("Item")
+
+
+class Pool(Wire, frozen=True):
+    """What a driver offers under one name, and from where it can be reached."""
+
+    driver: str
+    name: str
+    devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    skip_node_operations: tuple[str, ...] = ()
+
+
+def lay_out(pool: Pool, generation: int = 1, owner: OwnerReference | None = None) -> Slices:
+    """The slices of one generation; an empty pool has one slice, which says that it is empty."""
+    counters = _chunks(pool.shared_counters, MAX_COUNTER_SETS)
+    devices = _chunks(pool.devices, _devices_per_slice(pool.devices)) or [()]
+    count = len(counters) + len(devices)
+    template = ResourceSliceSpec(
+        driver=pool.driver,
+        pool=ResourcePool(pool.name, generation, count),
+        node_name=pool.node_name,
+        node_selector=pool.node_selector,
+        all_nodes=pool.all_nodes,
+        skip_node_operations=pool.skip_node_operations,
+    )
+    owners = (owner,) if owner else ()
+    replace = msgspec.structs.replace
+    made = []
+    for name, chunk in zip(_names(pool, len(devices)), devices, strict=True):
+        made.append(ResourceSlice(_metadata(name, owners), replace(template, devices=chunk)))
+    for name, sets in zip(_names(pool, len(counters), COUNTERS), counters, strict=True):
+        made.append(ResourceSlice(_metadata(name, owners), replace(template, shared_counters=sets)))
+    return tuple(made)
+
+
+Slices = tuple[ResourceSlice, ...]
+
+
+def _metadata(name: str, owners: tuple[OwnerReference, ...]) -> ObjectMeta:
+    return ObjectMeta(name=name, owner_references=owners)
+
+
+def _names(pool: Pool, count: int, kind: str = "") -> Iterator[str]:
+    stem = f"{pool.name.replace('/', '-')}-{pool.driver}" + (f"-{kind}" if kind else "")
+    digits = len(str(count - 1))
+    for number in range(count):
+        yield stem if count == 1 else f"{stem}-{number:0{digits}}"
+
+
+def _chunks(items: Sequence[Item], size: int) -> list[tuple[Item, ...]]:
+    return [tuple(items[start : start + size]) for start in range(0, len(items), size)]
+
+
+def _devices_per_slice(devices: Sequence[Device]) -> int:
+    return MAX_ADVANCED_DEVICES if any(map(_is_advanced, devices)) else MAX_DEVICES
+
+
+def _is_advanced(device: Device) -> bool:
+    if device.taints or device.consumes_counters:
+        return True
+    return any(map(_is_list, device.attributes.values()))
+
+
+def _is_list(value: DeviceAttribute) -> bool:
+    lists = (value.int_values, value.bool_values, value.string_values, value.version_values)
+    return any(lists)

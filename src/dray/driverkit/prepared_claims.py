@@ -1,0 +1,340 @@
+"""The claims that are prepared on this node, on disk before and after every step.
+
+Preparing the same claim twice gives the same answer; unpreparing an unknown one does nothing. What
+was half done when the process died is undone before it is tried again. An exclusive device that is
+prepared for one claim is refused to every other. During an upgrade two processes of one driver have
+this state in common: they take turns.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import inspect
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from dray.api.formats import gotime
+from dray.api.types.dra import Device, DeviceRequestAllocationResult, ResourceClaim
+from dray.driverkit import cdi
+from dray.driverkit.cdi import Edits
+from dray.driverkit.checkpoint import Checkpoint
+from dray.driverkit.driver import (
+    Allocated,
+    DeviceStatus,
+    Driver,
+    Outcome,
+    Prepared,
+    PrepareError,
+    Released,
+)
+from dray.driverkit.metadata import DescribedDevice, MetadataFiles
+
+log = logging.getLogger(__name__)
+
+CHECKPOINT_VERSION: Final = 1
+CDI_CLASS: Final = "claim"
+
+T = TypeVar("T")
+
+
+class PreparedDevice(msgspec.Struct, frozen=True):
+    """What a node agent needs to give a device to a container."""
+
+    requests: tuple[str, ...]
+    pool: str
+    device: str
+    cdi_ids: tuple[str, ...] = ()
+    share_id: str | None = None
+    is_shared: bool = False
+    status: DeviceStatus | None = None
+
+
+class PreparedClaim(msgspec.Struct, frozen=True):
+    uid: str
+    namespace: str
+    name: str
+    devices: tuple[PreparedDevice, ...]
+    is_complete: bool
+
+
+class PreparedClaims:
+    """One driver's claims. Calls are made one after the other, those of other processes too."""
+
+    def __init__(
+        self,
+        driver: Driver,
+        data_directory: Path,
+        cdi_directory: Path,
+        now: Callable[[], datetime.datetime] | None = None,
+    ) -> None:
+        data_directory.mkdir(parents=True, exist_ok=True)
+        self._driver = driver
+        self._now = now or _utc_now
+        self._cdi_directory = cdi_directory
+        self._metadata = MetadataFiles(driver.name, data_directory, cdi_directory)
+        self._checkpoint = Checkpoint(
+            data_directory / "prepared-claims.json",
+            dict[str, PreparedClaim],
+            version=CHECKPOINT_VERSION,
+        )
+        self._claims = self._checkpoint.read() or {}
+        self._lock = asyncio.Lock()
+
+    def __iter__(self) -> Iterator[PreparedClaim]:
+        return iter(list(self._claims.values()))
+
+    def get(self, uid: str) -> PreparedClaim | None:
+        return self._claims.get(uid)
+
+    async def prepare(self, claim: ResourceClaim) -> tuple[PreparedDevice, ...]:
+        async with self._turn():
+            known = self._claims.get(claim.metadata.uid)
+            if known is not None and known.is_complete and self._has_files(known):
+                return known.devices
+            if known is not None:
+                await self._undo(known)
+            return await self._prepare(claim)
+
+    async def unprepare(self, uid: str) -> None:
+        async with self._turn():
+            known = self._claims.get(uid)
+            if known is not None:
+                await self._undo(known)
+
+    async def report(self, uid: str, device: str, status: DeviceStatus) -> None:
+        """Keep what a driver has found out about a device since it was prepared.
+
+        Raises TypeError for what could not be written down.
+        """
+        async with self._turn():
+            known = self._claims.get(uid)
+            if known is None:
+                return
+            msgspec.json.encode(status)
+            devices = tuple(
+                msgspec.structs.replace(each, status=self._dated(status, each.status))
+                if each.device == device
+                else each
+                for each in known.devices
+            )
+            if devices == known.devices:
+                return
+            self._remember(msgspec.structs.replace(known, devices=devices))
+            if status.network is not None:
+                self._metadata.set_network(known.namespace, known.name, device, status.network)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        async with self._lock, self._checkpoint.exclusive():
+            if self._checkpoint.is_stale:
+                self._claims = self._checkpoint.read() or {}
+            yield
+
+    async def _prepare(self, claim: ResourceClaim) -> tuple[PreparedDevice, ...]:
+        allocated = self._allocated(claim)
+        begun = _begun(claim, allocated)
+        self._refuse_taken(begun)
+        self._remember(begun)
+        try:
+            outcomes = [await self._prepare_device(each) for each in allocated]
+            devices = self._write_files(claim, allocated, outcomes, begun.devices)
+        except (PrepareError, OSError) as error:
+            await self._give_up(begun, error)
+            raise PrepareError(str(error)) from error
+        done = msgspec.structs.replace(begun, devices=devices, is_complete=True)
+        # What is lost of this is taken for half done, and so done again.
+        self._remember(done, durable=False)
+        return devices
+
+    async def _prepare_device(self, allocated: Allocated) -> Prepared:
+        with _as_prepare_error(f"{self._driver.name} cannot prepare {allocated.name}"):
+            outcome: Outcome = await _result(self._driver.prepare(allocated))
+            return _checked(outcome if isinstance(outcome, Prepared) else Prepared(outcome))
+
+    async def _give_up(self, begun: PreparedClaim, error: Exception) -> None:
+        """What cannot be undone stays noted, and is undone before the next try."""
+        try:
+            await self._undo(begun)
+        except (PrepareError, OSError) as second:
+            raise PrepareError(f"{error}; and it could not be undone: {second}") from error
+
+    def _allocated(self, claim: ResourceClaim) -> list[Allocated]:
+        """This driver's part of an allocation."""
+        allocation = claim.status.allocation
+        if allocation is None:
+            raise PrepareError(f"claim {_name(claim)} is not allocated")
+        with _as_prepare_error(f"{self._driver.name} cannot say what devices there are"):
+            published = list(self._driver.devices())
+            elsewhere = self._driver.devices_elsewhere()
+        ours = [each for each in allocation.devices.results if each.driver == self._driver.name]
+        return [
+            Allocated(claim, result, _found(result, devices), self._config(claim, result))
+            for result in ours
+            for devices in (elsewhere.get(result.pool, published),)
+        ]
+
+    def _config(
+        self, claim: ResourceClaim, result: DeviceRequestAllocationResult
+    ) -> tuple[object, ...]:
+        assert claim.status.allocation is not None
+        request = result.request.partition("/")[0]
+        return tuple(
+            each.opaque.parameters
+            for each in claim.status.allocation.devices.config
+            if each.opaque is not None
+            and each.opaque.driver == self._driver.name
+            and (not each.requests or {request, result.request} & set(each.requests))
+        )
+
+    def _refuse_taken(self, begun: PreparedClaim) -> None:
+        taken = {
+            (device.pool, device.device): claim
+            for claim in self._claims.values()
+            for device in claim.devices
+            if claim.uid != begun.uid and not device.is_shared
+        }
+        for device in begun.devices:
+            holder = taken.get((device.pool, device.device))
+            if holder is not None and not device.is_shared:
+                raise PrepareError(
+                    f"device {device.device} is still prepared for claim "
+                    f"{holder.namespace}/{holder.name} ({holder.uid})"
+                )
+
+    def _write_files(
+        self,
+        claim: ResourceClaim,
+        allocated: list[Allocated],
+        outcomes: list[Prepared],
+        begun: tuple[PreparedDevice, ...],
+    ) -> tuple[PreparedDevice, ...]:
+        """CDI and metadata files; the devices with the ids by which a runtime finds them."""
+        uid, kind = claim.metadata.uid, f"{self._driver.name}/{CDI_CLASS}"
+        has_pools = len({device.pool for device in begun}) > 1
+        names = [_cdi_name(uid, device, with_pool=has_pools) for device in begun]
+        if begun:
+            specs = {name: each.edits for name, each in zip(names, outcomes, strict=True)}
+            cdi.write(self._cdi_directory, self._cdi_file(uid), kind, specs)
+        mounts = self._metadata.write(claim, list(map(_described, allocated, outcomes)))
+        made = []
+        for device, name, outcome in zip(begun, names, outcomes, strict=True):
+            # One device of each request carries the mount of that request's metadata.
+            extra = [mounts.pop(request) for request in device.requests if request in mounts]
+            ids = (cdi.qualified_name(kind, name), *extra)
+            status = self._dated(outcome.status) if outcome.status else None
+            made.append(msgspec.structs.replace(device, cdi_ids=ids, status=status))
+        return tuple(made)
+
+    async def _undo(self, claim: PreparedClaim) -> None:
+        """Noted as half done first: whoever finds it so knows that it has to be done again."""
+        if claim.is_complete:
+            self._remember(msgspec.structs.replace(claim, is_complete=False), durable=False)
+        for device in claim.devices:
+            released = Released(
+                claim.namespace, claim.name, claim.uid, device.pool, device.device, device.share_id
+            )
+            with _as_prepare_error(f"{self._driver.name} cannot unprepare {device.device}"):
+                await _result(self._driver.unprepare(released))
+        self._metadata.remove(claim.namespace, claim.name, claim.uid)
+        (self._cdi_directory / self._cdi_file(claim.uid)).unlink(missing_ok=True)
+        self._claims.pop(claim.uid, None)
+        self._checkpoint.write(self._claims)
+
+    def _dated(self, status: DeviceStatus, before: DeviceStatus | None = None) -> DeviceStatus:
+        """Each condition with the time at which it became what it is."""
+        known = {(each.type, each.status): each for each in before.conditions} if before else {}
+        now = gotime.write(self._now())
+        conditions = []
+        for each in status.conditions:
+            same = known.get((each.type, each.status))
+            since = each.last_transition_time or (same.last_transition_time if same else now)
+            conditions.append(msgspec.structs.replace(each, last_transition_time=since))
+        return msgspec.structs.replace(status, conditions=tuple(conditions))
+
+    def _remember(self, claim: PreparedClaim, *, durable: bool = True) -> None:
+        self._claims[claim.uid] = claim
+        self._checkpoint.write(self._claims, durable=durable)
+
+    def _has_files(self, claim: PreparedClaim) -> bool:
+        """CDI files are in memory: after a reboot everything is prepared anew."""
+        return not claim.devices or (self._cdi_directory / self._cdi_file(claim.uid)).exists()
+
+    def _cdi_file(self, uid: str) -> str:
+        return f"{self._driver.name}_{CDI_CLASS}_{uid}.json"
+
+
+@contextlib.contextmanager
+def _as_prepare_error(what: str) -> Iterator[None]:
+    """Whatever a driver raises concerns one claim; its faults are logged with their place."""
+    try:
+        yield
+    except (PrepareError, OSError):
+        raise
+    except Exception as error:
+        log.exception(what)
+        raise PrepareError(f"{what}: {type(error).__name__}: {error}") from error
+
+
+def _checked(outcome: Prepared) -> Prepared:
+    """Raises TypeError for what could not be written down."""
+    if not isinstance(outcome.edits, Edits):
+        raise TypeError(f"prepare returned {outcome.edits!r}, not Edits or Prepared")
+    msgspec.json.encode((outcome.edits, outcome.status))
+    return outcome
+
+
+async def _result(given: T | Awaitable[T]) -> T:
+    """Drivers may be written with plain or with async functions."""
+    if inspect.isawaitable(given):
+        return await given
+    return given
+
+
+def _begun(claim: ResourceClaim, allocated: list[Allocated]) -> PreparedClaim:
+    devices = tuple(
+        PreparedDevice(
+            requests=(each.result.request.partition("/")[0],),
+            pool=each.result.pool,
+            device=each.result.device,
+            share_id=each.result.share_id,
+            is_shared=each.is_shared,
+        )
+        for each in allocated
+    )
+    metadata = claim.metadata
+    return PreparedClaim(metadata.uid, metadata.namespace, metadata.name, devices, False)
+
+
+def _found(result: DeviceRequestAllocationResult, devices: Iterable[Device]) -> Device:
+    for device in devices:
+        if device.name == result.device:
+            return device
+    raise PrepareError(f"there is no device {result.device} any more")
+
+
+def _described(allocated: Allocated, outcome: Prepared) -> DescribedDevice:
+    result = allocated.result
+    attributes = {**allocated.device.attributes, **outcome.attributes}
+    network = outcome.status.network if outcome.status else None
+    return DescribedDevice(result.request, result.pool, result.device, attributes, network)
+
+
+def _cdi_name(uid: str, device: PreparedDevice, *, with_pool: bool) -> str:
+    """Devices of several pools may have the same name."""
+    pool = f"{device.pool.replace('/', '-')}-" if with_pool else ""
+    share = f"-{device.share_id}" if device.share_id else ""
+    return f"{uid}-{pool}{device.device}{share}"
+
+
+def _utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)
+
+
+def _name(claim: ResourceClaim) -> str:
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"

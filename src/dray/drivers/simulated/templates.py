@@ -1,0 +1,107 @@
+"""Values of a fleet file, which may be templates, made into values of one device."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from dray.api.types.dra import DeviceAttribute, DeviceCapacity
+from dray.drivers.simulated.fleet_file import FleetError
+
+_NAMESPACE = uuid.UUID("8f6ff6a1-5b0e-4d07-9a0f-3c7a9c1f9f2e")
+_FORMS = frozenset(
+    {"int", "bool", "string", "version", "ints", "bools", "strings", "versions"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which device of which node a template is filled in for."""
+
+    node: str
+    number: int = 0
+    block: int = 0
+    index: int = 0
+    position: int = 0
+    count: int = 1
+    identity: str = ""
+
+    def fill(self, text: str) -> str:
+        if "{" not in text:
+            return text
+        try:
+            return text.format(
+                node=self.node,
+                number=self.number,
+                block=self.block,
+                index=self.index,
+                uuid=unique_id(self.identity or self.node) if "{uuid}" in text else "",
+            )
+        except (KeyError, IndexError, ValueError) as error:
+            raise FleetError(f"{text!r} is not a template: {error}") from error
+
+    def choose(self, values: list[Any]) -> Any:
+        """One value for each device, or for each equal share of them."""
+        return values[self.position * len(values) // self.count]
+
+
+def unique_id(identity: str) -> str:
+    """The same id for the same name, every time and everywhere."""
+    return str(uuid.uuid5(_NAMESPACE, identity))
+
+
+def attributes(raw: Mapping[str, Any], place: Place) -> dict[str, DeviceAttribute]:
+    return {name: attribute(value, place) for name, value in raw.items()}
+
+
+def attribute(raw: Any, place: Place) -> DeviceAttribute:
+    if isinstance(raw, list):
+        raw = place.choose(raw)
+    if isinstance(raw, dict):
+        return _explicit(raw, place)
+    if isinstance(raw, bool):
+        return _scalar("bool", raw)
+    if isinstance(raw, int):
+        return _scalar("int", raw)
+    if isinstance(raw, str):
+        return _scalar("string", place.fill(raw))
+    raise FleetError(f"an attribute cannot be {raw!r}")
+
+
+def _explicit(raw: dict[str, Any], place: Place) -> DeviceAttribute:
+    """`{version: 9.0.0}`, `{int: "{index}"}`: the form is written beside the value."""
+    if len(raw) != 1 or not raw.keys() <= _FORMS:
+        raise FleetError(f"an attribute has one of {', '.join(sorted(_FORMS))}, not {raw!r}")
+    ((form, value),) = raw.items()
+    if isinstance(value, list):
+        return msgspec.convert({form: value}, DeviceAttribute)
+    if isinstance(value, str):
+        value = place.fill(value)
+    try:
+        return _scalar(form, int(value) if form == "int" else value)
+    except (ValueError, msgspec.ValidationError) as error:
+        raise FleetError(f"{raw!r}: {error}") from error
+
+
+@functools.lru_cache(maxsize=65536, typed=True)
+def _scalar(form: str, value: bool | int | str) -> DeviceAttribute:
+    """Devices of a fleet agree on most of their attributes: equal ones are one object."""
+    return msgspec.convert({form: value}, DeviceAttribute)
+
+
+def capacities(raw: Mapping[str, Any]) -> dict[str, DeviceCapacity]:
+    return {name: _capacity(value) for name, value in raw.items()}
+
+
+def _capacity(raw: Any) -> DeviceCapacity:
+    if isinstance(raw, dict):
+        try:
+            return msgspec.convert(raw, DeviceCapacity)
+        except msgspec.ValidationError as error:
+            raise FleetError(f"capacity {raw!r}: {error}") from error
+    return DeviceCapacity(value=str(raw))

@@ -1,0 +1,231 @@
+"""Why claims are not allocated, and what would help: the way from claims to an `Explanation`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import rejections, requests
+from dray.allocator.problem import resolution
+from dray.allocator.problem.resolution import ResolvedClaim
+from dray.api.formats.names import ClaimKey, DeviceId
+from dray.api.selectors import label_selectors
+from dray.api.types.dra import AllocationResult, ResourceClaim
+from dray.explain.suggestions import relaxation
+from dray.explain.suggestions.change_tester import Asking
+from dray.explain.suggestions.changes import Change
+from dray.explain.suggestions.proposals import Question
+from dray.explain.survey import (
+    diagnosis,
+    equivalence,
+    facts,
+    faults,
+    node_survey,
+    unreachable_slices,
+)
+from dray.explain.survey.diagnosis import Reason
+from dray.explain.survey.facts import GateFacts
+from dray.explain.survey.faults import Fault, GateOff
+from dray.explain.survey.funnel import Funnel
+from dray.explain.survey.node_survey import Survey, UnusablePool
+from dray.explain.survey.unreachable_slices import Stray
+
+ASKED_AT_ONCE = 64
+"""Most claims that fit do so on one of the first nodes; of the others, most can be ruled out by
+what has to be counted anyway."""
+
+
+class Outcome(enum.StrEnum):
+    ALLOCATED = "allocated"
+    FITS = "fits"
+    REFUSED = "refused"
+    """No node can serve the claims as things are."""
+    FAILED = "failed"
+    """Something is wrong with the claims, or with what they meet."""
+    UNDECIDED = "undecided"
+    """The search was given up."""
+
+
+class Picked(msgspec.Struct, frozen=True):
+    """A device for a request of a claim."""
+
+    claim: ClaimKey
+    request: str
+    device: DeviceId
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    outcome: Outcome
+    claims: tuple[ClaimKey, ...]
+    allocated: tuple[ClaimKey, ...] = ()
+    """Claims of the same pod that have devices already, which may leave only some nodes."""
+    nodes: int = 0
+    """How many nodes come into question."""
+    node: str = ""
+    """Where the claims fit."""
+    devices: tuple[Picked, ...] = ()
+    """What claims have, or would get."""
+    message: str = ""
+    """Upstream's words for a failure."""
+    faults: tuple[Fault, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    funnels: tuple[Funnel, ...] = ()
+    facts: tuple[GateFacts, ...] = ()
+    unusable: tuple[UnusablePool, ...] = ()
+    strays: tuple[Stray, ...] = ()
+    changes: tuple[Change, ...] = ()
+    """What would help, the smallest change first."""
+
+
+def explain(
+    fleet: Fleet,
+    claims: Sequence[ResourceClaim],
+    *,
+    new_share_id: Callable[[], str],
+    nodes: Iterable[str] | None = None,
+) -> Explanation:
+    """What becomes of the claims of a pod; `nodes` are those that come into question, if not all.
+
+    The fleet is as before when this returns.
+    """
+    allocated = [each for each in claims if each.status.allocation is not None]
+    waiting = [each for each in claims if each.status.allocation is None]
+    had = [picked for each in allocated for picked in _picked(each, each.status.allocation)]
+    if not waiting:
+        return Explanation(outcome=Outcome.ALLOCATED, claims=_keys(claims), devices=tuple(had))
+    asking = Asking(fleet, _within_reach(fleet, allocated, nodes), new_share_id=new_share_id)
+    inquiry: _Inquiry | None = None
+    try:
+        fit = asking.first_fit(waiting, asking.nodes[:ASKED_AT_ONCE])
+        if fit is None:
+            inquiry = _Inquiry(fleet, waiting, allocated, asking)
+            fit = asking.first_fit(waiting, inquiry.undecided())
+    except rejections.Failure as failure:
+        return (inquiry or _Inquiry(fleet, waiting, allocated, asking)).failed(failure)
+    if fit is None:
+        assert inquiry is not None
+        return inquiry.refused()
+    for claim, allocation in zip(waiting, fit.allocations, strict=True):
+        had += _picked(claim, allocation)
+    return Explanation(
+        outcome=Outcome.FITS, claims=_keys(claims), node=fit.node, devices=tuple(had)
+    )
+
+
+def _keys(claims: Iterable[ResourceClaim]) -> tuple[ClaimKey, ...]:
+    return tuple(ClaimKey(each.metadata.namespace, each.metadata.name) for each in claims)
+
+
+def _picked(claim: ResourceClaim, allocation: AllocationResult | None) -> list[Picked]:
+    (key,) = _keys([claim])
+    return [
+        Picked(key, each.request, DeviceId(each.driver, each.pool, each.device))
+        for each in (allocation.devices.results if allocation else ())
+    ]
+
+
+def _within_reach(
+    fleet: Fleet, allocated: Iterable[ResourceClaim], nodes: Iterable[str] | None
+) -> list[str]:
+    """The nodes where the claims that are allocated can be used, in the order of the fleet."""
+    tests = [
+        label_selectors.compile_node_selector(claim.status.allocation.node_selector)
+        for claim in allocated
+        if claim.status.allocation is not None and claim.status.allocation.node_selector is not None
+    ]
+    chosen = None if nodes is None else set(nodes)
+    return [
+        entry.name
+        for entry in fleet.by_index
+        if entry is not None
+        and entry.node is not None
+        and (chosen is None or entry.name in chosen)
+        and all(test(entry.node.metadata.labels, entry.name) for test in tests)
+    ]
+
+
+class _Inquiry:
+    """Looks into claims that do not fit."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        claims: Sequence[ResourceClaim],
+        allocated: Sequence[ResourceClaim],
+        asking: Asking,
+    ) -> None:
+        self._fleet = fleet
+        self._claims = claims
+        self._allocated = allocated
+        self._asking = asking
+        questions = [requests.parse(claim.spec.devices) for claim in claims]
+        self._resolved: Sequence[ResolvedClaim] = resolution.resolve(
+            questions, fleet.classes, fleet.selectors, fleet.features
+        )
+        self._survey: Survey = node_survey.take(fleet, asking.nodes, self._resolved)
+        self._twins = equivalence.twins(self._survey.open_groups(), self._resolved)
+        """Of nodes that the survey leaves open, the one that is asked for each."""
+
+    def undecided(self) -> list[str]:
+        """Nodes that have not been asked and that nothing is known against.
+
+        Where a check fails instead of saying no, that decides about all nodes: each is asked.
+        """
+        later = self._asking.nodes[ASKED_AT_ONCE:]
+        if any(stage.failing for funnel in self._survey.funnels for stage in funnel.stages):
+            return list(later)
+        refused = set(self._survey.sound) - set(self._survey.open_nodes)
+        return [
+            node for node in later if node not in refused and self._twins.get(node, node) == node
+        ]
+
+    def refused(self) -> Explanation:
+        reasons = diagnosis.reasons(self._survey, self._asking, self._claims, self._twins)
+        return self._explanation(Outcome.REFUSED, reasons=reasons)
+
+    def failed(self, failure: rejections.Failure) -> Explanation:
+        if isinstance(failure, rejections.Stopped):
+            return self._explanation(Outcome.UNDECIDED)
+        found = faults.find(
+            self._fleet, self._resolved, self._survey.funnels, self._survey.unusable, failure
+        )
+        message = failure.text(self._claims)
+        return self._explanation(Outcome.FAILED, found=found, message=message)
+
+    def _explanation(
+        self,
+        outcome: Outcome,
+        *,
+        reasons: tuple[Reason, ...] = (),
+        found: tuple[Fault, ...] = (),
+        message: str = "",
+    ) -> Explanation:
+        funnels = self._survey.funnels
+        observations = facts.observe(self._fleet, self._survey, self._resolved)
+        astray = unreachable_slices.find(self._fleet)
+        off = [fault.gate for fault in found if isinstance(fault, GateOff)]
+        question = Question(
+            self._fleet,
+            self._claims,
+            self._resolved,
+            self._survey,
+            observations,
+            tuple(dict.fromkeys([*off, *diagnosis.gates_in_the_way(funnels, astray, reasons)])),
+        )
+        return Explanation(
+            outcome=outcome,
+            claims=_keys(self._claims),
+            allocated=_keys(self._allocated),
+            nodes=len(self._asking.nodes),
+            message=message,
+            faults=found,
+            reasons=reasons,
+            funnels=funnels,
+            facts=tuple(observed.facts for observed in observations),
+            unusable=self._survey.unusable,
+            strays=astray,
+            changes=relaxation.find(question, self._asking.nodes),
+        )

@@ -1,0 +1,1 @@
+"""Progress of a pod from quota to containers, as data and text."""

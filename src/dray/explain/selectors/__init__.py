@@ -1,0 +1,1 @@
+"""Read and write the text of CEL selectors."""

@@ -1,0 +1,353 @@
+"""Selectors as people wrote them: their clauses, what they compare, and how to write them anew.
+
+Reading goes by the syntax tree, rewriting by tokens, so that the rest of the text stays as it is.
+An expression that does not parse has no comparisons; its clauses are the text itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dray.api.features import Features
+from dray.cel import device
+from dray.cel.issues import CompilationFailed
+from dray.cel.syntax import factory, lexer, literals, parser
+from dray.cel.syntax.lexer import Token
+from dray.cel.syntax.nodes import Call, Constant, Identifier, ListLiteral, Literal, Node, Select
+
+ATTRIBUTES = "attributes"
+CAPACITY = "capacity"
+QUANTITY = "quantity"
+SEMVER = "semver"
+
+_MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_RELATIONS = {f"_{each}_": each for each in _MIRRORED}
+_METHODS = {"isGreaterThan": ">", "isLessThan": "<"}
+_TEXT_METHODS = ("startsWith", "endsWith", "contains", "matches")
+_TRANSPARENT = ("orValue", "value")
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+
+
+class Subject(NamedTuple):
+    """What a selector looks at: `device.attributes["DOMAIN"].NAME`, or a capacity."""
+
+    field: str
+    domain: str
+    name: str
+
+
+class Place(NamedTuple):
+    """A part of the text."""
+
+    start: int
+    end: int
+
+
+class Comparison(NamedTuple):
+    """A subject compared with a constant, as in `….memory.compareTo(quantity("40Gi")) >= 0`."""
+
+    subject: Subject
+    relation: str
+    """`==`, `<` and so on, `in`, or the name of a method on texts."""
+    constant: Constant
+    place: Place
+    """Where the constant is written."""
+    form: str = ""
+    """`quantity` or `semver` where the constant is the text of one."""
+    call: Place | None = None
+    """The whole call around the constant, `quantity("40Gi")`."""
+    is_method: bool = False
+    """Compared with `compareTo` and the like, not with an operator."""
+    behind: Place | None = None
+    """All that is written behind the subject, where that is an operator and the constant."""
+
+
+def clauses(text: str) -> list[str]:
+    """The parts of a conjunction that are written next to each other."""
+    tokens = _tokens(text)
+    inner = _without_parentheses(text, tokens)
+    if inner is not None:
+        return clauses(inner)
+    depth, start = 0, 0
+    found: list[str] = []
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        if token.kind in _OPENING:
+            depth += 1
+        elif token.kind in _CLOSING:
+            depth -= 1
+        elif depth == 0 and (token.kind == "||" or _is_condition(before, token)):
+            return [text.strip()]
+        elif depth == 0 and token.kind == "&&":
+            found.append(text[start : token.position].strip())
+            start = token.position + 2
+    return [*found, text[start:].strip()]
+
+
+def _without_parentheses(text: str, tokens: Sequence[Token]) -> str | None:
+    """What is inside, where one pair of parentheses encloses all."""
+    if len(tokens) < 3 or tokens[0].kind != "(":
+        return None
+    depth = 0
+    for number, token in enumerate(tokens[:-1]):
+        depth += (token.kind in _OPENING) - (token.kind in _CLOSING)
+        if depth == 0:
+            is_last = number == len(tokens) - 2
+            return text[tokens[0].position + 1 : token.position] if is_last else None
+    return None
+
+
+def _is_condition(before: Token | None, token: Token) -> bool:
+    """A `?` with a `:` to come, not one behind a `.` or a `[`."""
+    return token.kind == "?" and before is not None and before.kind not in (".", "[")
+
+
+@functools.lru_cache(maxsize=512)
+def _tokens(text: str) -> tuple[Token, ...]:
+    return tuple(lexer.tokenize(text)[0])
+
+
+@functools.lru_cache(maxsize=512)
+def comparisons(text: str) -> tuple[Comparison, ...]:
+    """Every comparison of an attribute or a capacity with a constant, in the order of the text."""
+    try:
+        root = parser.parse(text)
+    except CompilationFailed:
+        return ()
+    reader = _Reader(text)
+    found = [each for node in factory.children_first(root) for each in reader.comparisons(node)]
+    return tuple(sorted(set(found), key=lambda each: each.place))
+
+
+@functools.lru_cache(maxsize=512)
+def subjects(text: str) -> tuple[Subject, ...]:
+    """The attributes and capacities that are written out in the text."""
+    try:
+        root = parser.parse(text)
+    except CompilationFailed:
+        return ()
+    found = (_subject(node) for node in factory.children_first(root))
+    return tuple(dict.fromkeys(each for each in found if each is not None))
+
+
+class _Reader:
+    """Finds comparisons in the tree of one text."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = _tokens(text)
+        self._at = {token.position: number for number, token in enumerate(self._tokens)}
+
+    def comparisons(self, node: Node) -> Iterator[Comparison]:
+        if not isinstance(node, Call):
+            return
+        if node.function in _RELATIONS and len(node.arguments) == 2:
+            yield from self._relation(node, _RELATIONS[node.function])
+        elif node.function == "@in" and len(node.arguments) == 2:
+            yield from self._membership(*node.arguments)
+        elif node.target is not None and len(node.arguments) == 1:
+            yield from self._method(node)
+
+    def _relation(self, node: Call, relation: str) -> Iterator[Comparison]:
+        left, right = node.arguments
+        if (subject := _subject(left)) is not None:
+            for found in self._with_constant(subject, relation, right):
+                yield found._replace(behind=self._behind(node.position, found))
+        elif (subject := _subject(right)) is not None:
+            yield from self._with_constant(subject, _MIRRORED[relation], left)
+        elif isinstance(left, Call) and left.function == "compareTo" and _is_zero(right):
+            yield from self._compared_to(left, relation)
+        elif isinstance(right, Call) and right.function == "compareTo" and _is_zero(left):
+            yield from self._compared_to(right, _MIRRORED[relation])
+
+    def _behind(self, operator: int, found: Comparison) -> Place:
+        before = self._tokens[self._at[operator] - 1]
+        return Place(before.position + len(before.text), (found.call or found.place).end)
+
+    def _compared_to(self, node: Call, relation: str) -> Iterator[Comparison]:
+        subject = _subject(node.target) if node.target else None
+        if subject is not None and node.arguments:
+            for found in self._with_constant(subject, relation, node.arguments[0]):
+                yield found._replace(is_method=True)
+
+    def _method(self, node: Call) -> Iterator[Comparison]:
+        subject = _subject(node.target) if node.target else None
+        relation = _METHODS.get(node.function)
+        if relation is None and node.function in _TEXT_METHODS:
+            relation = node.function
+        if subject is not None and relation is not None:
+            for found in self._with_constant(subject, relation, node.arguments[0]):
+                yield found._replace(is_method=True)
+
+    def _membership(self, element: Node, members: Node) -> Iterator[Comparison]:
+        subject = _subject(element)
+        if subject is not None and isinstance(members, ListLiteral):
+            for member in members.elements:
+                yield from self._with_constant(subject, "in", member)
+
+    def _with_constant(self, subject: Subject, relation: str, node: Node) -> Iterator[Comparison]:
+        form, call = "", None
+        if isinstance(node, Call) and node.function in (QUANTITY, SEMVER) and node.arguments:
+            opening = self._at.get(node.position)
+            form = node.function
+            node = node.arguments[0]
+            if opening is not None and isinstance(node, Literal):
+                closing = self._tokens[opening + 2]
+                call = Place(self._tokens[opening - 1].position, closing.position + 1)
+        number = self._at.get(node.position)
+        if isinstance(node, Literal) and number is not None:
+            token = self._tokens[number]
+            end = token.position + len(token.text)
+            if token.kind == "-":
+                following = self._tokens[number + 1]
+                end = following.position + len(following.text)
+            yield Comparison(subject, relation, node.value, Place(token.position, end), form, call)
+
+
+def _is_zero(node: Node) -> bool:
+    return isinstance(node, Literal) and node.value == 0 and not isinstance(node.value, bool)
+
+
+def _subject(node: Node) -> Subject | None:
+    """The attribute or capacity that a node is, defaults and optionals aside."""
+    while isinstance(node, Call) and node.function in _TRANSPARENT and node.target is not None:
+        node = node.target
+    operand, name = _selected(node)
+    if operand is None or name is None:
+        return None
+    device_field, domain = _selected(operand)
+    if domain is None or not isinstance(device_field, Select):
+        return None
+    if not isinstance(device_field.operand, Identifier) or device_field.operand.name != "device":
+        return None
+    if device_field.field not in (ATTRIBUTES, CAPACITY):
+        return None
+    return Subject(device_field.field, domain, name)
+
+
+def _selected(node: Node) -> tuple[Node | None, str | None]:
+    """What is selected from what, by `.name`, `.?name`, `["name"]` or `[?"name"]`."""
+    if isinstance(node, Select):
+        return node.operand, node.field
+    if isinstance(node, Call) and node.function in ("_[_]", "_?._", "_[?_]"):
+        operand, key = node.arguments
+        if isinstance(key, Literal) and isinstance(key.value, str):
+            return operand, key.value
+    return None, None
+
+
+def compiled(text: str, features: Features) -> device.Selector:
+    """The selector as the allocator reads it."""
+    return device.compile_selector(
+        text,
+        stored=True,
+        consumable_capacity=features.consumable_capacity,
+        list_type_attributes=features.list_type_attributes,
+    )
+
+
+def replaced(text: str, place: Place, replacement: str) -> str:
+    return text[: place.start] + replacement + text[place.end :]
+
+
+def written(constant: Constant) -> str:
+    """A constant as CEL writes it."""
+    if isinstance(constant, bool):
+        return str(constant).lower()
+    return json.dumps(constant, ensure_ascii=False) if isinstance(constant, str) else str(constant)
+
+
+def converted(text: str, found: Comparison, kind: str) -> str | None:
+    """The comparison with a constant of another kind: `quantity`, `semver`, string, int or bool."""
+    if kind in (QUANTITY, SEMVER):
+        return _with_function(text, found, kind)
+    if found.form or found.is_method:
+        return None
+    constant = _as_kind(found.constant, kind)
+    return None if constant is None else replaced(text, found.place, written(constant))
+
+
+def _with_function(text: str, found: Comparison, function: str) -> str | None:
+    call = f"{function}({written(str(found.constant))})"
+    if found.is_method and found.relation in (*_MIRRORED, "in"):
+        is_right = found.form == function
+        return None if is_right else replaced(text, found.call or found.place, call)
+    if found.behind is None or isinstance(found.constant, bool):
+        return None
+    return replaced(text, found.behind, f".compareTo({call}) {found.relation} 0")
+
+
+def _as_kind(constant: Constant, kind: str) -> Constant:
+    """The same constant as another type; None where it has no such form or has it already."""
+    if kind == "string" and not isinstance(constant, str):
+        return written(constant)
+    if kind == "int" and isinstance(constant, str) and constant.lstrip("-").isdecimal():
+        return int(constant)
+    if kind == "bool" and constant in ("true", "false"):
+        return constant == "true"
+    return None
+
+
+def without_clause(text: str, clause: str) -> str:
+    """The conjunction of the other clauses."""
+    rest = list(clauses(text))
+    rest.remove(clause)
+    return " && ".join(rest)
+
+
+def renamed(text: str, subject: Subject, other: Subject) -> str:
+    """The text with another attribute or capacity wherever it names this one."""
+    tokens = _tokens(text)
+    parts: list[str] = []
+    end = 0
+    for number, token in enumerate(tokens[:-1]):
+        replacement = _renaming(tokens, number, subject, other)
+        if replacement is not None:
+            parts += [text[end : token.position], replacement]
+            end = token.position + len(token.text)
+    return "".join([*parts, text[end:]])
+
+
+def _renaming(tokens: Sequence[Token], number: int, subject: Subject, other: Subject) -> str | None:
+    """What to write for a token of `.FIELD["DOMAIN"].NAME`."""
+    token = tokens[number]
+    if token.kind == lexer.IDENTIFIER and token.text == subject.field:
+        names = _names_behind(tokens, number)
+        return other.field if names == (subject.domain, subject.name) else None
+    for back, new in ((2, other.domain), (5, other.name), (6, other.name)):
+        at = number - back
+        if at < 0 or tokens[at].text != subject.field:
+            continue
+        if _names_behind(tokens, at) != (subject.domain, subject.name):
+            continue
+        if token.kind == lexer.STRING:
+            return written(new)
+        if token.kind == lexer.IDENTIFIER and back > 2:
+            return new
+    return None
+
+
+def _names_behind(tokens: Sequence[Token], number: int) -> tuple[str, str] | None:
+    """Domain and name in `["DOMAIN"].NAME` or `["DOMAIN"]["NAME"]` behind a token."""
+    behind = [token for token in tokens[number + 1 : number + 8] if token.kind != "?"]
+    if len(behind) < 5 or behind[0].kind != "[" or behind[1].kind != lexer.STRING:
+        return None
+    domain = _string(behind[1])
+    if behind[3].kind == "." and behind[4].kind == lexer.IDENTIFIER:
+        return domain, behind[4].text
+    if behind[3].kind == "[" and behind[4].kind == lexer.STRING:
+        return domain, _string(behind[4])
+    return None
+
+
+def _string(token: Token) -> str:
+    value = literals.text_or_bytes(token.kind, token.text)
+    return value if isinstance(value, str) else ""
+
+
+def guarded(text: str, subject: Subject) -> str:
+    """The text so that it is false, and not an error, where the attribute is absent."""
+    parent = f"device.{subject.field}[{written(subject.domain)}]"
+    inner = text if len(clauses(text)) > 1 or "||" not in text else f"({text})"
+    return f"has({parent}.{subject.name}) && {inner}"

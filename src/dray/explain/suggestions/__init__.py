@@ -1,0 +1,1 @@
+"""Changes to a claim that would make it fit."""

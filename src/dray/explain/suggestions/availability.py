@@ -1,0 +1,140 @@
+"""What single nodes could give: taints to tolerate, capacity left over, claims that could end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from dray.allocator.checks import capacity, taints
+from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.model.candidates import Candidate
+from dray.allocator.model.requests import Option
+from dray.allocator.problem import eligibility
+from dray.allocator.problem.resolution import ResolvedOption
+from dray.api.formats import quantity
+from dray.api.formats.names import ClaimKey
+from dray.api.formats.quantity import Quantity
+from dray.api.types.dra import CapacityRequestPolicy, DeviceCapacity, DeviceTaint
+from dray.explain.selectors import spelling
+
+
+def untolerated(inventory: Inventory, resolved: ResolvedOption) -> dict[DeviceTaint | None, None]:
+    """The taints that keep devices away which are selected; None where one device has several."""
+    found: dict[DeviceTaint | None, None] = {}
+    selected = eligibility.matches(resolved, inventory).accepted
+    for device in inventory.members(selected & inventory.suspects):
+        reasons = [
+            taint
+            for taint in device.taints
+            if taints.first_untolerated((taint,), resolved.option.tolerations) is not None
+        ]
+        if len(reasons) > 1:
+            found[None] = None
+        for taint in reasons:
+            found[taint] = None
+    return found
+
+
+class Amounts(NamedTuple):
+    """What to ask for of each capacity, and how much that is of what was asked for, from 0 to 1."""
+
+    amounts: dict[str, str]
+    share: float
+
+
+def capacities(inventory: Inventory, resolved: ResolvedOption) -> Iterator[Amounts]:
+    """What selected devices could give, each by itself, where that is less than was asked for."""
+    selected = eligibility.matches(resolved, inventory).accepted & ~inventory.taken
+    for device in inventory.members(selected):
+        found = _affordable(inventory, resolved.option, device)
+        if found is not None and found.amounts != dict(resolved.option.capacity or {}):
+            yield found
+
+
+def _affordable(inventory: Inventory, option: Option, device: Candidate) -> Amounts | None:
+    """What the device can give of each capacity that matters."""
+    holding = inventory.holding_of(device)
+    held: Mapping[str, int] = holding.capacity if holding else {}
+    asked = _renamed(option.capacity or {}, device.device.capacity)
+    amounts: dict[str, str] = {}
+    share = 1.0
+    for name, published in device.device.capacity.items():
+        total = quantity.parse(published.value)
+        left = total.nano - held.get(name, 0) if device.is_shareable else total.nano
+        wanted = _wanted(asked.get(name), published, inventory)
+        if wanted is not None and wanted.nano <= left and _is_allowed(wanted, published, inventory):
+            if name in asked:
+                amounts[name] = asked[name]
+            continue
+        best = _largest(published.request_policy, left, total)
+        if best is None:
+            return None
+        amounts[name] = str(best)
+        share *= best.nano / wanted.nano if wanted and wanted.nano else 1.0
+    return Amounts(amounts, share)
+
+
+def _renamed(asked: Mapping[str, str], published: Mapping[str, DeviceCapacity]) -> dict[str, str]:
+    """What is asked for, by the names that the device has; what it has not is left out."""
+    found = {name: amount for name, amount in asked.items() if name in published}
+    for name in asked.keys() - found.keys():
+        for close in spelling.similar(name, published)[:1]:
+            found.setdefault(close, asked[name])
+    return found
+
+
+def _wanted(text: str | None, published: DeviceCapacity, inventory: Inventory) -> Quantity | None:
+    """What the allocator would take; None where it cannot say."""
+    fractional = inventory.features.fractional_capacity_range
+    requested = quantity.parse(text) if text is not None else None
+    try:
+        return capacity.consumed(requested, published, fractional=fractional)
+    except capacity.CapacityError:
+        return None
+
+
+def _is_allowed(wanted: Quantity, published: DeviceCapacity, inventory: Inventory) -> bool:
+    fractional = inventory.features.fractional_capacity_range
+    policy = published.request_policy
+    return wanted.sign() >= 0 and not capacity.violates_policy(
+        wanted, policy, fractional=fractional
+    )
+
+
+def _largest(policy: CapacityRequestPolicy | None, left: int, total: Quantity) -> Quantity | None:
+    """The largest amount that a policy hands out of what is left."""
+    if policy is None:
+        return Quantity(left, total.format) if left > 0 else None
+    if policy.valid_values:
+        fitting = [
+            each for text in policy.valid_values if (each := quantity.parse(text)).nano <= left
+        ]
+        return max(fitting, default=None)
+    if policy.valid_range is None:
+        return quantity.parse(policy.default) if policy.default else None
+    least = quantity.parse(policy.valid_range.min or "0")
+    if policy.valid_range.max is not None:
+        left = min(left, quantity.parse(policy.valid_range.max).nano)
+    if left < least.nano or left <= 0:
+        return None
+    if policy.valid_range.step is None:
+        return Quantity(left, total.format)
+    step = quantity.parse(policy.valid_range.step).nano or 1
+    return Quantity(least.nano + (left - least.nano) // step * step, total.format)
+
+
+Holders = Counter[ClaimKey]
+
+
+def holders(inventory: Inventory, resolved: ResolvedOption) -> Holders:
+    """Who holds devices of the node's pools; those that are selected count twice."""
+    selected = eligibility.matches(resolved, inventory).accepted
+    found = Holders()
+    for section in inventory.sections:
+        for name, holding in section.holdings.by_device.items():
+            number = section.numbers.get(name)
+            weight = 2 if number is not None and selected >> number & 1 else 1
+            for key in holding.holders():
+                found[key] += weight
+    return found

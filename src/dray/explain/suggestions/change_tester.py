@@ -1,0 +1,145 @@
+"""Asks the allocator, within bounds: whether claims fit, and whether they would after a change.
+
+Effort is counted in positions of the search and in nodes asked, never in time, so that the same
+question always gets the same answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import rejections
+from dray.allocator.placement import Answer, Fit, Placement
+from dray.api.types.dra import ResourceClaim
+from dray.explain.suggestions.changes import Change, ClusterChange
+from dray.explain.survey.node_survey import Standing, StepKey
+
+POSITIONS_PER_QUESTION = 200_000
+PATIENCE = (200, 2_000)
+"""Positions for one trial: most that succeed need few, so the many that do not may cost little."""
+
+_POSITIONS_IN_ALL = 10_000
+_NODES_ASKED = 4_000
+
+
+class Asking:
+    """The allocator over some nodes of a fleet, with an end to its patience."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        nodes: Sequence[str],
+        *,
+        new_share_id: Callable[[], str],
+        positions: int = POSITIONS_PER_QUESTION,
+    ) -> None:
+        self.nodes = nodes
+        self.spent = 0
+        """Positions that all questions so far have taken."""
+        self.positions = self._left = positions
+        """How many a question may take."""
+        self._placement = Placement(
+            fleet, new_share_id=new_share_id, should_stop=self._is_out_of_patience
+        )
+
+    def first_fit(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Fit | None:
+        """The first of the nodes on which the claims fit; raises Failure as soon as one does."""
+        for node in nodes:
+            answer = self.ask(claims, node)
+            if isinstance(answer, Fit):
+                return answer
+        return None
+
+    def ask(self, claims: Sequence[ResourceClaim], node: str) -> Answer:
+        """Whether the claims fit on a node; what has been asked before is remembered."""
+        self._left = self.positions
+        return self._placement.ask(claims, node)
+
+    def _is_out_of_patience(self) -> bool:
+        self._left -= 1
+        self.spent += 1
+        return self._left < 0
+
+
+class Trials:
+    """Tries changes on nodes that stand for the others."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        nodes: Sequence[str],
+        claims: Sequence[ResourceClaim],
+        standings: Iterable[Standing],
+    ) -> None:
+        self._fleet = fleet
+        self._nodes = nodes
+        self._claims = claims
+        self._standings = tuple(standings)
+        self._asking = Asking(fleet, nodes, new_share_id=lambda: "")
+        self.begin_round(PATIENCE[0])
+
+    def begin_round(self, positions: int) -> None:
+        """From now on a trial may take that many positions."""
+        self._asking.positions = positions
+        self._asking.spent = 0
+        self._left = _NODES_ASKED
+        self.gave_up = False
+        """Whether some trial of this round was given up."""
+
+    @property
+    def is_over(self) -> bool:
+        return self._left <= 0 or self._asking.spent >= _POSITIONS_IN_ALL
+
+    def proven(
+        self, change: Change, affected: frozenset[StepKey] | None, node: str | None = None
+    ) -> Change | None:
+        """The change with a node on which the claims fit after it; None if it does not help.
+
+        A node that cannot serve a request which the change leaves alone is not asked; `affected` of
+        None is all requests. With `node`, only that one is asked.
+        """
+        changed = change.applied_to(self._claims)
+        with change.applied_in(self._fleet), self._asking_about(change) as asking:
+            for standing in self._standings:
+                if self.is_over:
+                    return None
+                if node not in (None, standing.node):
+                    continue
+                if affected is not None and not standing.blocked <= affected:
+                    continue
+                self._left -= 1
+                if self._fits(asking, changed, standing.node):
+                    return _confirmed(asking, change, changed)
+        return None
+
+    @contextlib.contextmanager
+    def _asking_about(self, change: Change) -> Iterator[Asking]:
+        """Whom to ask: what is remembered does not hold in a cluster that was changed."""
+        if not isinstance(change, ClusterChange):
+            yield self._asking
+            return
+        asking = Asking(
+            self._fleet, self._nodes, new_share_id=lambda: "", positions=self._asking.positions
+        )
+        yield asking
+        self._asking.spent += asking.spent
+
+    def _fits(self, asking: Asking, claims: Sequence[ResourceClaim], node: str) -> bool:
+        try:
+            return isinstance(asking.ask(claims, node), Fit)
+        except rejections.Failure as failure:
+            self.gave_up |= isinstance(failure, rejections.Stopped)
+            return False
+
+
+def _confirmed(asking: Asking, change: Change, claims: Sequence[ResourceClaim]) -> Change | None:
+    """One node that fits is not enough where another one fails altogether."""
+    try:
+        answer = asking.first_fit(claims, asking.nodes)
+    except rejections.Failure:
+        return None
+    return msgspec.structs.replace(change, node=answer.node) if answer else None

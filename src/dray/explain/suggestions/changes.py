@@ -1,0 +1,335 @@
+"""Changes that could make claims fit, as values that can be applied.
+
+Most change a request of a claim. Some change what the claims meet: a claim ends, a class is
+corrected, a feature gate is turned on; these are made for the time of a `with` block, inside which
+only a new `Placement` knows of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import requests
+from dray.api import features
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import (
+    CapacityRequirements,
+    CELDeviceSelector,
+    DeviceClaim,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceTaint,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+
+Body = ExactDeviceRequest | DeviceSubRequest
+"""What a request or one of its alternatives asks for."""
+
+Claims = Sequence[ResourceClaim]
+_Part = TypeVar("_Part")
+
+
+class Rewriting(enum.StrEnum):
+    """What is done to a selector."""
+
+    NAME = "another name"
+    DOMAIN = "another domain"
+    FIELD = "capacity for attribute or the other way round"
+    TYPE = "a constant of the right type"
+    GUARD = "passes over devices without the attribute"
+    SPELLING = "a value that is written otherwise"
+    THRESHOLD = "a lower or higher threshold"
+    VALUE = "another value"
+    CLAUSE = "without one clause"
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True, tag_field="change", tag=True):
+    """One change, and a node on which the claims then fit."""
+
+    node: str = ""
+
+    def applied_to(self, claims: Claims) -> Claims:
+        """The claims as they would be."""
+        return claims
+
+    def applied_in(self, fleet: Fleet) -> contextlib.AbstractContextManager[None]:
+        """The fleet as it would be, until the block ends."""
+        return contextlib.nullcontext()
+
+
+class ClaimChange(Change, frozen=True, kw_only=True):
+    """Changes what one claim asks for; `claim` is its position."""
+
+    claim: int
+
+    def applied_to(self, claims: Claims) -> Claims:
+        changed = claims[self.claim]
+        devices = self._changed(changed.spec.devices)
+        spec = msgspec.structs.replace(changed.spec, devices=devices)
+        changed = msgspec.structs.replace(changed, spec=spec)
+        return _with_part(claims, self.claim, changed)
+
+    def _changed(self, devices: DeviceClaim) -> DeviceClaim:
+        raise NotImplementedError
+
+
+class RequestChange(ClaimChange, frozen=True, kw_only=True):
+    """Changes one request, or one of its alternatives as in `request/alternative`."""
+
+    request: str
+
+    def _changed(self, devices: DeviceClaim) -> DeviceClaim:
+        changed = tuple(map(self._changed_request, devices.requests))
+        return msgspec.structs.replace(devices, requests=changed)
+
+    def _changed_request(self, request: DeviceRequest) -> DeviceRequest:
+        parent, _, alternative = self.request.partition("/")
+        if request.name != parent:
+            return request
+        if request.exactly is not None and not alternative:
+            exactly = msgspec.structs.replace(request.exactly, **self._fields(request.exactly))
+            return msgspec.structs.replace(request, exactly=exactly)
+        changed = tuple(
+            msgspec.structs.replace(each, **self._fields(each))
+            if each.name == alternative
+            else each
+            for each in request.first_available
+        )
+        return msgspec.structs.replace(request, first_available=changed)
+
+    def _fields(self, body: Body) -> dict[str, object]:
+        """What to put into the request."""
+        raise NotImplementedError
+
+
+class ReplaceSelector(RequestChange, frozen=True, kw_only=True):
+    """Write one selector otherwise: `new` for `old`, or a different text altogether."""
+
+    index: int
+    expression: str
+    replacement: str
+    how: Rewriting
+    old: str = ""
+    new: str = ""
+
+    def _fields(self, body: Body) -> dict[str, object]:
+        selector = DeviceSelector(CELDeviceSelector(self.replacement))
+        return {"selectors": _with_part(body.selectors, self.index, selector)}
+
+
+class DropSelector(RequestChange, frozen=True, kw_only=True):
+    index: int
+    expression: str
+
+    def _fields(self, body: Body) -> dict[str, object]:
+        return {"selectors": _without_part(body.selectors, self.index)}
+
+
+class TolerateTaint(RequestChange, frozen=True, kw_only=True):
+    """Tolerate one taint, or without `taint` every taint."""
+
+    taint: DeviceTaint | None
+
+    def _fields(self, body: Body) -> dict[str, object]:
+        return {"tolerations": (*body.tolerations, self.toleration())}
+
+    def toleration(self) -> DeviceToleration:
+        taint = self.taint
+        if taint is None:
+            return DeviceToleration(operator="Exists")
+        if not taint.value:
+            return DeviceToleration(taint.key, "Exists", effect=taint.effect)
+        return DeviceToleration(taint.key, "Equal", taint.value, taint.effect)
+
+
+class FewerDevices(RequestChange, frozen=True, kw_only=True):
+    """An exact count: less than was asked for, or instead of all there are."""
+
+    count: int
+    asked: int
+    """0 for all."""
+
+    def _fields(self, body: Body) -> dict[str, object]:
+        return {"allocation_mode": requests.EXACT_COUNT, "count": self.count}
+
+
+class LessCapacity(RequestChange, frozen=True, kw_only=True):
+    """Other amounts of some capacities; what is not asked for any more is absent."""
+
+    amounts: dict[str, str]
+    asked: dict[str, str]
+
+    def _fields(self, body: Body) -> dict[str, object]:
+        return {"capacity": CapacityRequirements(self.amounts) if self.amounts else None}
+
+
+class OtherClass(RequestChange, frozen=True, kw_only=True):
+    device_class: str
+    asked: str
+
+    def _fields(self, body: Body) -> dict[str, object]:
+        return {"device_class_name": self.device_class}
+
+
+class DropRequest(ClaimChange, frozen=True, kw_only=True):
+    """Do without a request."""
+
+    request: str
+
+    def _changed(self, devices: DeviceClaim) -> DeviceClaim:
+        rest = tuple(each for each in devices.requests if each.name != self.request)
+        constraints = tuple(
+            msgspec.structs.replace(each, requests=kept)
+            for each in devices.constraints
+            if (kept := self._kept(each.requests)) or not each.requests
+        )
+        config = tuple(
+            msgspec.structs.replace(each, requests=kept)
+            for each in devices.config
+            if (kept := self._kept(each.requests)) or not each.requests
+        )
+        return DeviceClaim(rest, constraints, config)
+
+    def _kept(self, names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(each for each in names if each.partition("/")[0] != self.request)
+
+
+class ReplaceConstraint(ClaimChange, frozen=True, kw_only=True):
+    """Another attribute for a constraint."""
+
+    index: int
+    attribute: str
+    replacement: str
+
+    def _changed(self, devices: DeviceClaim) -> DeviceClaim:
+        constraint = devices.constraints[self.index]
+        is_match = constraint.match_attribute is not None
+        field = "match_attribute" if is_match else "distinct_attribute"
+        changed = msgspec.structs.replace(constraint, **{field: self.replacement})
+        constraints = _with_part(devices.constraints, self.index, changed)
+        return msgspec.structs.replace(devices, constraints=constraints)
+
+
+class DropConstraint(ClaimChange, frozen=True, kw_only=True):
+    index: int
+    attribute: str
+    is_match: bool
+
+    def _changed(self, devices: DeviceClaim) -> DeviceClaim:
+        rest = _without_part(devices.constraints, self.index)
+        return msgspec.structs.replace(devices, constraints=rest)
+
+
+class DropClaim(Change, frozen=True, kw_only=True):
+    """Do without one of several claims."""
+
+    claim: int
+    name: ClaimKey
+
+    def applied_to(self, claims: Claims) -> Claims:
+        return _without_part(claims, self.claim)
+
+
+class WaitForClaim(Change, frozen=True, kw_only=True):
+    """Nothing to change: the claims fit once this one has ended."""
+
+    holder: ClaimKey
+
+    def applied_in(self, fleet: Fleet) -> contextlib.AbstractContextManager[None]:
+        return without(fleet, self.holder)
+
+
+class ClusterChange(Change, frozen=True, kw_only=True):
+    """Changes what all claims meet, which is up to who administers the cluster."""
+
+
+class ReplaceClassSelector(ClusterChange, frozen=True, kw_only=True):
+    """Write a selector of a class otherwise."""
+
+    device_class: str
+    index: int
+    expression: str
+    replacement: str
+    how: Rewriting
+    old: str = ""
+    new: str = ""
+
+    def applied_in(self, fleet: Fleet) -> contextlib.AbstractContextManager[None]:
+        selector = DeviceSelector(CELDeviceSelector(self.replacement))
+        selectors = fleet.classes[self.device_class].spec.selectors
+        return _with_selectors(
+            fleet, self.device_class, _with_part(selectors, self.index, selector)
+        )
+
+
+class DropClassSelector(ClusterChange, frozen=True, kw_only=True):
+    """Take a selector out of a class."""
+
+    device_class: str
+    index: int
+    expression: str
+
+    def applied_in(self, fleet: Fleet) -> contextlib.AbstractContextManager[None]:
+        selectors = fleet.classes[self.device_class].spec.selectors
+        return _with_selectors(fleet, self.device_class, _without_part(selectors, self.index))
+
+
+class EnableGate(ClusterChange, frozen=True, kw_only=True):
+    """Turn on a feature gate, and those that it needs."""
+
+    gate: str
+
+    @contextlib.contextmanager
+    def applied_in(self, fleet: Fleet) -> Iterator[None]:
+        before = fleet.features
+        names = [self.gate, *features.GATES[self.gate].needs]
+        on = {features.GATES[name].field: True for name in names}
+        fleet.use_features(msgspec.structs.replace(before, **on))
+        try:
+            yield
+        finally:
+            fleet.use_features(before)
+
+
+@contextlib.contextmanager
+def _with_selectors(
+    fleet: Fleet, device_class: str, selectors: tuple[DeviceSelector, ...]
+) -> Iterator[None]:
+    """The fleet as if a class had other selectors."""
+    before = fleet.classes
+    spec = msgspec.structs.replace(before[device_class].spec, selectors=selectors)
+    changed = msgspec.structs.replace(before[device_class], spec=spec)
+    # Not put_class: everybody else's answers would be forgotten for nothing.
+    fleet.classes = {**before, device_class: changed}
+    try:
+        yield
+    finally:
+        fleet.classes = before
+
+
+@contextlib.contextmanager
+def without(fleet: Fleet, key: ClaimKey) -> Iterator[None]:
+    """The fleet as if a claim had ended."""
+    allocation = fleet.release(key)
+    try:
+        yield
+    finally:
+        if allocation is not None:
+            fleet.hold(key, allocation)
+
+
+def _with_part(parts: Sequence[_Part], index: int, part: _Part) -> tuple[_Part, ...]:
+    return (*parts[:index], part, *parts[index + 1 :])
+
+
+def _without_part(parts: Sequence[_Part], index: int) -> tuple[_Part, ...]:
+    return (*parts[:index], *parts[index + 1 :])

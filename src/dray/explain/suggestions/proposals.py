@@ -1,0 +1,292 @@
+"""Changes worth trying, made from what was found out about the claims and the nodes.
+
+Each function proposes one kind of change, the least intrusive first; whether a proposal helps is
+for `relaxation` to find out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from dray.allocator.inventory.cluster_inventory import OUTSIDE, Fleet
+from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.problem.resolution import ResolvedClaim, ResolvedOption
+from dray.api.formats.names import ClaimKey
+from dray.api.types.dra import ResourceClaim
+from dray.explain.selectors import spelling
+from dray.explain.suggestions import availability, selector_rewrites
+from dray.explain.suggestions.changes import (
+    Change,
+    DropClaim,
+    DropClassSelector,
+    DropConstraint,
+    DropRequest,
+    DropSelector,
+    EnableGate,
+    LessCapacity,
+    OtherClass,
+    ReplaceClassSelector,
+    ReplaceConstraint,
+    ReplaceSelector,
+    TolerateTaint,
+    WaitForClaim,
+)
+from dray.explain.suggestions.selector_rewrites import Rewrite
+from dray.explain.survey.facts import Observation
+from dray.explain.survey.filters import Kind
+from dray.explain.survey.node_survey import StepKey, Survey
+
+_CLASSES_TRIED = 16
+_HOLDERS_TRIED = 8
+_AMOUNTS_TRIED = 8
+
+
+class Proposal(NamedTuple):
+    """A change to try, which requests it can help, and where, if only one node comes into question.
+
+    None stands for all requests.
+    """
+
+    change: Change
+    affected: frozenset[StepKey] | None
+    node: str | None = None
+
+
+class Question(NamedTuple):
+    """Everything that proposals are made from."""
+
+    fleet: Fleet
+    claims: Sequence[ResourceClaim]
+    resolved: Sequence[ResolvedClaim]
+    survey: Survey
+    observations: Sequence[Observation]
+    gates: Sequence[str]
+    """Feature gates that are in the way."""
+
+
+Propose = Callable[[Question], Iterator[Proposal]]
+
+
+def options(question: Question) -> Iterator[ResolvedOption]:
+    for claim in question.resolved:
+        for request in claim.requests:
+            yield from request.options
+
+
+def affecting(option: ResolvedOption) -> frozenset[StepKey]:
+    return frozenset({(option.claim, option.option.name.parent)})
+
+
+def _inventories(question: Question) -> Iterator[tuple[str, Inventory]]:
+    """The nodes that stand for the others."""
+    fleet = question.fleet
+    for standing in question.survey.representatives:
+        yield standing.node, fleet.inventory(fleet.nodes[standing.node])
+
+
+def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
+    """Other ways to write the selectors of requests."""
+
+    def propose(question: Question) -> Iterator[Proposal]:
+        for observed in question.observations:
+            facts = observed.facts
+            if facts.gate.kind is not Kind.SELECTOR:
+                continue
+            affected = frozenset({(facts.claim, facts.request.partition("/")[0])})
+            for how, text, old, new in rewrite(observed):
+                change = ReplaceSelector(
+                    claim=facts.claim,
+                    request=facts.request,
+                    index=facts.gate.index,
+                    expression=facts.gate.expression,
+                    replacement=text,
+                    how=how,
+                    old=old,
+                    new=new,
+                )
+                yield Proposal(change, affected)
+
+    return propose
+
+
+def correct_names(question: Question) -> Iterator[Proposal]:
+    """Classes and constraint attributes that do not exist and are written much like others."""
+    classes = question.fleet.classes
+    for option in options(question):
+        asked = option.option.device_class
+        if asked not in classes:
+            for close in spelling.similar(asked, classes)[:_CLASSES_TRIED]:
+                yield Proposal(_other_class(option, close), affecting(option))
+    for observed in question.observations:
+        if observed.facts.gate.kind is Kind.CONSTRAINTS:
+            yield from _corrected_constraints(question, observed)
+
+
+def _corrected_constraints(question: Question, observed: Observation) -> Iterator[Proposal]:
+    claim = observed.facts.claim
+    for index, constraint in enumerate(question.claims[claim].spec.devices.constraints):
+        attribute = constraint.match_attribute or constraint.distinct_attribute or ""
+        for fact in observed.facts.subjects:
+            if f"{fact.domain}/{fact.name}" != attribute:
+                continue
+            for similar in fact.similar:
+                other = f"{similar.domain}/{similar.name}"
+                change = ReplaceConstraint(
+                    claim=claim, index=index, attribute=attribute, replacement=other
+                )
+                yield Proposal(change, _of_claim(question, claim))
+
+
+def _of_claim(question: Question, claim: int) -> frozenset[StepKey]:
+    return frozenset((claim, each.name) for each in question.claims[claim].spec.devices.requests)
+
+
+def wait(question: Question) -> Iterator[Proposal]:
+    """One claim that ends; those that hold most of what is wanted first."""
+    own = {ClaimKey(each.metadata.namespace, each.metadata.name) for each in question.claims}
+    for node, inventory in _inventories(question):
+        weights = sum(
+            (availability.holders(inventory, option) for option in options(question)), start=_NOBODY
+        )
+        ranked = sorted(weights, key=lambda holder: (-weights[holder], holder))
+        for holder in ranked[:_HOLDERS_TRIED]:
+            if holder not in own and holder != OUTSIDE:
+                yield Proposal(WaitForClaim(holder=holder), None, node)
+
+
+_NOBODY = availability.Holders()
+
+
+def ask_for_smaller_amounts(question: Question) -> Iterator[Proposal]:
+    """Less of a capacity, the most that some device can give first."""
+    for option in options(question):
+        asked = dict(option.option.capacity or {})
+        found: dict[tuple[tuple[str, str], ...], float] = {}
+        for _, inventory in _inventories(question):
+            for amounts, share in availability.capacities(inventory, option):
+                found[tuple(sorted(amounts.items()))] = share
+        ranked = sorted(found, key=lambda amounts: -found[amounts])
+        for chosen in ranked[:_AMOUNTS_TRIED]:
+            change = LessCapacity(
+                claim=option.claim,
+                request=str(option.option.name),
+                amounts=dict(chosen),
+                asked=asked,
+            )
+            yield Proposal(change, affecting(option))
+
+
+def tolerate(question: Question) -> Iterator[Proposal]:
+    """One taint; then, for devices with several, all of them."""
+    for option in options(question):
+        found = dict.fromkeys(
+            taint
+            for _, inventory in _inventories(question)
+            for taint in availability.untolerated(inventory, option)
+        )
+        for taint in sorted(found, key=lambda each: each is None):
+            change = TolerateTaint(claim=option.claim, request=str(option.option.name), taint=taint)
+            yield Proposal(change, affecting(option))
+
+
+def drop_selectors(question: Question) -> Iterator[Proposal]:
+    for option in options(question):
+        for index, expression in enumerate(option.option.selectors):
+            change = DropSelector(
+                claim=option.claim,
+                request=str(option.option.name),
+                index=index,
+                expression=expression or "",
+            )
+            yield Proposal(change, affecting(option))
+
+
+def drop_constraints(question: Question) -> Iterator[Proposal]:
+    for number, claim in enumerate(question.claims):
+        for index, constraint in enumerate(claim.spec.devices.constraints):
+            change = DropConstraint(
+                claim=number,
+                index=index,
+                attribute=constraint.match_attribute or constraint.distinct_attribute or "",
+                is_match=constraint.match_attribute is not None,
+            )
+            yield Proposal(change, _of_claim(question, number))
+
+
+def use_fitting_classes(question: Question) -> Iterator[Proposal]:
+    """Classes with devices that the request's own selectors match."""
+    return _other_classes(question, has_selectors=True)
+
+
+def use_any_classes(question: Question) -> Iterator[Proposal]:
+    return _other_classes(question, has_selectors=False)
+
+
+def _other_classes(question: Question, *, has_selectors: bool) -> Iterator[Proposal]:
+    for option in options(question):
+        if bool(option.option.selectors) is not has_selectors:
+            continue
+        others = sorted(
+            each for each in question.fleet.classes if each != option.option.device_class
+        )
+        for name in others[:_CLASSES_TRIED]:
+            yield Proposal(_other_class(option, name), affecting(option))
+
+
+def _other_class(option: ResolvedOption, name: str) -> OtherClass:
+    return OtherClass(
+        claim=option.claim,
+        request=str(option.option.name),
+        device_class=name,
+        asked=option.option.device_class,
+    )
+
+
+def correct_classes(question: Question) -> Iterator[Proposal]:
+    """Mistakes in selectors of classes."""
+    for observed in question.observations:
+        gate = observed.facts.gate
+        if gate.kind is Kind.CLASS:
+            for how, text, old, new in selector_rewrites.corrections(observed):
+                change = ReplaceClassSelector(
+                    device_class=gate.device_class,
+                    index=gate.index,
+                    expression=gate.expression,
+                    replacement=text,
+                    how=how,
+                    old=old,
+                    new=new,
+                )
+                yield Proposal(change, None)
+
+
+def enable_gates(question: Question) -> Iterator[Proposal]:
+    for gate in question.gates:
+        yield Proposal(EnableGate(gate=gate), None)
+
+
+def drop_requests(question: Question) -> Iterator[Proposal]:
+    for number, claim in enumerate(question.claims):
+        asked = claim.spec.devices.requests
+        for request in asked if len(asked) > 1 else ():
+            change = DropRequest(claim=number, request=request.name)
+            yield Proposal(change, frozenset({(number, request.name)}))
+
+
+def drop_claims(question: Question) -> Iterator[Proposal]:
+    for number, claim in enumerate(question.claims if len(question.claims) > 1 else ()):
+        key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
+        yield Proposal(DropClaim(claim=number, name=key), _of_claim(question, number))
+
+
+def drop_class_selectors(question: Question) -> Iterator[Proposal]:
+    of_classes = dict.fromkeys(
+        (test.device_class, test.number, test.text)
+        for option in options(question)
+        for test in option.tests
+        if test.device_class is not None
+    )
+    for device_class, index, expression in of_classes:
+        change = DropClassSelector(device_class=device_class, index=index, expression=expression)
+        yield Proposal(change, None)

@@ -1,0 +1,1 @@
+"""Results per node: which filter leaves how many devices."""

@@ -1,0 +1,123 @@
+"""What stands in the way on each node, summed up over the nodes and ranked.
+
+Where a request cannot be served by itself, the gate at which it falls short is the reason. Where
+each could be, but not all together, the allocator's own verdict is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from dray.allocator.model import rejections
+from dray.allocator.placement import Answer, Refused
+from dray.api.types.dra import ResourceClaim
+from dray.explain.suggestions.change_tester import Asking
+from dray.explain.survey.filters import Gate
+from dray.explain.survey.funnel import Funnel
+from dray.explain.survey.node_survey import EXAMPLES_KEPT, Survey
+from dray.explain.survey.unreachable_slices import Cause, Stray
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why some nodes are out of the question.
+
+    With `gate`, too few devices of a request are left there; with `verdict`, each request could be
+    served, but not all of them; without either, there are no devices at all.
+    """
+
+    claim: int
+    request: str
+    nodes: int
+    examples: tuple[str, ...]
+    gate: Gate | None = None
+    verdict: rejections.Verdict | None = None
+
+
+def reasons(
+    survey: Survey, asking: Asking, claims: Sequence[ResourceClaim], twins: Mapping[str, str]
+) -> tuple[Reason, ...]:
+    """The reasons, those first that come closest to success.
+
+    `twins` says for each open node which one is asked instead.
+    """
+    by_gate = sorted(
+        survey.counts, key=lambda obstacle: (-obstacle.depth, -survey.counts[obstacle])
+    )
+    return (
+        *_joint_reasons((node, asking.ask(claims, twins[node])) for node in survey.open_nodes),
+        *(
+            Reason(
+                obstacle.claim,
+                obstacle.request,
+                survey.counts[obstacle],
+                tuple(survey.obstacles[obstacle]),
+                obstacle.gate,
+            )
+            for obstacle in by_gate
+        ),
+    )
+
+
+def _joint_reasons(answers: Iterable[tuple[str, Answer]]) -> Iterator[Reason]:
+    """Why nodes that could serve each request cannot serve all."""
+    found: dict[Hashable, list[str]] = {}
+    closest: dict[Hashable, rejections.Verdict] = {}
+    for node, answer in answers:
+        if not isinstance(answer, Refused):
+            continue
+        key = _kind(answer.reason)
+        found.setdefault(key, []).append(node)
+        known = closest.get(key)
+        if known is None or _progress(answer.reason) > _progress(known):
+            closest[key] = answer.reason
+    for key, of_reason in sorted(found.items(), key=lambda each: -len(each[1])):
+        verdict = closest[key]
+        claim, request = -1, ""
+        if isinstance(verdict, rejections.RequestVerdict):
+            claim, request = verdict.claim, verdict.request
+        examples = tuple(of_reason[:EXAMPLES_KEPT])
+        yield Reason(claim, request, len(of_reason), examples, verdict=verdict)
+
+
+def _kind(verdict: rejections.Verdict) -> Hashable:
+    """Equal for verdicts that say the same of different nodes."""
+    last = verdict.last if isinstance(verdict, rejections.NoCombination) else None
+    names = [getattr(verdict, name, None) for name in ("claim", "request", "attribute")]
+    return type(verdict), type(last), *names
+
+
+def _progress(verdict: rejections.Verdict) -> int:
+    """How much of what is needed there is."""
+    match verdict:
+        case rejections.NoCommonValue():
+            return verdict.best
+        case rejections.TooFewValues():
+            return verdict.values
+        case rejections.TooFewDevices() | rejections.TooFewForAll():
+            return verdict.free
+    return 0
+
+
+def gates_in_the_way(
+    funnels: Iterable[Funnel], strays: Iterable[Stray], reasons: Iterable[Reason]
+) -> Iterator[str]:
+    """Feature gates that keep devices away."""
+    for reason in reasons:
+        if isinstance(reason.verdict, rejections.NoCommonValue) and not reason.verdict.best_value:
+            yield "DRAListTypeAttributes"
+    for stray in strays:
+        if stray.cause is Cause.GATE_OFF:
+            yield stray.detail
+    for funnel in funnels:
+        for stage in funnel.stages:
+            match stage.objection:
+                case rejections.BindingConditionsDisabled():
+                    yield "DRADeviceBindingConditions"
+                case rejections.NodeOperationsDisabled(node_lacks_feature=False):
+                    yield "DRAOptionalNodeOperations"
+                case rejections.CountersDisabled():
+                    yield "DRAPartitionableDevices"
+                case rejections.AttributeIncomparable():
+                    yield "DRAListTypeAttributes"

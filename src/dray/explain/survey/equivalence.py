@@ -1,0 +1,236 @@
+"""Nodes that look alike to some claims: one of them is looked at, and counts for all.
+
+A device looks like another one if it agrees with it in all that a gate asks or that is told about
+devices, and is held as well or not. Nodes are alike if as many of their devices look the same. Only
+nodes whose pools are all their own are compared: a device that several nodes reach counts once, so
+what a node adds there depends on the nodes before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from dray.allocator.checks import taints
+from dray.allocator.inventory import pools, shapes
+from dray.allocator.inventory.cluster_inventory import Fleet, NodeEntry
+from dray.allocator.inventory.pools import Pool
+from dray.allocator.inventory.shapes import Path
+from dray.allocator.model import attributes, rejections
+from dray.allocator.model.attributes import Value
+from dray.allocator.problem.resolution import ResolvedClaim
+from dray.api.features import Features
+from dray.api.formats.names import ClaimKey, PoolId
+from dray.api.types.dra import Device, DeviceTaintRule, ResourceSlice
+from dray.explain.selectors import expressions
+
+_encode = msgspec.msgpack.encode
+
+
+class Member(NamedTuple):
+    """A node of a group."""
+
+    node: str
+    looks: Sequence[int] = ()
+    """How each device looks, in the order of the inventory; none for a node that is alone."""
+    slices: Sequence[ResourceSlice] = ()
+    """What publishes the devices."""
+
+    def devices(self) -> Iterator[tuple[ResourceSlice, Device]]:
+        for piece in self.slices:
+            for device in piece.spec.devices:
+                yield piece, device
+
+
+Group = list[Member]
+"""Nodes that look alike; the first stands for all."""
+
+
+def read_by(claims: Iterable[ResolvedClaim], features: Features) -> frozenset[Path]:
+    """The values of devices that decide at a gate."""
+    found: set[Path] = set()
+    for claim in claims:
+        for option in (option for request in claim.requests for option in request.options):
+            found.update(*(test.selector.paths for test in option.tests))
+            if option.option.derived:
+                found.add(shapes.WHOLE_DEVICE)
+        # Otherwise it is enough for constraints that an attribute is there.
+        if features.list_type_attributes:
+            found.update(map(_path, _compared(claim)))
+    return frozenset(found)
+
+
+def _compared(claim: ResolvedClaim) -> set[str]:
+    """The attributes that constraints name."""
+    constraints = claim.question.constraints
+    return {each.match_attribute or each.distinct_attribute or "" for each in constraints}
+
+
+def _path(attribute: str) -> Path:
+    domain, _, name = attribute.partition("/")
+    return expressions.ATTRIBUTES, domain, name
+
+
+def group(fleet: Fleet, nodes: Iterable[str], paths: Iterable[Path]) -> list[Group]:
+    """The nodes by how they look to whom reads `paths`; groups and nodes in the given order."""
+    eye = _Eye(fleet, paths)
+    groups: list[Group] = []
+    known: dict[Hashable, Group] = {}
+    for node in nodes:
+        look, member = eye.look_at(fleet.nodes[node])
+        members = [] if look is None else known.setdefault(look, [])
+        if not members:
+            groups.append(members)
+        members.append(member)
+    return groups
+
+
+def holders(fleet: Fleet, devices: int, one: Member, other: Member) -> Iterator[ClaimKey]:
+    """Who holds the devices of another member that look like these devices of the one."""
+    lost = {look for index, look in enumerate(one.looks) if devices >> index & 1}
+    looks = iter(other.looks)
+    for piece in other.slices:
+        pool = PoolId(piece.spec.driver, piece.spec.pool.name)
+        held = fleet.pools()[pool].holdings.by_device
+        for device, look in zip(piece.spec.devices, looks, strict=False):
+            if look in lost and device.name in held:
+                yield from held[device.name].holders()
+
+
+def twins(groups: Iterable[Group], claims: Sequence[ResolvedClaim]) -> dict[str, str]:
+    """For each node the first one on which the allocator comes to the same result.
+
+    It goes from device to device, so order matters. Of the values that constraints compare it
+    matters which are the same.
+    """
+    compared = sorted(set().union(*map(_compared, claims)))
+    found: dict[str, str] = {}
+    for members in groups:
+        first: dict[Hashable, str] = {}
+        for member in members:
+            key = (tuple(member.looks), *(_pattern(member, name) for name in compared))
+            found[member.node] = first.setdefault(key, member.node)
+    return found
+
+
+def _pattern(member: Member, attribute: str) -> Hashable:
+    """For each device the first one with the same value of an attribute, and what it is."""
+    found: list[tuple[str, int]] = []
+    first: dict[Value, int] = {}
+    for piece, device in member.devices():
+        published = attributes.lookup(device, piece.spec.driver, attribute)
+        value = attributes.scalar_value(published) if published else attributes.INCOMPARABLE
+        found.append((value.kind, first.setdefault(value, len(found))))
+    return tuple(found)
+
+
+class _Eye:
+    """Tells devices from each other as far as claims can."""
+
+    def __init__(self, fleet: Fleet, paths: Iterable[Path]) -> None:
+        self._fleet = fleet
+        self._pools = fleet.pools()
+        self._rules = list(fleet.taint_rules())
+        self._shared = [piece for piece in fleet.slices() if not piece.spec.node_name]
+        self._paths = sorted(paths)
+        self._attributes: dict[str, Sequence[str] | None] = {}
+        """By driver."""
+        self._numbers: dict[Hashable, int] = {}
+
+    def look_at(self, entry: NodeEntry) -> tuple[Hashable | None, Member]:
+        """What a node has in common with others that look like it; None if it is alone."""
+        assert entry.node is not None, "only nodes that are there are asked"
+        slices = [*entry.slices.values(), *self._shared] if self._shared else entry.slices.values()
+        try:
+            gathered = pools.gather(entry.node, slices, self._slices_of, self._fleet.features)
+        except rejections.Failure:
+            return None, Member(entry.name)
+        if not all(map(self._is_comparable, gathered)):
+            return None, Member(entry.name)
+        whole: list[Hashable] = [entry.node.status.declared_features]
+        looks: list[int] = []
+        for pool in gathered:
+            of_pool = [look for piece in pool.slices for look in self._looks(piece)]
+            looks += of_pool
+            counters = pool.counter_sets and _encode(pool.counter_sets)
+            whole.append((counters or b"", tuple(sorted(of_pool))))
+        pieces = [piece for pool in gathered for piece in pool.slices]
+        return tuple(whole), Member(entry.name, looks, pieces)
+
+    def _slices_of(self, pool: PoolId) -> Iterable[ResourceSlice]:
+        return self._pools[pool].slices.values()
+
+    def _is_comparable(self, pool: Pool) -> bool:
+        """Whether the node has the pool for itself, and what is held of it are whole devices.
+
+        What partitions leave of each other is hardly ever the same on two nodes.
+        """
+        held = self._pools[pool.id].holdings.by_device
+        return (
+            pool.is_usable
+            and not pool.slices_elsewhere
+            and all(
+                piece.spec.node_name and piece.spec.per_device_node_selection is None
+                for piece in pool.slices
+            )
+            and not (held and pool.counter_sets)
+            and not any(holding.shares for holding in held.values())
+        )
+
+    def _looks(self, piece: ResourceSlice) -> list[int]:
+        """A number for each device, the same for those that look the same."""
+        driver, pool = piece.spec.driver, piece.spec.pool.name
+        held = self._pools[PoolId(driver, pool)].holdings.by_device
+        rules = taints.rules_for_pool(driver, pool, self._rules) if self._rules else ()
+        looks = [
+            (
+                values,
+                tuple(device.attributes),
+                tuple(device.capacity.items()),
+                shapes.is_usable(device),
+                device.name in held,
+                _tainted(device, rules) if device.taints or rules else (),
+                device.binding_conditions,
+                device.allow_multiple_allocations,
+                device.consumes_counters and _encode(device.consumes_counters),
+                piece.spec.skip_node_operations,
+                driver,
+            )
+            for device, values in zip(piece.spec.devices, self._values(piece), strict=True)
+        ]
+        numbers = self._numbers
+        return [numbers.setdefault(look, len(numbers)) for look in looks]
+
+    def _values(self, piece: ResourceSlice) -> list[Hashable]:
+        """The attributes that are read of each device."""
+        driver = piece.spec.driver
+        if driver not in self._attributes:
+            self._attributes[driver] = _attributes_read(self._paths, driver)
+        names = self._attributes[driver]
+        if names is None:
+            return [tuple(device.attributes.values()) for device in piece.spec.devices]
+        return [tuple(map(device.attributes.get, names)) for device in piece.spec.devices]
+
+
+def _attributes_read(paths: Iterable[Path], driver: str) -> Sequence[str] | None:
+    """The names of attributes as a driver may publish them; None for all of them.
+
+    What else paths can name, every look takes in.
+    """
+    names: list[str] = []
+    for path in paths:
+        match path:
+            case (expressions.ATTRIBUTES, domain, name):
+                names += [f"{domain}/{name}", name] if domain == driver else [f"{domain}/{name}"]
+            case (expressions.CAPACITY, _, _) | ("driver",) | ("allowMultipleAllocations",):
+                pass
+            case _:
+                return None
+    return names
+
+
+def _tainted(device: Device, rules: Sequence[DeviceTaintRule]) -> Hashable:
+    found = taints.with_rules(device.taints, device.name, rules)
+    return tuple([(each.key, each.value, each.effect) for each in found])

@@ -1,0 +1,418 @@
+"""What devices publish of the things that a selector, a constraint or a capacity request names.
+
+For each gate that keeps devices away: on how many of the devices that come to it each attribute
+exists and with which values, which names come close where it exists nowhere, which clause of a
+conjunction leaves how many, and where values are of another type than what they are compared with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.selectors import Selector, Selectors
+from dray.allocator.inventory.shapes import Path
+from dray.allocator.model.candidates import Candidate
+from dray.allocator.problem.node_problem import Plan
+from dray.allocator.problem.resolution import ResolvedClaim, ResolvedOption
+from dray.explain.selectors import expressions, spelling, typed_values
+from dray.explain.selectors.expressions import ATTRIBUTES, CAPACITY, Comparison, Subject
+from dray.explain.selectors.typed_values import QUANTITY, TypedValue
+from dray.explain.survey import equivalence
+from dray.explain.survey.equivalence import Group
+from dray.explain.survey.filters import Gate, Kind, Panel
+from dray.explain.survey.funnel import Funnel, Tally
+from dray.explain.survey.node_survey import Survey
+
+VALUES_SHOWN = 3
+_VALUES_COUNTED = 1024
+_GATES_OBSERVED = 12
+
+
+class Count(msgspec.Struct, frozen=True):
+    """A text and how many devices it is true of."""
+
+    text: str
+    devices: int
+
+
+class Similar(msgspec.Struct, frozen=True):
+    """Another name that exists, and on how many devices."""
+
+    field: str
+    domain: str
+    name: str
+    devices: int
+
+
+class SubjectFact(msgspec.Struct, frozen=True):
+    """What devices have of one attribute or capacity."""
+
+    field: str
+    domain: str
+    name: str
+    devices: int
+    """Devices that have it."""
+    total: int
+    """Devices that came to the gate, or to the clause that names it."""
+    types: tuple[Count, ...] = ()
+    values: tuple[Count, ...] = ()
+    """The most common ones."""
+    distinct: int = 0
+    least: str = ""
+    most: str = ""
+    similar: tuple[Similar, ...] = ()
+    """Names that come close, where it exists on no device."""
+    domains: tuple[Count, ...] = ()
+    """Where nobody publishes anything of the domain, those that are published."""
+
+
+class ClauseCount(msgspec.Struct, frozen=True):
+    """How many devices are left after a clause and those before it."""
+
+    text: str
+    left: int
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What a selector compares with a constant."""
+
+    name: str
+    relation: str
+    constant: str
+    type: str
+
+
+class TypeMistake(msgspec.Struct, frozen=True):
+    """A constant of one type compared with values of another, and how it might be written."""
+
+    name: str
+    has: str
+    given: str
+    constant: str
+    correction: str = ""
+
+
+class GateFacts(msgspec.Struct, frozen=True):
+    """Everything known about one gate of one funnel."""
+
+    claim: int
+    request: str
+    gate: Gate
+    devices: int
+    subjects: tuple[SubjectFact, ...] = ()
+    clauses: tuple[ClauseCount, ...] = ()
+    comparisons: tuple[Compared, ...] = ()
+    mistakes: tuple[TypeMistake, ...] = ()
+
+
+class Observation(NamedTuple):
+    """The facts about a gate, and all values behind them."""
+
+    facts: GateFacts
+    values: dict[Subject, Counter[TypedValue]]
+
+
+FunnelKey = tuple[int, str]
+
+
+def observe(
+    fleet: Fleet, survey: Survey, claims: Sequence[ResolvedClaim]
+) -> tuple[Observation, ...]:
+    """The facts about each gate at which devices are lost."""
+    observers = _observers(fleet, survey, claims)
+    if not any(observers.values()):
+        return ()
+    for group in _groups(fleet, survey, claims, observers):
+        panel = Panel(fleet.inventory(fleet.nodes[group[0].node]), claims, fleet.selectors)
+        for plan in (plan for step in panel.steps for plan in step.plans):
+            wanted = observers[plan.claim, str(plan.option.name)]
+            for gate, left in _arrivals(panel, plan, wanted):
+                wanted[gate].add(panel.inventory, left, len(group))
+    return tuple(
+        observer.observation() for wanted in observers.values() for observer in wanted.values()
+    )
+
+
+_Observers = Mapping[FunnelKey, Mapping[Gate, "_Observer"]]
+
+
+def _observers(fleet: Fleet, survey: Survey, claims: Sequence[ResolvedClaim]) -> _Observers:
+    clause_selectors = Selectors(fleet.features)
+    options = {
+        (each.claim, str(each.option.name)): each
+        for claim in claims
+        for request in claim.requests
+        for each in request.options
+    }
+    return {
+        (key := (funnel.claim, funnel.request)): {
+            gate: _Observer(options[key], gate, claims, clause_selectors, fleet)
+            for gate in _worth_a_look(funnel)
+        }
+        for funnel in survey.funnels
+    }
+
+
+def _groups(
+    fleet: Fleet, survey: Survey, claims: Sequence[ResolvedClaim], observers: _Observers
+) -> Sequence[Group]:
+    """The nodes, those together whose devices also agree in the values that are told."""
+    decisive = equivalence.read_by(claims, fleet.features)
+    told = {path for of in observers.values() for each in of.values() for path in each.paths()}
+    if told <= decisive:
+        return survey.groups
+    return equivalence.group(fleet, survey.sound, decisive | told)
+
+
+def _worth_a_look(funnel: Funnel) -> Sequence[Gate]:
+    """The gates that lose devices for something that a claim or class names."""
+    losing = [
+        stage.gate
+        for stage in funnel.stages
+        if stage.lost and (stage.gate.is_selector or stage.gate.kind in _NAMING)
+    ]
+    return losing[:_GATES_OBSERVED]
+
+
+_NAMING = (Kind.CAPACITY, Kind.CONSTRAINTS)
+
+
+def _arrivals(panel: Panel, plan: Plan, wanted: Iterable[Gate]) -> Iterator[tuple[Gate, int]]:
+    """The devices that come to each of the wanted gates."""
+    missing = set(wanted)
+    left = panel.inventory.everything
+    answers = panel.answers(plan)
+    while missing and (answer := next(answers, None)) is not None:
+        if answer.gate in missing:
+            missing.remove(answer.gate)
+            yield answer.gate, left
+        left &= answer.passing
+
+
+class _Observer:
+    """Counts what devices publish at one gate."""
+
+    def __init__(
+        self,
+        resolved: ResolvedOption,
+        gate: Gate,
+        claims: Sequence[ResolvedClaim],
+        selectors: Selectors,
+        fleet: Fleet,
+    ) -> None:
+        self._resolved = resolved
+        self._gate = gate
+        self._tally = Tally()
+        self._subjects = tuple(_subjects(resolved, gate, claims, fleet))
+        self._devices = 0
+        self._arrived: Counter[Subject] = Counter()
+        self._publishing: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
+        self._values: dict[Subject, Counter[TypedValue]] = {
+            subject: Counter() for subject in self._subjects
+        }
+        self._having: Counter[Subject] = Counter()
+        self._clauses = _compiled_clauses(gate, selectors)
+        self._left = [0] * len(self._clauses)
+        self._named = _first_named(self._subjects, [text for text, _ in self._clauses], fleet)
+        """The subjects that each clause is the first to name."""
+
+    def paths(self) -> set[Path]:
+        """The values that are looked at, besides capacities, which all looks take in."""
+        read = {path for _, selector in self._clauses for path in selector.paths}
+        return read | {tuple(each) for each in self._subjects if each.field == ATTRIBUTES}
+
+    def add(self, inventory: Inventory, arriving: int, nodes: int) -> None:
+        """The devices that come to the gate on one node, and on others that are alike."""
+        fresh = self._tally.fresh("", inventory, arriving)
+        self._devices += nodes * fresh.bit_count()
+        for device in inventory.members(fresh):
+            published = device.device
+            names = (device.driver, tuple(published.attributes), tuple(published.capacity))
+            self._publishing[names] += nodes
+        if not self._clauses:
+            self._read(inventory, fresh, self._subjects, nodes)
+        for number, (_, selector) in enumerate(self._clauses):
+            self._read(inventory, fresh, self._named[number], nodes)
+            fresh &= selector.matches(inventory).accepted
+            self._left[number] += nodes * fresh.bit_count()
+
+    def _read(
+        self, inventory: Inventory, devices: int, subjects: Iterable[Subject], nodes: int
+    ) -> None:
+        for subject in subjects:
+            self._arrived[subject] += nodes * devices.bit_count()
+            for device in inventory.members(devices):
+                self._count(subject, device, nodes)
+
+    def _count(self, subject: Subject, device: Candidate, nodes: int) -> None:
+        value = typed_values.read(device, subject)
+        if value is not None:
+            self._having[subject] += nodes
+            counter = self._values[subject]
+            if value in counter or len(counter) < _VALUES_COUNTED:
+                counter[value] += nodes
+
+    def observation(self) -> Observation:
+        published = self._published()
+        compared = expressions.comparisons(self._gate.expression)
+        facts = GateFacts(
+            self._resolved.claim,
+            str(self._resolved.option.name),
+            self._gate,
+            self._devices,
+            tuple(self._fact(subject, published) for subject in self._subjects),
+            tuple(
+                ClauseCount(text, left)
+                for (text, _), left in zip(self._clauses, self._left, strict=True)
+            ),
+            tuple(_compared(each) for each in compared),
+            tuple(self._mistakes(compared)),
+        )
+        return Observation(facts, self._values)
+
+    def _fact(self, subject: Subject, published: Counter[Subject]) -> SubjectFact:
+        found = self._values[subject]
+        types: Counter[str] = Counter()
+        for value, devices in found.items():
+            types[value.type] += devices
+        least, most = _range(found)
+        is_absent = not self._having[subject]
+        return SubjectFact(
+            *subject,
+            self._having[subject],
+            self._arrived[subject],
+            _counts(types),
+            _counts(Counter({value.text: devices for value, devices in found.items()})),
+            len(found),
+            least,
+            most,
+            _similar(subject, published) if is_absent else (),
+            _domains(subject, published) if is_absent else (),
+        )
+
+    def _published(self) -> Counter[Subject]:
+        """Every name that the devices publish, with its domain."""
+        found: Counter[Subject] = Counter()
+        for (driver, of_attributes, of_capacity), devices in self._publishing.items():
+            for field, names in ((ATTRIBUTES, of_attributes), (CAPACITY, of_capacity)):
+                for name in names:
+                    found[_qualified(field, driver, name)] += devices
+        if self._gate.kind is Kind.CAPACITY:
+            return Counter({each._replace(domain=""): found[each] for each in found})
+        return found
+
+    def _mistakes(self, compared: Iterable[Comparison]) -> Iterator[TypeMistake]:
+        for each in compared:
+            has = {value.type for value in self._values.get(each.subject, ())}
+            given = type_of(each)
+            if each.subject.field == CAPACITY:
+                has = {QUANTITY}
+            if has and given not in has:
+                wanted = sorted(has)[0]
+                text = self._gate.expression
+                yield TypeMistake(
+                    each.subject.name,
+                    wanted,
+                    given,
+                    expressions.written(each.constant),
+                    expressions.converted(text, each, typed_values.FUNCTION_OF.get(wanted, wanted))
+                    or "",
+                )
+
+
+_TYPE_OF = {function: kind for kind, function in typed_values.FUNCTION_OF.items()}
+
+
+def type_of(compared: Comparison) -> str:
+    """The type that values need for the comparison to make sense."""
+    if compared.form:
+        return _TYPE_OF[compared.form]
+    if isinstance(compared.constant, bool):
+        return "bool"
+    if isinstance(compared.constant, str):
+        return "string"
+    return "int" if isinstance(compared.constant, int) else type(compared.constant).__name__
+
+
+def _compared(found: Comparison) -> Compared:
+    constant = str(found.constant) if found.form else expressions.written(found.constant)
+    return Compared(found.subject.name, found.relation, constant, type_of(found))
+
+
+def _subjects(
+    resolved: ResolvedOption, gate: Gate, claims: Sequence[ResolvedClaim], fleet: Fleet
+) -> Iterable[Subject]:
+    """What the gate names."""
+    if gate.kind is Kind.CAPACITY:
+        return [Subject(CAPACITY, "", name) for name in resolved.option.capacity or ()]
+    if gate.kind is Kind.CONSTRAINTS:
+        named = [
+            each.match_attribute or each.distinct_attribute or ""
+            for each in claims[resolved.claim].question.constraints
+        ]
+        published = [name for name in named if name not in resolved.option.derived]
+        return [_qualified(ATTRIBUTES, "", name) for name in dict.fromkeys(published)]
+    return subjects_of(gate.expression, fleet)
+
+
+def subjects_of(expression: str, fleet: Fleet) -> list[Subject]:
+    """The attributes and capacities that a selector reads."""
+    compiled = expressions.compiled(expression, fleet.features)
+    read = [
+        Subject(*path)
+        for path in sorted(() if compiled.error else compiled.reads)
+        if len(path) == 3
+    ]
+    return list(dict.fromkeys([*expressions.subjects(expression), *read]))
+
+
+def _compiled_clauses(gate: Gate, selectors: Selectors) -> list[tuple[str, Selector]]:
+    texts = expressions.clauses(gate.expression) if gate.is_selector else []
+    return [(text, selectors.selector(text)) for text in texts] if len(texts) > 1 else []
+
+
+def _first_named(
+    subjects: Iterable[Subject], clauses: Sequence[str], fleet: Fleet
+) -> list[list[Subject]]:
+    """For each clause the subjects that none before it names."""
+    rest = list(subjects)
+    found = []
+    for text in clauses:
+        named = [each for each in subjects_of(text, fleet) if each in rest]
+        rest = [each for each in rest if each not in named]
+        found.append(named)
+    return found
+
+
+def _qualified(field: str, driver: str, name: str) -> Subject:
+    domain, slash, identifier = name.partition("/")
+    return Subject(field, domain, identifier) if slash else Subject(field, driver, name)
+
+
+def _range(found: Iterable[TypedValue]) -> tuple[str, str]:
+    """The least and the greatest value, where all are of one type that has an order."""
+    inorder = typed_values.ordered(found)
+    return (inorder[0].text, inorder[-1].text) if inorder else ("", "")
+
+
+def _counts(counter: Counter[str]) -> tuple[Count, ...]:
+    return tuple(Count(*each) for each in counter.most_common(VALUES_SHOWN))
+
+
+def _similar(subject: Subject, published: Counter[Subject]) -> tuple[Similar, ...]:
+    ranked = spelling.similar_subjects(subject, published)
+    return tuple(Similar(*each, published[each]) for each in ranked[:VALUES_SHOWN])
+
+
+def _domains(subject: Subject, published: Counter[Subject]) -> tuple[Count, ...]:
+    domains: Counter[str] = Counter()
+    for other, devices in published.items():
+        if other.field == subject.field:
+            domains[other.domain] = max(domains[other.domain], devices)
+    return () if subject.domain in domains or not subject.domain else _counts(domains)

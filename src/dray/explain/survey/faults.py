@@ -1,0 +1,279 @@
+"""What is wrong with claims, or with what they meet, so that nobody could allocate them.
+
+The allocator stops at the first failure with upstream's words. Here the same causes are found again
+as data, all of them, with what helps to mend them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.model import rejections, requests
+from dray.allocator.model.requests import Option
+from dray.allocator.problem.resolution import ResolvedClaim, ResolvedOption, Test
+from dray.api.features import Features
+from dray.api.formats.names import DeviceId, PoolId
+from dray.cel.device import Selector
+from dray.cel.runtime.values import COST_LIMIT
+from dray.explain.selectors import expressions, spelling
+from dray.explain.survey.filters import CannotEvaluate, Kind
+from dray.explain.survey.funnel import Funnel, Stage
+from dray.explain.survey.node_survey import UnusablePool
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True, tag_field="fault", tag=True):
+    """One cause; `claim` is the position of the claim, -1 where it is not about one."""
+
+    claim: int = -1
+    request: str = ""
+
+
+class ClassUnknown(Fault, frozen=True, kw_only=True):
+    device_class: str
+    similar: tuple[str, ...]
+    """Classes that are written much like it."""
+    known: tuple[str, ...]
+
+
+class ClassMissing(Fault, frozen=True, kw_only=True):
+    """The request names no class."""
+
+
+class SelectorBroken(Fault, frozen=True, kw_only=True):
+    """A selector that cannot be compiled; of the class if `device_class` is set."""
+
+    device_class: str
+    index: int
+    expression: str
+    detail: str
+
+
+class SelectorFails(Fault, frozen=True, kw_only=True):
+    """A selector that cannot be evaluated on some devices."""
+
+    device_class: str
+    index: int
+    expression: str
+    device: DeviceId | None
+    detail: str
+    failing: int
+    total: int
+
+
+class SelectorTooCostly(Fault, frozen=True, kw_only=True):
+    """A selector that may take more than evaluation is allowed to."""
+
+    device_class: str
+    index: int
+    expression: str
+    cost: int
+    limit: int
+
+
+class AttributeFails(Fault, frozen=True, kw_only=True):
+    """A derived attribute, a capacity or a node selector that cannot be evaluated on a device."""
+
+    kind: Kind
+    device: DeviceId | None
+    detail: str
+
+
+class TooManyDevices(Fault, frozen=True, kw_only=True):
+    needed: int
+    limit: int
+
+
+class GateOff(Fault, frozen=True, kw_only=True):
+    """The request needs a feature whose gate is off."""
+
+    gate: str
+
+
+class Unsupported(Fault, frozen=True, kw_only=True):
+    """A selector, constraint or allocation mode of a kind that is not known."""
+
+    what: str
+
+
+class PoolNotWhole(Fault, frozen=True, kw_only=True):
+    """All devices are asked for while a pool cannot be used."""
+
+    pool: PoolId
+
+
+class AllAgainstConstraint(Fault, frozen=True, kw_only=True):
+    """All devices are asked for, and a constraint forbids to have them together."""
+
+
+class Other(Fault, frozen=True, kw_only=True):
+    """A failure that only upstream's words describe."""
+
+    detail: str
+
+
+def find(
+    fleet: Fleet,
+    claims: Sequence[ResolvedClaim],
+    funnels: Sequence[Funnel],
+    unusable: Sequence[UnusablePool],
+    failure: rejections.Failure,
+) -> tuple[Fault, ...]:
+    """Every cause of a failure that can be told, those of the claim that failed first."""
+    found = [
+        *_in_claims(fleet, claims),
+        *_too_many(claims, funnels),
+        *_in_funnels(funnels, fleet.features),
+        *_pools_not_whole(claims, unusable),
+    ]
+    concerned = -1 if failure.claim is None else failure.claim
+    if not any(fault.claim == concerned or concerned < 0 for fault in found):
+        found += _against_constraints(claims, concerned)
+    if not found:
+        return (Other(claim=concerned, detail=failure.detail),)
+    return tuple(sorted(found, key=lambda fault: fault.claim != concerned))
+
+
+def _in_claims(fleet: Fleet, claims: Sequence[ResolvedClaim]) -> Iterator[Fault]:
+    """What is wrong with claims by themselves."""
+    for number, claim in enumerate(claims):
+        for request in claim.requests:
+            if request.request.is_prioritized and not fleet.features.prioritized_list:
+                yield GateOff(claim=number, request=request.request.name, gate="DRAPrioritizedList")
+            for option in request.options:
+                yield from _in_option(fleet, option)
+        for index, constraint in enumerate(claim.question.constraints):
+            if not (constraint.match_attribute or constraint.distinct_attribute):
+                yield Unsupported(claim=number, what=f"constraint {index}")
+
+
+def _too_many(claims: Sequence[ResolvedClaim], funnels: Iterable[Funnel]) -> Iterator[Fault]:
+    needed_by = {(each.claim, each.request): each.most_needed for each in funnels}
+    for number, claim in enumerate(claims):
+        needed = sum(_fewest(request.options, needed_by) for request in claim.requests)
+        if needed > requests.RESULTS_LIMIT:
+            yield TooManyDevices(claim=number, needed=needed, limit=requests.RESULTS_LIMIT)
+
+
+def _fewest(options: Sequence[ResolvedOption], needed_by: Mapping[tuple[int, str], int]) -> int:
+    return min(
+        needed_by.get((each.claim, str(each.option.name)), 0)
+        if each.option.is_all
+        else each.option.count
+        for each in options
+    )
+
+
+def _in_option(fleet: Fleet, resolved: ResolvedOption) -> Iterator[Fault]:
+    option, claim, request = resolved.option, resolved.claim, str(resolved.option.name)
+    for gate in _gates_off(option, fleet.features):
+        yield GateOff(claim=claim, request=request, gate=gate)
+    if not option.device_class:
+        yield ClassMissing(claim=claim, request=request)
+    elif option.device_class not in fleet.classes:
+        yield ClassUnknown(
+            claim=claim,
+            request=request,
+            device_class=option.device_class,
+            similar=tuple(spelling.similar(option.device_class, fleet.classes)),
+            known=tuple(sorted(fleet.classes)),
+        )
+    if option.mode not in (requests.EXACT_COUNT, requests.ALL):
+        yield Unsupported(claim=claim, request=request, what=f"allocation mode {option.mode}")
+    for index, expression in enumerate(option.selectors):
+        if expression is None:
+            yield Unsupported(claim=claim, request=request, what=f"selector {index}")
+    for test in resolved.tests:
+        yield from _in_selector(resolved, test, fleet.features)
+
+
+def _in_selector(resolved: ResolvedOption, test: Test, features: Features) -> Iterator[Fault]:
+    compiled = expressions.compiled(test.text, features)
+    if compiled.error is not None:
+        yield SelectorBroken(
+            claim=resolved.claim,
+            request=str(resolved.option.name),
+            device_class=test.device_class or "",
+            index=test.number,
+            expression=test.text,
+            detail=compiled.error.detail,
+        )
+    elif compiled.estimated_cost > COST_LIMIT:
+        yield SelectorTooCostly(
+            claim=resolved.claim,
+            request=str(resolved.option.name),
+            device_class=test.device_class or "",
+            index=test.number,
+            expression=test.text,
+            cost=compiled.estimated_cost,
+            limit=COST_LIMIT,
+        )
+
+
+def _is_at_fault(compiled: Selector) -> bool:
+    return compiled.error is not None or compiled.estimated_cost > COST_LIMIT
+
+
+def _gates_off(option: Option, features: Features) -> Iterator[str]:
+    if option.capacity is not None and not features.consumable_capacity:
+        yield "DRAConsumableCapacity"
+    if option.derived and not features.derived_attributes:
+        yield "DRADerivedAttributes"
+    if option.admin_access is not None and not features.admin_access:
+        yield "DRAAdminAccess"
+
+
+def _in_funnels(funnels: Iterable[Funnel], features: Features) -> Iterator[Fault]:
+    """What cannot be evaluated on some devices."""
+    for funnel in funnels:
+        for stage in funnel.stages:
+            expression = stage.gate.expression
+            is_known = expression and _is_at_fault(expressions.compiled(expression, features))
+            if isinstance(stage.objection, CannotEvaluate) and not is_known:
+                yield _failing(funnel, stage, stage.objection.detail)
+
+
+def _failing(funnel: Funnel, stage: Stage, detail: str) -> Fault:
+    gate = stage.gate
+    if not gate.is_selector:
+        return AttributeFails(
+            claim=funnel.claim,
+            request=funnel.request,
+            kind=gate.kind,
+            device=stage.example,
+            detail=detail,
+        )
+    return SelectorFails(
+        claim=funnel.claim,
+        request=funnel.request,
+        device_class=gate.device_class,
+        index=gate.index,
+        expression=gate.expression,
+        device=stage.example,
+        detail=detail,
+        failing=stage.failing,
+        total=stage.before,
+    )
+
+
+def _pools_not_whole(
+    claims: Iterable[ResolvedClaim], unusable: Sequence[UnusablePool]
+) -> Iterator[Fault]:
+    for option in _for_all(claims):
+        for pool in unusable:
+            yield PoolNotWhole(claim=option.claim, request=str(option.option.name), pool=pool.pool)
+
+
+def _against_constraints(claims: Sequence[ResolvedClaim], concerned: int) -> Iterator[Fault]:
+    for option in _for_all(claims):
+        if option.claim == concerned and claims[concerned].question.constraints:
+            yield AllAgainstConstraint(claim=concerned, request=str(option.option.name))
+
+
+def _for_all(claims: Iterable[ResolvedClaim]) -> Iterator[ResolvedOption]:
+    """The options that ask for all devices."""
+    for claim in claims:
+        for request in claim.requests:
+            yield from (each for each in request.options if each.option.is_all)

@@ -1,0 +1,318 @@
+"""How many devices of the whole fleet are left after each gate, for one option of a request.
+
+A `Measurement` is shown node after node and keeps only counts, a few examples and the names of
+holders: its memory does not grow with the fleet. A device that several nodes reach counts once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.model.candidates import Candidate
+from dray.allocator.problem.node_problem import Plan
+from dray.api.formats.names import ClaimKey, DeviceId
+from dray.explain.survey.filters import Answer, Gate, Kind, Objection, Panel
+
+HOLDERS_KEPT = 20
+_HOLDERS_COUNTED = 1 << 16
+_HOLDING = frozenset({Kind.TAKEN, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTERS})
+_ON_COUNTERS = frozenset({Kind.GROUPS, Kind.COUNTERS})
+_WITHOUT_SAY = frozenset({Kind.FEATURES, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTERS})
+"""Gates that are not mentioned where they keep nothing away."""
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """A claim and how many of the devices lost at a gate, or of their counter sets, it holds."""
+
+    claim: ClaimKey
+    devices: int
+
+
+class Stage(msgspec.Struct):
+    """What one gate did to the devices that came to it."""
+
+    gate: Gate
+    before: int = 0
+    after: int = 0
+    failing: int = 0
+    """Devices on which the check could not be evaluated."""
+    example: DeviceId | None = None
+    objection: Objection | None = None
+    """What the gate has against the example."""
+    holders: tuple[Holder, ...] = ()
+    """Who holds most of what was lost here."""
+    holding: int = 0
+    """How many claims hold something of it."""
+
+    @property
+    def lost(self) -> int:
+        return self.before - self.after
+
+
+class NodeCount(msgspec.Struct, frozen=True):
+    """A node and how many of its devices a request could have, each by itself."""
+
+    node: str
+    left: int
+
+
+class Blockage(msgspec.Struct, frozen=True):
+    """How many nodes fall below what is needed at a gate, and one of them."""
+
+    gate: Gate
+    nodes: int
+    example: str
+
+
+class NearMiss(msgspec.Struct, frozen=True):
+    """The device that passes most gates, and what each of the others has against it."""
+
+    device: DeviceId
+    node: str
+    lacks: tuple[Objection, ...]
+
+
+class Funnel(msgspec.Struct):
+    """One option of one request over the whole fleet."""
+
+    claim: int
+    """The position of the claim among those asked for."""
+    request: str
+    device_class: str
+    needed: int
+    """How many devices; 0 for all that match."""
+    most_needed: int = 0
+    """The same for all that match: on the node where most do."""
+    published: int = 0
+    stages: tuple[Stage, ...] = ()
+    nodes: int = 0
+    blocked: tuple[Blockage, ...] = ()
+    """At which gates nodes fall below what is needed."""
+    best: NodeCount | None = None
+    """The node on which most devices are left."""
+    nearest: NearMiss | None = None
+
+    @property
+    def left(self) -> int:
+        return self.stages[-1].after if self.stages else self.published
+
+
+class Passage(NamedTuple):
+    """What became of a node's devices: how many were left after each gate, and what blocks it."""
+
+    left: tuple[int, ...]
+    blocked: Gate | None
+    depth: int
+    """The number of the gate that blocks, or of all gates."""
+    held: Mapping[int, int]
+    """Gates, by number, where devices were lost to claims, and which devices."""
+
+
+class Tally:
+    """Counts devices, those that several nodes reach only once."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[object, str], int] = {}
+
+    def fresh(self, where: object, inventory: Inventory, devices: int) -> int:
+        """Those of the devices that have not been counted there before."""
+        if not devices:
+            return 0
+        offset = 0
+        for section in inventory.sections:
+            for piece in section.pool.slices:
+                width = len(piece.spec.devices)
+                if piece.spec.node_name is None:
+                    key = (where, piece.metadata.name)
+                    seen = self._seen.get(key, 0)
+                    members = devices >> offset & (1 << width) - 1
+                    self._seen[key] = seen | members
+                    devices &= ~(seen << offset)
+                offset += width
+        return devices
+
+    def count(self, where: object, inventory: Inventory, devices: int) -> int:
+        return self.fresh(where, inventory, devices).bit_count()
+
+
+class _Progress:
+    """One gate's part of a measurement."""
+
+    __slots__ = ("blocked", "blocked_example", "holders", "stage")
+
+    def __init__(self, gate: Gate) -> None:
+        self.stage = Stage(gate)
+        self.holders: Counter[ClaimKey] = Counter()
+        self.blocked = 0
+        self.blocked_example = ""
+
+
+class Measurement:
+    """Adds up one option node by node. Every node has the same gates.
+
+    Nodes that are alike are added at once: a panel of the first of them and their number. Who holds
+    their devices is another matter for each of them.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        option = plan.option
+        needed = 0 if option.is_all else plan.count
+        self._funnel = Funnel(plan.claim, str(option.name), option.device_class, needed)
+        self._gates: list[_Progress] = []
+        self._tally = Tally()
+        self._left = 0
+        self._misses = _Misses()
+
+    def add(self, panel: Panel, plan: Plan, nodes: int) -> Passage:
+        inventory = panel.inventory
+        answers = list(panel.answers(plan))
+        if not self._gates:
+            self._gates = [_Progress(answer.gate) for answer in answers]
+        published = self._tally.count("published", inventory, inventory.everything)
+        self._funnel.nodes += nodes
+        self._funnel.published += nodes * published
+        counts: list[int] = []
+        held: dict[int, int] = {}
+        left = inventory.everything
+        for number, (progress, answer) in enumerate(zip(self._gates, answers, strict=True)):
+            arriving = self._tally.fresh(progress, inventory, left)
+            progress.stage.before += nodes * arriving.bit_count()
+            lost = left & ~answer.passing
+            if lost:
+                _exemplify(progress.stage, panel, plan, answer, lost)
+                progress.stage.failing += nodes * (arriving & lost & answer.failing).bit_count()
+                if answer.gate.kind in _HOLDING:
+                    held[number] = arriving & lost
+            left &= answer.passing
+            counts.append(left.bit_count())
+        self._left += nodes * self._tally.count("left", inventory, left)
+        self._misses.add(panel, plan, answers, counts[-1])
+        return self._passage(panel, plan, counts, held, nodes)
+
+    def add_holders(self, gate: int, holders: Iterable[ClaimKey]) -> None:
+        """Of devices that were lost at the gate of that number."""
+        progress = self._gates[gate]
+        counter = progress.holders
+        if progress.stage.gate.kind in _ON_COUNTERS and len(counter) >= HOLDERS_KEPT:
+            return
+        for holder in holders:
+            if holder in counter or len(counter) < _HOLDERS_COUNTED:
+                counter[holder] += 1
+
+    def holders(self, gate: int, inventory: Inventory, devices: int) -> Iterator[ClaimKey]:
+        """Who holds the devices that a node has lost at a gate, or what they draw from."""
+        if self._gates[gate].stage.gate.kind in _ON_COUNTERS:
+            return _holders_on_counters(inventory, devices)
+        return _holders_of_devices(inventory, devices)
+
+    def finish(self) -> Funnel:
+        funnel = self._funnel
+        stages = [progress.stage for progress in self._gates]
+        for stage, following in zip(stages, [*stages[1:], None], strict=True):
+            stage.after = following.before if following else self._left
+        for progress in self._gates:
+            most = sorted(progress.holders.items(), key=lambda each: (-each[1], each[0]))
+            progress.stage.holders = tuple(Holder(*each) for each in most[:HOLDERS_KEPT])
+            progress.stage.holding = len(progress.holders)
+        funnel.stages = tuple(
+            stage for stage in stages if stage.lost or stage.gate.kind not in _WITHOUT_SAY
+        )
+        funnel.blocked = tuple(
+            Blockage(each.stage.gate, each.blocked, each.blocked_example)
+            for each in self._gates
+            if each.blocked
+        )
+        funnel.nearest = self._misses.nearest()
+        return funnel
+
+    def _passage(
+        self, panel: Panel, plan: Plan, counts: list[int], held: Mapping[int, int], nodes: int
+    ) -> Passage:
+        node = panel.inventory.node.metadata.name
+        best = self._funnel.best
+        if best is None or counts[-1] > best.left:
+            self._funnel.best = NodeCount(node, counts[-1])
+        needed = max(panel.wanted(plan), 1)
+        self._funnel.most_needed = max(self._funnel.most_needed, needed)
+        for depth, (count, progress) in enumerate(zip(counts, self._gates, strict=True)):
+            if count < needed:
+                progress.blocked += nodes
+                progress.blocked_example = progress.blocked_example or node
+                return Passage(tuple(counts), progress.stage.gate, depth, held)
+        return Passage(tuple(counts), None, len(counts), held)
+
+
+def _exemplify(stage: Stage, panel: Panel, plan: Plan, answer: Answer, lost: int) -> None:
+    """One of the devices that a gate keeps away, best one on which the check fails."""
+    failing = lost & answer.failing
+    if stage.example is None or (failing and not stage.failing):
+        device = next(panel.inventory.members(failing or lost))
+        stage.example = device.id
+        stage.objection = panel.objection(plan, stage.gate, device)
+
+
+def _holders_of_devices(inventory: Inventory, devices: int) -> Iterator[ClaimKey]:
+    for device in inventory.members(devices):
+        yield from inventory.holders_of(device)
+
+
+def _holders_on_counters(inventory: Inventory, devices: int) -> Iterator[ClaimKey]:
+    """Who draws from the counter sets that the devices draw from."""
+    sets = {
+        (device.section, consumption.counter_set)
+        for device in inventory.members(devices)
+        for consumption in device.device.consumes_counters
+    }
+    for section, counter_set in sorted(sets):
+        yield from inventory.holders_on(section, counter_set)
+
+
+class _Misses:
+    """Looks for the device that the fewest gates refuse.
+
+    A class that refuses a device counts twice: it is a device of another kind.
+    """
+
+    def __init__(self) -> None:
+        self._fewest = 4
+        self._most_left = -1
+        self._found: tuple[Panel, Plan, Candidate, list[Gate]] | None = None
+
+    def add(self, panel: Panel, plan: Plan, answers: list[Answer], left: int) -> None:
+        everything = panel.inventory.everything
+        refused = [0, 0, 0]
+        for answer in answers:
+            objecting = everything & ~answer.passing
+            for _ in range(2 if answer.gate.kind is Kind.CLASS else 1):
+                refused[2] |= refused[1] & objecting
+                refused[1] |= refused[0] & objecting
+                refused[0] |= objecting
+        for misses, (at_least, more) in enumerate(
+            zip(refused, [*refused[1:], 0], strict=True), start=1
+        ):
+            if at_least & ~more:
+                self._note(panel, plan, answers, at_least & ~more, misses, left)
+                return
+
+    def _note(
+        self, panel: Panel, plan: Plan, answers: list[Answer], devices: int, misses: int, left: int
+    ) -> None:
+        if (misses, -left) >= (self._fewest, -self._most_left):
+            return
+        self._fewest, self._most_left = misses, left
+        device = next(panel.inventory.members(devices))
+        lacks = [answer.gate for answer in answers if not answer.passing & device.bit]
+        self._found = (panel, plan, device, lacks)
+
+    def nearest(self) -> NearMiss | None:
+        if self._found is None:
+            return None
+        panel, plan, device, gates = self._found
+        objections = (panel.objection(plan, gate, device) for gate in gates)
+        node = panel.inventory.node.metadata.name
+        return NearMiss(device.id, node, tuple(each for each in objections if each is not None))

@@ -1,0 +1,295 @@
+"""Explanations as text, as one line for a pod's condition, and as JSON."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from dray.api.formats.names import ClaimKey
+from dray.explain.claim_explanation import Explanation, Outcome
+from dray.explain.suggestions.changes import Change, ReplaceClassSelector, ReplaceSelector
+from dray.explain.survey.diagnosis import Reason
+from dray.explain.survey.facts import GateFacts
+from dray.explain.survey.faults import Fault, SelectorBroken, SelectorFails
+from dray.explain.survey.filters import Gate
+from dray.explain.survey.funnel import Funnel, Stage
+from dray.explain.text import phrases
+
+_STAGES_SHOWN = 7
+_NOTES_SHOWN = 3
+_REASONS_SHOWN = 6
+_DEVICES_SHOWN = 8
+
+
+def text(explanation: Explanation) -> str:
+    """The whole explanation, a few lines for each request."""
+    return "\n".join(_lines(explanation)) + "\n"
+
+
+def _lines(explanation: Explanation) -> Iterator[str]:
+    yield _headline(explanation)
+    for line in explanation.message.splitlines():
+        yield f"  {line}"
+    for found in explanation.faults:
+        yield from _fault(explanation, found)
+    if explanation.outcome in (Outcome.REFUSED, Outcome.UNDECIDED):
+        yield from _funnels(explanation)
+    yield from _reasons(explanation)
+    if explanation.allocated:
+        names = phrases.listed([phrases.claim(key) for key in explanation.allocated])
+        nodes = phrases.counted(explanation.nodes, "node")
+        yield f"note: {names} is allocated already, which leaves {nodes}"
+    for pool in explanation.unusable:
+        yield f"note: {phrases.pool(pool)}"
+    for stray in explanation.strays:
+        yield f"note: {phrases.stray(stray)}"
+    yield from _changes(explanation)
+
+
+def _headline(explanation: Explanation) -> str:
+    names = phrases.listed([phrases.claim(key) for key in explanation.claims])
+    together = " together" if len(explanation.claims) > 1 else ""
+    match explanation.outcome:
+        case Outcome.ALLOCATED:
+            return f"{names}: allocated: {_devices(explanation)}"
+        case Outcome.FITS:
+            return f"{names}: fits{together} on node {explanation.node}: {_devices(explanation)}"
+        case Outcome.FAILED:
+            return f"{names}: cannot be allocated"
+        case Outcome.UNDECIDED:
+            return f"{names}: the search for devices was given up; there are too many combinations"
+    if not explanation.nodes:
+        return f"{names}: there is no node to look at"
+    where = f"any of {phrases.number(explanation.nodes)} nodes"
+    where = "the only node" if explanation.nodes == 1 else where
+    return f"{names}: does not fit{together} on {where}"
+
+
+def _devices(explanation: Explanation) -> str:
+    words = [f"{each.request}={each.device}" for each in explanation.devices]
+    return " ".join([*words[:_DEVICES_SHOWN], *(["…"] if len(words) > _DEVICES_SHOWN else [])])
+
+
+def _fault(explanation: Explanation, found: Fault) -> Iterator[str]:
+    request = _request(explanation, found.claim, found.request)
+    where = f"request {request}: " if found.request else ""
+    yield f"  {where}{phrases.fault(found)}"
+    for words in _facts_of(explanation, found)[:_NOTES_SHOWN]:
+        yield f"    {words}"
+
+
+def _facts_of(explanation: Explanation, found: Fault) -> list[str]:
+    """What is known about a selector that is at fault."""
+    if not isinstance(found, SelectorBroken | SelectorFails):
+        return []
+    for each in explanation.facts:
+        place = (each.claim, each.request, each.gate.device_class, each.gate.index)
+        if each.gate.is_selector and place == (
+            found.claim,
+            found.request,
+            found.device_class,
+            found.index,
+        ):
+            return phrases.facts(each, _replacements(explanation))
+    return []
+
+
+def _replacements(explanation: Explanation) -> set[str]:
+    """Selectors that are written out as changes."""
+    rewritten = (ReplaceSelector, ReplaceClassSelector)
+    return {each.replacement for each in explanation.changes if isinstance(each, rewritten)}
+
+
+def _funnels(explanation: Explanation) -> Iterator[str]:
+    """Requests in trouble one by one, those that every node could serve in one line."""
+    fine = [funnel for funnel in explanation.funnels if not funnel.blocked]
+    if len(explanation.funnels) == 1:
+        fine = []
+    for funnel in explanation.funnels:
+        if funnel not in fine:
+            yield from _funnel(explanation, funnel)
+    if fine:
+        names = [_request(explanation, each.claim, each.request) for each in fine]
+        noun = "request" if len(names) == 1 else "requests"
+        listed = phrases.limited(names, len(names), "request")
+        yield f"{noun} {listed}: each could be served by itself"
+
+
+def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:
+    needed = phrases.counted(funnel.needed, "device") if funnel.needed else "all devices"
+    request = _request(explanation, funnel.claim, funnel.request)
+    yield f"request {request}: {needed} of class {funnel.device_class}"
+    width = len(phrases.number(funnel.published))
+    yield f"  {phrases.number(funnel.published)} published"
+    told: list[str] = []
+    for stage in _worth_showing(funnel):
+        failing = f" (fails on {phrases.number(stage.failing)})" if stage.failing else ""
+        count = f"{phrases.number(stage.after):>{width}}"
+        yield f"  {count} {phrases.gate(stage.gate)}{failing}"
+        for words in _notes(explanation, funnel, stage)[: _NOTES_SHOWN - len(told)]:
+            told.append(words)
+            yield f"  {'':>{width}}   {words}"
+    if funnel.best and 0 < funnel.best.left < funnel.needed:
+        most = f"most on one node: {phrases.number(funnel.best.left)} on {funnel.best.node}"
+        yield f"  {most}, {phrases.number(funnel.needed)} needed"
+    near = funnel.nearest
+    if near and near.lacks and funnel.blocked:
+        lacks = phrases.listed([phrases.objection(each) for each in near.lacks])
+        if f"{near.device.device}: {lacks}" not in told:
+            yield f"  nearest miss: {near.device.device} on {near.node}: {lacks}"
+
+
+def _worth_showing(funnel: Funnel) -> Iterator[Stage]:
+    """The gates that keep devices away, and selectors as far as there is room."""
+    reached = [stage for stage in funnel.stages if stage.before]
+    losing = [stage for stage in reached if stage.lost]
+    room = _STAGES_SHOWN - len(losing)
+    shown = 0
+    for stage in reached:
+        if stage.lost and shown < _STAGES_SHOWN:
+            shown += 1
+            yield stage
+        elif stage.gate.is_selector and room > 0:
+            room -= 1
+            yield stage
+
+
+def _notes(explanation: Explanation, funnel: Funnel, stage: Stage) -> list[str]:
+    if not stage.lost:
+        return []
+    notes = []
+    is_decisive = stage.failing or any(each.gate == stage.gate for each in funnel.blocked)
+    found = _facts_at(explanation, funnel, stage.gate)
+    if found is not None and is_decisive:
+        notes += phrases.facts(found, _replacements(explanation))[:2]
+    note = phrases.stage_note(stage)
+    return [*notes, note] if note else notes
+
+
+def _facts_at(explanation: Explanation, funnel: Funnel, gate: Gate) -> GateFacts | None:
+    for each in explanation.facts:
+        if (each.claim, each.request, each.gate) == (funnel.claim, funnel.request, gate):
+            return each
+    return None
+
+
+def _request(explanation: Explanation, claim: int, request: str) -> str:
+    if len(explanation.claims) == 1 or claim < 0:
+        return request
+    return f"{request} of {phrases.claim(explanation.claims[claim])}"
+
+
+def _reasons(explanation: Explanation) -> Iterator[str]:
+    for reason in explanation.reasons[:_REASONS_SHOWN]:
+        nodes = phrases.limited(reason.examples, reason.nodes, "node")
+        yield f"{phrases.counted(reason.nodes, 'node')} ({nodes}): {_why(explanation, reason)}"
+    hidden = sum(reason.nodes for reason in explanation.reasons[_REASONS_SHOWN:])
+    if hidden:
+        yield f"{phrases.counted(hidden, 'node')}: for other reasons"
+
+
+def _why(explanation: Explanation, reason: Reason) -> str:
+    if reason.verdict is not None:
+        return phrases.verdict(reason.verdict)
+    if reason.gate is None:
+        return "no devices that can be used"
+    needed = next(
+        each.needed
+        for each in explanation.funnels
+        if (each.claim, each.request) == (reason.claim, reason.request)
+    )
+    short = phrases.shortage(reason.gate, needed)
+    if len(explanation.funnels) == 1:
+        return short
+    return f"request {_request(explanation, reason.claim, reason.request)}: {short}"
+
+
+def _changes(explanation: Explanation) -> Iterator[str]:
+    if explanation.outcome in (Outcome.ALLOCATED, Outcome.FITS) or not explanation.nodes:
+        return
+    if not explanation.changes:
+        yield "no single change that was tried makes it fit"
+    for number, change in enumerate(explanation.changes):
+        lead = "or" if number else "would fit"
+        yield f"{lead} on {change.node}: {_change(explanation, change)}"
+
+
+def _change(explanation: Explanation, change: Change) -> str:
+    return phrases.change(change, explanation.claims)
+
+
+def summary(explanation: Explanation) -> str:
+    """One line, to stand behind what upstream says in a pod's condition."""
+    match explanation.outcome:
+        case Outcome.ALLOCATED | Outcome.FITS | Outcome.UNDECIDED:
+            return _headline(explanation)
+    words = [_counted_reason(explanation, each) for each in explanation.reasons[:3]]
+    for found in explanation.faults[:2]:
+        detail = f" ({facts[0]})" if (facts := _facts_of(explanation, found)) else ""
+        words.append(f"{phrases.fault(found)}{detail}")
+    if any(each.gate is None and each.verdict is None for each in explanation.reasons):
+        words += [phrases.pool(each) for each in explanation.unusable[:1]]
+        words += [phrases.stray(each) for each in explanation.strays[:1]]
+    if not words:
+        words = [_headline(explanation)]
+    why = "; ".join(dict.fromkeys(words))
+    if not explanation.changes:
+        return f"{why}."
+    return f"{why}. Would fit: {_change(explanation, explanation.changes[0])}."
+
+
+def _counted_reason(explanation: Explanation, reason: Reason) -> str:
+    nodes = phrases.counted(reason.nodes, "node")
+    return f"{nodes}: {_why(explanation, reason)}{_detail(explanation, reason)}"
+
+
+def _detail(explanation: Explanation, reason: Reason) -> str:
+    """The one fact that says most about a gate."""
+    for funnel in explanation.funnels:
+        if reason.gate is None or (funnel.claim, funnel.request) != (reason.claim, reason.request):
+            continue
+        for stage in funnel.stages:
+            notes = _notes(explanation, funnel, stage) if stage.gate == reason.gate else []
+            if notes:
+                return f" ({notes[0]})"
+    return ""
+
+
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """The data and the words, with ids written as people write them."""
+    built: dict[str, Any] = _plain(explanation)
+    built["summary"] = summary(explanation)
+    built["text"] = text(explanation)
+    for change, words in zip(explanation.changes, built["changes"], strict=True):
+        words["text"] = _change(explanation, change)
+    for reason, words in zip(explanation.reasons, built["reasons"], strict=True):
+        words["text"] = _why(explanation, reason)
+    for fault, words in zip(explanation.faults, built["faults"], strict=True):
+        words["text"] = phrases.fault(fault)
+    return built
+
+
+def _plain(value: Any) -> Any:
+    """Structs become objects in camel case, ids become text."""
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        tag = {config.tag_field: config.tag} if config.tag_field else {}
+        fields = {_camel(name): _plain(getattr(value, name)) for name in value.__struct_fields__}
+        return {**tag, **fields}
+    if isinstance(value, ClaimKey):
+        return phrases.claim(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(each) for each in value]
+    return value.value if isinstance(value, enum.Enum) else value
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(each.title() for each in others)

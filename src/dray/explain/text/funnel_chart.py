@@ -1,0 +1,56 @@
+"""The funnel as a picture: a bar for what is left after each gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dray.explain.claim_explanation import Explanation
+from dray.explain.survey.filters import Gate, Kind
+from dray.explain.survey.funnel import Funnel
+from dray.explain.text import phrases
+
+WIDTH = 40
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_FULL = "█"
+
+_NAMES = {
+    Kind.NODE: "for the node",
+    Kind.FEATURES: "gates",
+    Kind.TAINTS: "untainted",
+    Kind.TAKEN: "not taken",
+    Kind.CAPACITY: "capacity left",
+    Kind.GROUPS: "compatible",
+    Kind.COUNTERS: "counters left",
+    Kind.CONSTRAINTS: "comparable",
+}
+
+
+def text(explanation: Explanation) -> str:
+    """Empty where there is no funnel to draw."""
+    return "\n".join(line for each in explanation.funnels for line in _funnel(each))
+
+
+def _funnel(funnel: Funnel) -> Iterator[str]:
+    counts = [("published", funnel.published)]
+    counts += [(_name(stage.gate), stage.after) for stage in funnel.stages if stage.before]
+    labels = max(len(label) for label, _ in counts)
+    width = len(phrases.number(funnel.published))
+    yield f"request {funnel.request}"
+    for label, count in counts:
+        bar = _bar(count, funnel.published)
+        yield f"  {label:<{labels}} {phrases.number(count):>{width}} {bar}".rstrip()
+
+
+def _name(gate: Gate) -> str:
+    if gate.kind is Kind.CLASS:
+        return f"class selector {gate.index}"
+    if gate.kind is Kind.SELECTOR:
+        return f"selector {gate.index}"
+    return _NAMES[gate.kind]
+
+
+def _bar(count: int, whole: int) -> str:
+    """As long as its share, in eighths of a character; never invisible while something is left."""
+    eighths = round(WIDTH * 8 * count / whole) if whole else 0
+    eighths = max(eighths, 1) if count else 0
+    return _FULL * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

@@ -1,0 +1,1 @@
+"""Container processes, their files and their streams."""

@@ -1,0 +1,241 @@
+"""Containers on disk: one folder for each start of each container, and the shim that owns it.
+
+The folder is the truth. An agent that restarts finds in it what runs, what has ended and how, and
+what was lost; nothing has to be remembered in memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from dray.node.containers import processes, shim
+from dray.node.containers.processes import Process
+
+LOST_CODE: Final = 137
+LOST_REASON: Final = "ContainerStatusUnknown"
+START_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Exit:
+    code: int
+    finished_at: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a shim starts."""
+
+    argv: list[str]
+    env: dict[str, str] = field(default_factory=dict)
+    cwd: str = "/"
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
+    kill: list[str] = field(default_factory=list)
+    """What ends it at once, where a signal to its first process would not."""
+    started_file: str = ""
+    """Is there as soon as the container runs, where nothing else tells."""
+    facts: dict[str, str] = field(default_factory=dict)
+    """What the runtime has to know of the container later."""
+
+    def written(self) -> dict[str, Any]:
+        return {
+            "argv": self.argv,
+            "env": self.env,
+            "cwd": self.cwd,
+            "stdin": self.stdin,
+            "stdinOnce": self.stdin_once,
+            "tty": self.tty,
+            "kill": self.kill,
+            "startedFile": self.started_file,
+            "facts": self.facts,
+        }
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of a container."""
+
+    folder: Path
+
+    @property
+    def number(self) -> int:
+        return int(self.folder.name)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / shim.OUTPUT
+
+    @property
+    def input(self) -> Path:
+        """Where to write what its standard input should get, if it has one."""
+        return self.folder / shim.INPUT
+
+    @property
+    def started_at(self) -> float:
+        return float(self._process()["startedAt"])
+
+    @property
+    def pid(self) -> int:
+        """Of the shim."""
+        return int(self._process()["pid"])
+
+    @property
+    def previous(self) -> Attempt | None:
+        """The start before this one."""
+        folder = self.folder.with_name(str(self.number - 1))
+        return Attempt(folder) if folder.is_dir() else None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether its shim ever ran; without, nothing was started."""
+        return (self.folder / shim.PROCESS).exists()
+
+    def exit(self) -> Exit | None:
+        """How it ended; None while it runs. A container whose shim is gone counts as killed."""
+        written = self._read_exit()
+        if written is None and not self._is_alive():
+            # It may have written its last words between the two looks.
+            written = self._read_exit() or Exit(LOST_CODE, time.time(), LOST_REASON)
+        return written
+
+    async def wait(self) -> Exit:
+        while (found := self.exit()) is None:
+            await processes.end_of(self.pid)
+        return found
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._is_alive():
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGUSR1)
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Give its terminal another size."""
+        path = self.folder / shim.SIZE
+        path.write_text(json.dumps([rows, columns]), "utf-8")
+        self.signal(signal.SIGUSR2)
+
+    def command(self) -> dict[str, Any]:
+        """What was started, as it was written for the shim."""
+        found: dict[str, Any] = json.loads((self.folder / shim.COMMAND).read_bytes())
+        return found
+
+    def _read_exit(self) -> Exit | None:
+        try:
+            found = json.loads((self.folder / shim.EXIT).read_bytes())
+        except FileNotFoundError:
+            return None
+        return Exit(found["exitCode"], found["finishedAt"], found["reason"])
+
+    def _process(self) -> dict[str, float]:
+        try:
+            found: dict[str, float] = json.loads((self.folder / shim.PROCESS).read_bytes())
+        except FileNotFoundError:
+            return {"pid": 0, "born": -1, "startedAt": time.time()}
+        return found
+
+    def _is_alive(self) -> bool:
+        process = self._process()
+        return shim.born(int(process["pid"])) == process["born"]
+
+
+def last_attempt(folder: Path) -> Attempt | None:
+    """The latest start of a container, if there was one."""
+    numbers = [int(each.name) for each in folder.glob("[0-9]*")]
+    return Attempt(folder / str(max(numbers))) if numbers else None
+
+
+def remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Starter:
+    """Starts containers under shims, which one process beside us forks off: quicker by far.
+
+    Use it as a context manager: at the end of the block that process ends; the shims go on.
+    """
+
+    def __init__(self) -> None:
+        self._requests: socket.socket | None = None
+        self._server: Process | None = None
+
+    async def __aenter__(self) -> Starter:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._hang_up()
+        if self._server is not None:
+            await self._server.wait()
+
+    def prepare(self) -> None:
+        """Have that process ready before the first container needs it."""
+        if self._server is not None and not self._server.has_ended:
+            return
+        self._hang_up()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._server = Process(
+                [sys.executable, "-I", "-S", shim.__file__],
+                stdin=theirs,
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        self._requests = ours
+
+    def _hang_up(self) -> None:
+        if self._requests is not None:
+            self._requests.close()
+            self._requests = None
+
+    async def start(self, folder: Path, number: int, command: Command) -> Attempt:
+        """Start a container; returns when it runs, or has failed to.
+
+        Not sooner where it is cancelled, so that whoever stops the container then finds it.
+        """
+        attempt = Attempt(folder / str(number))
+        attempt.folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+        (attempt.folder / shim.COMMAND).write_text(json.dumps(command.written()), "utf-8")
+        if command.stdin and not attempt.input.exists():
+            os.mkfifo(attempt.input, 0o600)
+        self.prepare()
+        read_end, write_end = os.pipe()
+        try:
+            assert self._requests is not None
+            socket.send_fds(self._requests, [str(attempt.folder).encode()], [write_end])
+            os.close(write_end)
+            started = asyncio.ensure_future(_started(attempt, read_end))
+            try:
+                await asyncio.shield(started)
+            except asyncio.CancelledError:
+                await started
+                raise
+        finally:
+            os.close(read_end)
+        return attempt
+
+
+async def _started(attempt: Attempt, told_by: int) -> None:
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            await processes.readable(told_by)
+    except TimeoutError:
+        attempt.kill()

@@ -1,0 +1,168 @@
+"""A container's output, as `kubectl logs` asks for it: the last lines, since a time, followed.
+
+Files hold lines of "time stream tag text"; the tag P marks a line that the next one continues. When
+a file has grown too large, the shim puts it aside, and the one it put aside before is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final, NamedTuple
+
+from dray.node.containers import shim
+
+LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    tail_lines: int | None = None
+    since: str = ""
+    """A time as it stands in the file; earlier lines are left out."""
+    timestamps: bool = False
+    limit_bytes: int | None = None
+
+
+class Record(NamedTuple):
+    """One line of the file."""
+
+    time: bytes
+    stream: bytes
+    is_whole: bool
+    text: bytes
+
+
+class _Writer:
+    """Records as they are shown: without their prefix, pieces of one line joined."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._options = options
+        self._left = options.limit_bytes
+        self._is_new_line = True
+
+    @property
+    def is_full(self) -> bool:
+        return self._left is not None and self._left <= 0
+
+    def shown(self, records: Iterable[Record]) -> bytes:
+        found = b"".join(self._shown(each) for each in records)
+        if self._left is not None:
+            found = found[: self._left]
+            self._left -= len(found)
+        return found
+
+    def _shown(self, record: Record) -> bytes:
+        if self._options.since and record.time.decode() < self._options.since:
+            return b""
+        prefix = record.time + b" " if self._options.timestamps and self._is_new_line else b""
+        self._is_new_line = record.is_whole
+        return prefix + record.text + (b"\n" if record.is_whole else b"")
+
+
+def read(path: Path, options: LogOptions | None = None) -> bytes:
+    """What has been written so far."""
+    chosen = options or LogOptions()
+    with path.open("rb") as file:
+        return _Writer(chosen).shown(_written(path, file, chosen))
+
+
+async def follow(
+    path: Path, has_ended: Callable[[], bool], options: LogOptions | None = None
+) -> AsyncIterator[bytes]:
+    """What has been written and will be, until the container has ended."""
+    chosen = options or LogOptions()
+    writer = _Writer(chosen)
+    with path.open("rb") as file:
+        yield writer.shown(_written(path, file, chosen))
+        async for records in _coming(path, file, has_ended):
+            if writer.is_full:
+                return
+            if shown := writer.shown(records):
+                yield shown
+
+
+async def records_from_now(
+    path: Path, has_ended: Callable[[], bool]
+) -> AsyncIterator[list[Record]]:
+    """What will be written, until the container has ended."""
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        async for records in _coming(path, file, has_ended):
+            yield records
+
+
+def _written(path: Path, file: IO[bytes], options: LogOptions) -> list[Record]:
+    """Also what was put aside; the file is left at its end."""
+    rotated = path.with_name(shim.ROTATED)
+    # The file itself may have been put aside since it was opened.
+    before = rotated.read_bytes() if _is_another(rotated, file) else b""
+    records = list(_parsed(before + _whole_lines(file)))
+    if options.tail_lines is None:
+        return records
+    return records[_tail_start(records, options.tail_lines) :]
+
+
+def _tail_start(records: list[Record], lines: int) -> int:
+    """Where the last lines begin; pieces of a line count as one."""
+    if lines <= 0:
+        return len(records)
+    for index in range(len(records) - 1, 0, -1):
+        if records[index - 1].is_whole:
+            lines -= 1
+            if lines == 0:
+                return index
+    return 0
+
+
+async def _coming(
+    path: Path, file: IO[bytes], has_ended: Callable[[], bool]
+) -> AsyncIterator[list[Record]]:
+    current = file
+    try:
+        while True:
+            # Asked before reading: what is written last is read once more after the end.
+            ended = has_ended()
+            if records := list(_parsed(_whole_lines(current))):
+                yield records
+            elif _is_another(path, current):
+                current = _next(path, file, current)
+            elif ended:
+                return
+            else:
+                await asyncio.sleep(LOOK_SECONDS)
+    finally:
+        if current is not file:
+            current.close()
+
+
+def _next(path: Path, first: IO[bytes], current: IO[bytes]) -> IO[bytes]:
+    if current is not first:
+        current.close()
+    return path.open("rb")
+
+
+def _is_another(path: Path, file: IO[bytes]) -> bool:
+    """Whether there is a file by this name, and it is not the one that is open."""
+    try:
+        return path.stat().st_ino != os.fstat(file.fileno()).st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _whole_lines(file: IO[bytes]) -> bytes:
+    """What can be read up to the last end of a line; the rest is left for the next time."""
+    chunk = file.read()
+    end = chunk.rfind(b"\n") + 1
+    file.seek(end - len(chunk), os.SEEK_CUR)
+    return chunk[:end]
+
+
+def _parsed(text: bytes) -> Iterator[Record]:
+    for line in text.split(b"\n")[:-1]:
+        time, _, rest = line.partition(b" ")
+        stream, tag, said = (*rest.split(b" ", 2), b"", b"")[:3]
+        yield Record(time, stream, tag == b"F", said)

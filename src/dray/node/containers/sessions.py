@@ -1,0 +1,289 @@
+"""Somebody at a container: a program run inside it, or its own input and output, over a socket.
+
+As pkg/kubelet's streaming server: what is typed comes on channels, what is printed goes out on
+them, and the error channel says at last how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import struct
+import subprocess
+import termios
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from dray.api import remote_command
+from dray.api.http_messages import MessageSocket
+from dray.api.remote_command import Size
+from dray.node.containers import logs, processes
+from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.containers.processes import Process
+
+CHUNK_BYTES: Final = 65536
+DRAIN_SECONDS: Final = 2.0
+"""How long output is waited for that something left behind in the container may still hold open."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which streams somebody wants to hold."""
+
+    stdin: bool = False
+    stdout: bool = True
+    stderr: bool = True
+    tty: bool = False
+
+
+class _Target(Protocol):
+    """Where what is typed goes."""
+
+    async def write(self, data: bytes) -> None: ...
+
+    def end(self) -> None: ...
+
+    def resize(self, size: Size) -> None: ...
+
+
+async def execute(socket: MessageSocket, command: Command, wanted: Wanted) -> None:
+    """Run a program and hold its streams until it ends or whoever asked leaves."""
+    await socket.send(remote_command.message(_first_channel(wanted), b""))
+    try:
+        program = _Terminal(command) if wanted.tty else _Piped(command, wanted)
+    except OSError as error:
+        await socket.send(remote_command.failure(f"{command.argv[0]}: {error.strerror}"))
+        return
+    with contextlib.closing(program):
+        await _hold(socket, program, lambda: _run(socket, program))
+
+
+async def attach(socket: MessageSocket, attempt: Attempt, wanted: Wanted) -> None:
+    """Hold the streams of a container itself until it ends or whoever asked leaves."""
+    await socket.send(remote_command.message(_first_channel(wanted), b""))
+
+    async def show() -> None:
+        async for records in logs.records_from_now(attempt.log, lambda: attempt.exit() is not None):
+            for record in records:
+                channel = (
+                    remote_command.STDERR if record.stream == b"stderr" else remote_command.STDOUT
+                )
+                end = b"\n" if record.is_whole else b""
+                await socket.send(remote_command.message(channel, record.text + end))
+        await socket.send(remote_command.exit_status(0))
+
+    typed = _Typed(attempt, wanted.stdin and bool(attempt.command().get("stdin")))
+    with contextlib.closing(typed):
+        await _hold(socket, typed, show)
+
+
+def _first_channel(wanted: Wanted) -> int:
+    """An empty message there tells that the conversation has begun."""
+    return remote_command.STDOUT if wanted.stdout else remote_command.ERROR
+
+
+async def _hold(
+    socket: MessageSocket, target: _Target, work: Callable[[], Awaitable[None]]
+) -> None:
+    """Until the work is done or the other side leaves, whichever comes first."""
+    async with asyncio.TaskGroup() as group:
+        working = group.create_task(_coroutine(work))
+        typing = group.create_task(_pass_on(socket, target))
+        await asyncio.wait({working, typing}, return_when=asyncio.FIRST_COMPLETED)
+        working.cancel()
+        typing.cancel()
+
+
+async def _coroutine(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
+async def _pass_on(socket: MessageSocket, target: _Target) -> None:
+    """What comes on the channels, until the other side has left."""
+    while (message := await socket.receive()) is not None:
+        if not message:
+            continue
+        channel, data = message[0], message[1:]
+        if channel == remote_command.STDIN:
+            await target.write(data)
+        elif channel == remote_command.CLOSE and data == bytes((remote_command.STDIN,)):
+            target.end()
+        elif channel == remote_command.RESIZE and (size := remote_command.size(data)) is not None:
+            target.resize(size)
+
+
+async def _run(socket: MessageSocket, program: _Piped | _Terminal) -> None:
+    async with asyncio.TaskGroup() as group:
+        shown = [
+            group.create_task(_show(socket, channel, descriptor))
+            for channel, descriptor in program.outputs.items()
+        ]
+        code = await program.process.wait()
+        if shown:
+            await asyncio.wait(shown, timeout=DRAIN_SECONDS)
+        for task in shown:
+            task.cancel()
+    await socket.send(remote_command.exit_status(code))
+
+
+async def _show(socket: MessageSocket, channel: int, descriptor: int) -> None:
+    async for chunk in _chunks(descriptor):
+        await socket.send(remote_command.message(channel, chunk))
+
+
+async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
+    while True:
+        try:
+            chunk = os.read(descriptor, CHUNK_BYTES)
+        except BlockingIOError:
+            await processes.readable(descriptor)
+            continue
+        except OSError:
+            # The end of a terminal.
+            return
+        if not chunk:
+            return
+        yield chunk
+
+
+class _Descriptor:
+    """Something to write to that may be slow, or gone."""
+
+    def __init__(self, number: int) -> None:
+        os.set_blocking(number, False)
+        self.number: int | None = number
+
+    async def write(self, data: bytes) -> None:
+        while data and self.number is not None:
+            try:
+                data = data[os.write(self.number, data) :]
+            except BlockingIOError:
+                await processes.writable(self.number)
+            except OSError:
+                return
+
+    def close(self) -> None:
+        if self.number is not None:
+            os.close(self.number)
+            self.number = None
+
+
+class _Piped:
+    """A program with pipes."""
+
+    def __init__(self, command: Command, wanted: Wanted) -> None:
+        stdin = _pipe_if(wanted.stdin)
+        process = Process(
+            command.argv,
+            env=command.env,
+            cwd=command.cwd,
+            stdin=stdin,
+            stdout=_pipe_if(wanted.stdout),
+            stderr=_pipe_if(wanted.stderr),
+            start_new_session=True,
+        )
+        self.process = process
+        self.outputs: Mapping[int, int] = {
+            channel: _unblocked(os.dup(pipe.fileno()))
+            for channel, pipe in (
+                (remote_command.STDOUT, process.child.stdout),
+                (remote_command.STDERR, process.child.stderr),
+            )
+            if pipe is not None
+        }
+        entered = process.child.stdin
+        self._input = _Descriptor(os.dup(entered.fileno())) if entered is not None else None
+        process.close_pipes()
+
+    async def write(self, data: bytes) -> None:
+        if self._input is not None:
+            await self._input.write(data)
+
+    def end(self) -> None:
+        if self._input is not None:
+            self._input.close()
+
+    def resize(self, size: Size) -> None:
+        """There is no terminal."""
+
+    def close(self) -> None:
+        self.end()
+        for descriptor in self.outputs.values():
+            os.close(descriptor)
+
+
+class _Terminal:
+    """A program with a terminal of its own."""
+
+    def __init__(self, command: Command) -> None:
+        outer, inner = os.openpty()
+        try:
+            self.process = Process(
+                command.argv,
+                env={"TERM": "xterm", **command.env},
+                cwd=command.cwd,
+                stdin=inner,
+                stdout=inner,
+                stderr=inner,
+                start_new_session=True,
+            )
+        except OSError:
+            os.close(outer)
+            raise
+        finally:
+            os.close(inner)
+        self._outer = _Descriptor(outer)
+        self.outputs: Mapping[int, int] = {remote_command.STDOUT: outer}
+
+    async def write(self, data: bytes) -> None:
+        await self._outer.write(data)
+
+    def end(self) -> None:
+        """A terminal ends by what is typed, not by closing."""
+
+    def resize(self, size: Size) -> None:
+        if self._outer.number is not None:
+            packed = struct.pack("HHHH", size.rows, size.columns, 0, 0)
+            fcntl.ioctl(self._outer.number, termios.TIOCSWINSZ, packed)
+
+    def close(self) -> None:
+        """Whatever still runs there is told that its terminal is gone."""
+        self._outer.close()
+
+
+class _Typed:
+    """The standard input of a container, behind its shim."""
+
+    def __init__(self, attempt: Attempt, is_open: bool) -> None:
+        self._attempt = attempt
+        self._input: _Descriptor | None = None
+        if is_open:
+            with contextlib.suppress(OSError):
+                descriptor = os.open(attempt.input, os.O_WRONLY | os.O_NONBLOCK)
+                self._input = _Descriptor(descriptor)
+
+    async def write(self, data: bytes) -> None:
+        if self._input is not None:
+            await self._input.write(data)
+
+    def end(self) -> None:
+        if self._input is not None:
+            self._input.close()
+
+    def resize(self, size: Size) -> None:
+        self._attempt.resize(size.rows, size.columns)
+
+    def close(self) -> None:
+        self.end()
+
+
+def _pipe_if(wanted: bool) -> int:
+    return subprocess.PIPE if wanted else subprocess.DEVNULL
+
+
+def _unblocked(descriptor: int) -> int:
+    os.set_blocking(descriptor, False)
+    return descriptor

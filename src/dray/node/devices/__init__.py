@@ -1,0 +1,1 @@
+"""Drivers on a node, and the claims that they prepare."""

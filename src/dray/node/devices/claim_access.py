@@ -1,0 +1,64 @@
+"""Whether a pod may use its claims on this node.
+
+As pkg/kubelet/cm/dra, prepareResources: a claim must be allocated, reserved for this very pod, and
+where it was made from a template, be made for it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from dray.api import errors, kinds
+from dray.api.conversion import canonical
+from dray.api.semantics import pod_claims
+from dray.api.semantics.pod_claims import UsedClaim
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod
+from dray.client.api_client import Client, Object
+
+CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
+
+
+class NotUsable(Exception):
+    """A claim that the pod cannot use now; the text says which and why."""
+
+
+async def usable(client: Client, pod: Pod) -> list[ResourceClaim]:
+    """The claims of the pod, read from the server; raises NotUsable for the first that is not."""
+    return [await _usable(client, pod, used) for used in pod_claims.used_by(pod)]
+
+
+async def _usable(client: Client, pod: Pod, used: UsedClaim) -> ResourceClaim:
+    if used.name is None:
+        raise NotUsable(f"pod claim {used.pod_claim}: no ResourceClaim has been made for it yet")
+    try:
+        document = await client.get(CLAIM, used.name, pod.metadata.namespace)
+    except errors.NotFound:
+        raise NotUsable(f"fetch ResourceClaim {used.name}: not found") from None
+    claim = _decoded(document)
+    if refusal := refused(claim, pod, used.is_generated):
+        raise NotUsable(refusal)
+    return claim
+
+
+def _decoded(document: Object) -> ResourceClaim:
+    """A server that writes `null` for absent costs a second try."""
+    try:
+        return msgspec.convert(document, ResourceClaim)
+    except msgspec.ValidationError:
+        return msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
+
+
+def refused(claim: ResourceClaim, pod: Pod, is_generated: bool) -> str | None:
+    """Why the pod may not use the claim."""
+    metadata = claim.metadata
+    if is_generated and not pod_claims.is_for_pod(claim, pod, accepts_group=True):
+        return f"ResourceClaim {metadata.name} was not created for pod {pod.metadata.name}"
+    if not pod_claims.is_reserved_for(claim, pod, accepts_group=True):
+        return (
+            f"pod {pod.metadata.name} ({pod.metadata.uid}) is not allowed to use "
+            f"ResourceClaim {metadata.name} ({metadata.uid})"
+        )
+    if claim.status.allocation is None:
+        return f"ResourceClaim {metadata.name} is not allocated"
+    return None

@@ -1,0 +1,142 @@
+"""How the devices of this node are, as their drivers tell it, and what of it a pod's status shows.
+
+As pkg/kubelet/cm/dra, healthinfo and UpdateAllocatedResourcesStatus: a device of which nothing has
+been heard for long enough is Unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import grpc
+import grpc.aio
+
+from dray.api.formats.names import DeviceId
+from dray.api.types.containers import Container
+from dray.node.devices.drivers import Device, Driver, Drivers
+from dray.node.devices.preparation import ClaimsOfPod
+from dray.protocol import services
+from dray.protocol.services import Caller
+
+log = logging.getLogger(__name__)
+
+SILENCE_SECONDS: Final = 30.0
+RETRY_SECONDS: Final = 1.0
+MAX_MESSAGE_CHARACTERS: Final = 1024
+_WORDS: Final = {0: "Unknown", 1: "Healthy", 2: "Unhealthy"}
+
+
+class Health(NamedTuple):
+    word: str = "Unknown"
+    message: str = ""
+
+
+UNKNOWN: Final = Health()
+
+
+class DeviceHealth:
+    """Follows every driver that tells about health; calls `changed` when a device's changes."""
+
+    def __init__(self, drivers: Drivers, changed: Callable[[], None]) -> None:
+        self._drivers = drivers
+        self._changed = changed
+        self._known: dict[DeviceId, Health] = {}
+
+    def of(self, device: Device) -> Health:
+        return self._known.get(DeviceId(device.driver, device.pool, device.device), UNKNOWN)
+
+    async def run(self) -> None:
+        """One follower for each driver as it is now; all anew when a driver comes or goes."""
+        while True:
+            changed = self._drivers.changed
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._follow(each)) for each in self._drivers]
+                await changed.wait()
+                for task in tasks:
+                    task.cancel()
+
+    async def _follow(self, driver: Driver) -> None:
+        if driver.health_service is None:
+            return
+        while True:
+            try:
+                async with grpc.aio.insecure_channel(services.address(driver.endpoint)) as channel:
+                    await self._listen(driver.name, Caller(channel, driver.health_service))
+            except grpc.aio.AioRpcError as error:
+                log.info("health of %s: %s", driver.name, error.details())
+            except TimeoutError:
+                log.warning("driver %s says nothing about health", driver.name)
+            self._forget(driver.name)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _listen(self, driver: str, caller: Caller) -> None:
+        request = caller.messages.NodeWatchResourcesRequest()
+        stream = caller.stream("NodeWatchResources", request)
+        while True:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                response = await stream.read()
+            if response is grpc.aio.EOF:
+                return
+            self._learn({_identity(driver, each): _health(each) for each in response.devices})
+
+    def _learn(self, told: dict[DeviceId, Health]) -> None:
+        news = {device for device, health in told.items() if self._known.get(device) != health}
+        self._known.update(told)
+        if news:
+            self._changed()
+
+    def _forget(self, driver: str) -> None:
+        gone = [device for device in self._known if device.driver == driver]
+        for device in gone:
+            del self._known[device]
+        if gone:
+            self._changed()
+
+
+def resource_statuses(
+    container: Container, held: ClaimsOfPod, health_of: Callable[[Device], Health]
+) -> list[dict[str, Any]]:
+    """`allocatedResourcesStatus` of a container: each claim it names, or request of one."""
+    made = []
+    for used in container.resources.claims:
+        if used.name not in held:
+            continue
+        devices = [
+            device
+            for device in held[used.name].devices
+            if not used.request or not device.requests or used.request in device.requests
+        ]
+        entries = {_resource_id(each): _entry(each, health_of(each)) for each in devices}
+        if entries:
+            suffix = f"/{used.request}" if used.request else ""
+            name = f"claim:{used.name}{suffix}"
+            made.append({"name": name, "resources": list(entries.values())})
+    return made
+
+
+def _entry(device: Device, health: Health) -> dict[str, str]:
+    entry = {"resourceID": _resource_id(device), "health": health.word}
+    if health.message:
+        entry["message"] = health.message
+    return entry
+
+
+def _resource_id(device: Device) -> str:
+    """The first CDI id; devices without one are named in full."""
+    if device.cdi_ids:
+        return device.cdi_ids[0]
+    return f"{device.driver}/{device.pool}/{device.device}"
+
+
+def _identity(driver: str, message: Any) -> DeviceId:
+    return DeviceId(driver, message.device.pool_name, message.device.device_name)
+
+
+def _health(message: Any) -> Health:
+    text = message.message
+    if len(text) > MAX_MESSAGE_CHARACTERS:
+        text = text[: MAX_MESSAGE_CHARACTERS - 3] + "..."
+    return Health(_WORDS.get(message.health, "Unknown"), text)

@@ -1,0 +1,225 @@
+"""Claims prepared for the pods of this node: before the first container, until the last pod ends.
+
+On disk before a driver is called, so that a restarted agent unprepares what was prepared for pods
+that are gone. A claim that several pods share is prepared once and unprepared after the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from dray.api.semantics import pod_claims
+from dray.api.types.containers import Container
+from dray.api.types.dra import ResourceClaim
+from dray.api.types.pods import Pod
+from dray.client.api_client import Client
+from dray.driverkit.checkpoint import Checkpoint
+from dray.node.devices import claim_access
+from dray.node.devices.drivers import ClaimReference, Device, Driver, DriverError, Drivers
+
+CHECKPOINT_VERSION: Final = 1
+EXTENDED: Final = ""
+"""The claim of extended resources has no name in the pod's spec."""
+_PREPARE, _UNPREPARE, _EVERYTHING = "NodePrepareResources", "NodeUnprepareResources", "*"
+
+
+class HeldClaim(msgspec.Struct, frozen=True):
+    """A claim that is prepared here, or about to be."""
+
+    namespace: str
+    name: str
+    uid: str
+    drivers: tuple[str, ...]
+    pods: tuple[str, ...]
+    devices: tuple[Device, ...] = ()
+    is_prepared: bool = False
+
+    @property
+    def reference(self) -> ClaimReference:
+        return ClaimReference(self.namespace, self.name, self.uid)
+
+
+ClaimsOfPod = dict[str, HeldClaim]
+"""The claims of a pod by their names in its spec."""
+
+
+class Preparation:
+    def __init__(self, client: Client, drivers: Drivers, directory: Path) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self._client = client
+        self._drivers = drivers
+        self._disk = _Disk(directory / "claims.json")
+        self._held = self._disk.read()
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._waits_for: dict[str, tuple[str, HeldClaim]] = {}
+
+    @property
+    def held(self) -> Collection[HeldClaim]:
+        return list(self._held.values())
+
+    async def prepare(self, pod: Pod) -> ClaimsOfPod:
+        """Raises claims.NotUsable and drivers.DriverError; then it may be tried again."""
+        used = list(pod_claims.used_by(pod))
+        found = await claim_access.usable(self._client, pod)
+        return {
+            each.pod_claim: await self._prepare(pod, claim)
+            for each, claim in zip(used, found, strict=True)
+        }
+
+    def waits_for(self, pod_uid: str) -> str:
+        """Which driver has been asked for a pod and has not answered."""
+        if pod_uid not in self._waits_for:
+            return ""
+        driver, held = self._waits_for[pod_uid]
+        return f"driver {driver}: {_PREPARE} of claim {held.namespace}/{held.name}: no answer"
+
+    async def unprepare(self, pod_uid: str) -> None:
+        """Let go of every claim that the pod held."""
+        for held in self.held:
+            if pod_uid in held.pods:
+                async with self._lock(held.uid):
+                    await self._release(held.uid, pod_uid)
+
+    async def unprepare_all_but(self, pods: Collection[str]) -> None:
+        """Let go of what was prepared for pods that are gone."""
+        gone = {pod for held in self.held for pod in held.pods if pod not in pods}
+        for pod in gone:
+            await self.unprepare(pod)
+
+    async def _prepare(self, pod: Pod, claim: ResourceClaim) -> HeldClaim:
+        async with self._lock(claim.metadata.uid):
+            held = self._with_pod(pod, claim)
+            if held.is_prepared:
+                await self._remember(held)
+                return held
+            drivers = [self._driver(name, held) for name in _drivers_to_call(claim, _PREPARE)]
+            # On disk before the first call: whoever finds it later unprepares, even in vain.
+            await self._remember(_with_drivers(held, claim))
+            devices = [
+                device
+                for driver in drivers
+                for device in await self._asked(driver, pod.metadata.uid, held)
+            ]
+            held = msgspec.structs.replace(
+                self._held[held.uid], devices=tuple(devices), is_prepared=True
+            )
+            await self._remember(held, durable=False)
+            return held
+
+    async def _asked(self, driver: Driver, pod_uid: str, held: HeldClaim) -> Iterable[Device]:
+        self._waits_for[pod_uid] = (driver.name, held)
+        try:
+            return await driver.prepare(held.reference)
+        finally:
+            self._waits_for.pop(pod_uid, None)
+
+    def _driver(self, name: str, held: HeldClaim) -> Driver:
+        found = self._drivers.find(name)
+        if found is None:
+            raise DriverError(
+                f"driver {name} is not registered on this node, and claim "
+                f"{held.namespace}/{held.name} needs it"
+            )
+        return found
+
+    def _with_pod(self, pod: Pod, claim: ResourceClaim) -> HeldClaim:
+        metadata, uid = claim.metadata, pod.metadata.uid
+        held = self._held.get(metadata.uid)
+        if held is None:
+            return HeldClaim(metadata.namespace, metadata.name, metadata.uid, (), (uid,))
+        return msgspec.structs.replace(held, pods=tuple(dict.fromkeys((*held.pods, uid))))
+
+    async def _release(self, claim_uid: str, pod_uid: str) -> None:
+        held = self._held.get(claim_uid)
+        if held is None:
+            return
+        left = tuple(each for each in held.pods if each != pod_uid)
+        if left:
+            await self._remember(msgspec.structs.replace(held, pods=left))
+            return
+        for name in held.drivers:
+            await self._driver(name, held).unprepare(held.reference)
+        self._held.pop(claim_uid, None)
+        self._locks.pop(claim_uid, None)
+        await self._disk.write(self._held, durable=False)
+
+    async def _remember(self, held: HeldClaim, *, durable: bool = True) -> None:
+        if self._held.get(held.uid) != held:
+            self._held[held.uid] = held
+            await self._disk.write(self._held, durable=durable)
+
+    def _lock(self, claim_uid: str) -> asyncio.Lock:
+        return self._locks.setdefault(claim_uid, asyncio.Lock())
+
+
+class _Disk:
+    """The checkpoint. Whoever waits while it is written shares the next write with the others."""
+
+    def __init__(self, path: Path) -> None:
+        self._checkpoint = Checkpoint(path, dict[str, HeldClaim], version=CHECKPOINT_VERSION)
+        self._lock = asyncio.Lock()
+        self._asked = self._written = 0
+
+    def read(self) -> dict[str, HeldClaim]:
+        return self._checkpoint.read() or {}
+
+    async def write(self, held: Mapping[str, HeldClaim], *, durable: bool) -> None:
+        self._asked += 1
+        mine = self._asked
+        async with self._lock:
+            if durable and self._written >= mine:
+                return
+            if not durable:
+                self._checkpoint.write(dict(held), durable=False)
+                return
+            asked = self._asked
+            writing = asyncio.ensure_future(asyncio.to_thread(self._checkpoint.write, dict(held)))
+            try:
+                await asyncio.shield(writing)
+            finally:
+                # Nobody else may write while the thread does, even if nobody waits for it now.
+                await asyncio.wait({writing})
+            self._written = asked
+
+
+def cdi_ids(pod: Pod, container: Container, held: ClaimsOfPod) -> list[str]:
+    """What the runtime injects into one container: of each claim it names, or of one request."""
+    found: dict[str, None] = {}
+    for used in container.resources.claims:
+        if used.name in held:
+            found.update(dict.fromkeys(_ids(held[used.name].devices, used.request)))
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and EXTENDED in held:
+        for mapping in extended.request_mappings:
+            if mapping.container_name == container.name:
+                ids = _ids(held[EXTENDED].devices, mapping.request_name)
+                found.update(dict.fromkeys(ids))
+    return list(found)
+
+
+def _ids(devices: Iterable[Device], request: str) -> Iterable[str]:
+    for device in devices:
+        if not request or not device.requests or request in device.requests:
+            yield from device.cdi_ids
+
+
+def _with_drivers(held: HeldClaim, claim: ResourceClaim) -> HeldClaim:
+    """With those drivers that will have to unprepare; others need not."""
+    drivers = (*held.drivers, *_drivers_to_call(claim, _UNPREPARE))
+    return msgspec.structs.replace(held, drivers=tuple(dict.fromkeys(drivers)))
+
+
+def _drivers_to_call(claim: ResourceClaim, operation: str) -> list[str]:
+    """The drivers of the claim's devices, without those that need no such call."""
+    assert claim.status.allocation is not None
+    needed = {
+        result.driver: None
+        for result in claim.status.allocation.devices.results
+        if not {operation, _EVERYTHING} & set(result.skip_node_operations)
+    }
+    return list(needed)

@@ -1,0 +1,104 @@
+"""What the agent says of its node: where it can be asked, what it runs, what it can do."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dray.api import http_messages, kinds
+from dray.api.features import Features
+from dray.api.remote_command import CERTIFICATE_ANNOTATION
+from dray.api.types.nodes import Node
+from dray.client.api_client import Client, Object, Selection
+from dray.client.cache import Cache, Change
+from dray.client.controller import Controller
+
+NODE = kinds.served("", "Node")
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How the API server reaches an agent."""
+
+    address: str
+    port: int
+    certificate: bytes
+
+
+class Presence:
+    """Keeps one Node in step with its agent. Run it until cancelled."""
+
+    def __init__(
+        self, client: Client, node: str, runtime: str, reach: Reach, features: Features
+    ) -> None:
+        self._client = client
+        self._name = node
+        self._reach = reach
+        self._runtime_version = f"{runtime}://1"
+        self._declared = list(declared_features(features))
+        only = Selection(field_selector=f"metadata.name={node}")
+        self._nodes: Cache[Node] = Cache(client, NODE, Node, only)
+        self._controller: Controller[str] = Controller("presence", self._reconcile, workers=1)
+        self._nodes.subscribe(self._node_changed)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nodes.run(), name="presence-node")
+            await self._controller.run()
+
+    def _node_changed(self, change: Change[Node]) -> None:
+        if change.new is not None and not self._is_said(change.new):
+            self._controller.queue.add(self._name)
+
+    def _is_said(self, node: Node) -> bool:
+        status = node.status
+        return (
+            node.metadata.annotations.get(CERTIFICATE_ANNOTATION) == self._certificate
+            and status.daemon_endpoints.kubelet_endpoint.port == self._reach.port
+            and any(each.address == self._reach.address for each in status.addresses)
+            and status.node_info.container_runtime_version == self._runtime_version
+            and list(status.declared_features) == self._declared
+        )
+
+    async def _reconcile(self, _name: str) -> None:
+        node = self._nodes.get(self._name)
+        if node is None or self._is_said(node):
+            return
+        annotations = {CERTIFICATE_ANNOTATION: self._certificate}
+        await self._client.patch(NODE, self._name, {"metadata": {"annotations": annotations}})
+        await self._client.patch(
+            NODE,
+            self._name,
+            {"status": self._status()},
+            subresource="status",
+            patch_type=http_messages.STRATEGIC_MERGE_PATCH,
+        )
+
+    @property
+    def _certificate(self) -> str:
+        return self._reach.certificate.decode()
+
+    def _status(self) -> Object:
+        return {
+            "addresses": [{"type": "InternalIP", "address": self._reach.address}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._reach.port}},
+            "nodeInfo": {
+                "containerRuntimeVersion": self._runtime_version,
+                "kernelVersion": platform.release(),
+            },
+            "declaredFeatures": self._declared,
+        }
+
+
+def declared_features(features: Features) -> Iterable[str]:
+    """What this agent can do that not every node can, in alphabetical order.
+
+    As component-helpers/nodedeclaredfeatures: those of its features whose gate is on.
+    """
+    if not features.node_declared_features:
+        return
+    if features.optional_node_operations:
+        yield "DRAOptionalNodeOperations"
+    yield "ExtendWebSocketsToKubelet"

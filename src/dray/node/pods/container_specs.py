@@ -1,0 +1,79 @@
+"""From a container as the pod describes it to all that a runtime has to know to start it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from dray.api.types.containers import Container
+from dray.api.types.pods import Pod
+from dray.driverkit import cdi
+from dray.driverkit.cdi import Edits
+from dray.node.devices import preparation
+from dray.node.devices.preparation import ClaimsOfPod
+from dray.node.pods import environment, volumes
+from dray.node.pods.context import Machine
+from dray.node.pods.value_sources import ConfigError
+from dray.node.runtimes.interface import Bind, ContainerSpec
+
+
+async def build(
+    machine: Machine, pod: Pod, container: Container, held: ClaimsOfPod, folders: dict[str, Path]
+) -> ContainerSpec:
+    """Raises ConfigError, CdiError and the errors of the API for what cannot be made."""
+    runtime = machine.runtime
+    if not container.command and not runtime.has_images:
+        raise ConfigError(
+            f"container {container.name} has no command and the {runtime.name} has no images: "
+            "set command, or run the node with --runtime podman"
+        )
+    edits = cdi.resolve(preparation.cdi_ids(pod, container, held), machine.cdi_directories)
+    hostname = pod.spec.hostname or pod.metadata.name
+    env = {**runtime.default_environment, "HOSTNAME": hostname}
+    env |= await environment.build(machine.client, pod, container)
+    env |= edits.env
+    return ContainerSpec(
+        environment.command(container, env),
+        environment.arguments(container, env),
+        env,
+        container.working_dir,
+        hostname,
+        (
+            *_etc(machine, pod, hostname),
+            *volumes.binds(container, folders, env),
+            *_mounts(edits),
+        ),
+        edits.device_nodes,
+        image=container.image,
+        stdin=container.stdin,
+        stdin_once=container.stdin_once,
+        tty=container.tty,
+    )
+
+
+def _etc(machine: Machine, pod: Pod, hostname: str) -> Iterable[Bind]:
+    """A made /etc: who and where the container is, and nothing of the host's."""
+    if machine.runtime.has_own_etc:
+        return
+    folder = machine.pod_folder(pod.metadata.uid) / "etc"
+    folder.mkdir(parents=True, exist_ok=True)
+    for file, content in _etc_files(hostname, machine.address).items():
+        path = folder / file
+        if not path.exists():
+            path.write_text(content, "utf-8")
+        yield Bind(str(path), f"/etc/{file}")
+
+
+def _etc_files(hostname: str, address: str) -> Mapping[str, str]:
+    return {
+        "hostname": f"{hostname}\n",
+        "hosts": f"127.0.0.1 localhost\n{address} {hostname}\n",
+        "passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n",
+        "group": "root:x:0:\nnogroup:x:65534:\n",
+        "nsswitch.conf": "hosts: files dns\n",
+    }
+
+
+def _mounts(edits: Edits) -> Iterable[Bind]:
+    for mount in edits.mounts:
+        yield Bind(mount.host_path, mount.container_path, "rw" not in mount.options)

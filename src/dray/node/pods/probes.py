@@ -1,0 +1,144 @@
+"""Probes and lifecycle hooks of containers: run a command, connect to a port, or wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+
+import aiohttp
+
+from dray.api.types.containers import (
+    Container,
+    HTTPGetAction,
+    LifecycleHandler,
+    Probe,
+    TCPSocketAction,
+)
+from dray.node.pods.pod_status import Observed
+from dray.node.pods.value_sources import ConfigError
+
+Execute = Callable[[tuple[str, ...]], Awaitable[int]]
+"""Runs a command inside the container; its exit code."""
+_FAILURES = (TimeoutError, OSError, LookupError, ConfigError, aiohttp.ClientError)
+
+
+@dataclass(frozen=True)
+class Actions:
+    """The actions that can be taken on one running container."""
+
+    container: Container
+    address: str
+    execute: Execute
+
+    async def succeeds(self, action: Probe | LifecycleHandler, timeout_seconds: float) -> bool:
+        """Whether it was done in time; what cannot be done has failed."""
+        with contextlib.suppress(*_FAILURES):
+            async with asyncio.timeout(timeout_seconds):
+                return await self._perform(action)
+        return False
+
+    async def _perform(self, action: Probe | LifecycleHandler) -> bool:
+        if action.exec is not None:
+            return await self.execute(action.exec.command) == 0
+        if action.http_get is not None:
+            return await self._get(action.http_get)
+        if action.tcp_socket is not None:
+            return await self._connect(action.tcp_socket)
+        if isinstance(action, LifecycleHandler) and action.sleep is not None:
+            await asyncio.sleep(action.sleep.seconds)
+            return True
+        return False
+
+    async def _get(self, action: HTTPGetAction) -> bool:
+        host, port = action.host or self.address, self._port(action.port)
+        url = f"{(action.scheme or 'http').lower()}://{host}:{port}{action.path or '/'}"
+        headers = {header.name: header.value for header in action.http_headers}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(url, headers=headers, ssl=False, allow_redirects=False) as answer,
+        ):
+            return 200 <= answer.status < 400
+
+    async def _connect(self, action: TCPSocketAction) -> bool:
+        host, port = action.host or self.address, self._port(action.port)
+        _, writer = await asyncio.open_connection(host, port)
+        writer.close()
+        return True
+
+    def _port(self, port: int | str) -> int:
+        if isinstance(port, int):
+            return port
+        for each in self.container.ports:
+            if each.name == port:
+                return each.container_port
+        raise ConfigError(f"container {self.container.name} has no port {port!r}")
+
+
+class Prober:
+    """Probes one start of a container and keeps what is known of it current.
+
+    `changed` is called when readiness changes, `dead` with a reason when the container must go.
+    """
+
+    def __init__(
+        self,
+        actions: Actions,
+        seen: Observed,
+        changed: Callable[[], None],
+        dead: Callable[[str], None],
+    ) -> None:
+        self._actions = actions
+        self._seen = seen
+        self._changed = changed
+        self._dead = dead
+
+    async def run(self) -> None:
+        """Until cancelled, which happens when the container ends."""
+        container = self._actions.container
+        if container.startup_probe is not None and not await self._starts(container.startup_probe):
+            return
+        self._seen.is_started = True
+        self._set_ready(container.readiness_probe is None)
+        async with asyncio.TaskGroup() as group:
+            if container.readiness_probe is not None:
+                group.create_task(self._watch_readiness(container.readiness_probe))
+            if container.liveness_probe is not None:
+                group.create_task(self._watch_liveness(container.liveness_probe, "Liveness"))
+
+    async def _starts(self, probe: Probe) -> bool:
+        async for verdict in self._verdicts(probe):
+            if verdict:
+                return True
+            self._dead("Startup probe failed")
+            return False
+        return False
+
+    async def _watch_readiness(self, probe: Probe) -> None:
+        async for verdict in self._verdicts(probe):
+            self._set_ready(verdict)
+
+    async def _watch_liveness(self, probe: Probe, word: str) -> None:
+        async for verdict in self._verdicts(probe):
+            if not verdict:
+                self._dead(f"{word} probe failed")
+                return
+
+    async def _verdicts(self, probe: Probe) -> AsyncIterator[bool]:
+        """What the probe's thresholds make of its results, whenever one of them is reached."""
+        await asyncio.sleep(probe.initial_delay_seconds)
+        in_a_row, last = 0, None
+        while True:
+            result = await self._actions.succeeds(probe, probe.timeout_seconds or 1)
+            in_a_row = in_a_row + 1 if result == last else 1
+            last = result
+            threshold = probe.success_threshold or 1 if result else probe.failure_threshold or 3
+            if in_a_row >= threshold:
+                yield result
+            await asyncio.sleep(probe.period_seconds or 10)
+
+    def _set_ready(self, ready: bool) -> None:
+        if self._seen.is_ready != ready:
+            self._seen.is_ready = ready
+            self._changed()

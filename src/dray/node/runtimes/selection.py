@@ -1,0 +1,64 @@
+"""Which runtime a node uses: the one asked for, or the first that a try proves to work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from dray.node.runtimes import podman, process, sandbox, simulated
+from dray.node.runtimes.interface import Runtime, Unusable
+
+AUTO: Final = "auto"
+NAMES: Final = (AUTO, sandbox.NAME, podman.NAME, process.NAME, simulated.NAME)
+MAX_REAL_MACHINES: Final = 16
+"""More machines than that on one computer would leave little of it for their containers."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A runtime, or none for pods that run in name only; and why it is this one."""
+
+    runtime: Runtime | None
+    why: str
+
+    @property
+    def name(self) -> str:
+        return self.runtime.name if self.runtime is not None else simulated.NAME
+
+
+def choose(name: str, *, machines: int = 1, allows_host: bool = False) -> Choice:
+    """Raises Unusable for a runtime that was asked for and does not work here."""
+    if name == simulated.NAME:
+        return Choice(None, "as asked for")
+    if name == AUTO:
+        return _first_usable(machines)
+    runtime = _named(name, allows_host)
+    runtime.try_out()
+    return Choice(runtime, "as asked for, and it works here")
+
+
+def _first_usable(machines: int) -> Choice:
+    if machines > MAX_REAL_MACHINES:
+        text = f"the fleet has {machines} machines, and real ones are at most {MAX_REAL_MACHINES}"
+        return Choice(None, f"{text}; --runtime sandbox insists")
+    failures = []
+    for runtime in (sandbox.Sandbox(), podman.Podman()):
+        try:
+            runtime.try_out()
+        except Unusable as error:
+            failures.append(str(error))
+        else:
+            return Choice(runtime, "the first that works here")
+    return Choice(None, "; ".join(failures))
+
+
+def _named(name: str, allows_host: bool) -> Runtime:
+    if name == sandbox.NAME:
+        return sandbox.Sandbox()
+    if name == podman.NAME:
+        return podman.Podman()
+    if name != process.NAME:
+        raise Unusable(f"there is no runtime {name}; there are {', '.join(NAMES)}")
+    if not allows_host:
+        raise Unusable("it isolates nothing, so it needs --allow-host-access, too")
+    return process.PlainProcess()

@@ -1,0 +1,170 @@
+"""The agent of nodes whose pods run in name only: thousands of nodes, one watch of their pods.
+
+It does what a node agent does, except to start anything: it checks that a pod may use its claims,
+reports the pod as running, lets it end when its time has come, and confirms its deletion.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+from collections.abc import Callable, Mapping
+
+from dray.api import errors, http_messages, kinds
+from dray.api.types.pods import Pod
+from dray.client import events
+from dray.client.api_client import Client, Selection
+from dray.client.cache import Cache, Change, ObjectKey
+from dray.client.controller import Controller
+from dray.client.events import Recorder
+from dray.node.devices import claim_access
+from dray.node.pods import status_patches
+from dray.node.runtimes import simulated
+
+POD = kinds.served("", "Pod")
+BOUND = Selection(field_selector="spec.nodeName!=")
+COMPONENT = "kubelet"
+RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 30.0
+
+
+class NameOnlyAgent:
+    """Works for the nodes in `addresses`, which gives the address of each."""
+
+    def __init__(
+        self,
+        client: Client,
+        addresses: Mapping[str, str],
+        *,
+        now: Callable[[], datetime.datetime],
+        workers: int = 16,
+    ) -> None:
+        self._client = client
+        self._addresses = addresses
+        self._now = now
+        self._recorder = Recorder(client, COMPONENT, now=now)
+        self._ends_at: dict[str, float] = {}
+        self._stops_at: dict[str, float] = {}
+        self._refusals: dict[str, int] = {}
+        self._pods: Cache[Pod] = Cache(client, POD, Pod, BOUND)
+        self._controller: Controller[ObjectKey] = Controller(
+            "name-only-agent", self._reconcile, workers=workers
+        )
+        self._pods.subscribe(self._pod_changed)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is waiting to be done now or later."""
+        return self._pods.synced.is_set() and self._controller.queue.is_idle
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pods.run(), name="agent-pods")
+            group.create_task(self._recorder.run(), name="agent-events")
+            await self._pods.synced.wait()
+            await self._controller.run()
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        pod = change.new
+        if pod is None:
+            self._forget(change.old)
+        elif pod.spec.node_name in self._addresses and self._has_work(pod):
+            self._controller.queue.add(change.key)
+
+    def _has_work(self, pod: Pod) -> bool:
+        if pod.metadata.deletion_timestamp is not None:
+            return True
+        return not status_patches.has_ended(pod)
+
+    def _forget(self, pod: Pod | None) -> None:
+        if pod is not None:
+            self._ends_at.pop(pod.metadata.uid, None)
+            self._stops_at.pop(pod.metadata.uid, None)
+            self._refusals.pop(pod.metadata.uid, None)
+
+    async def _reconcile(self, key: ObjectKey) -> float | None:
+        pod = self._pods.get(key.name, key.namespace)
+        if pod is None or pod.spec.node_name not in self._addresses:
+            return None
+        with contextlib.suppress(errors.NotFound):
+            if pod.metadata.deletion_timestamp is not None:
+                return await self._stop(pod)
+            if pod.status.phase == status_patches.RUNNING:
+                return await self._end_in_time(pod)
+            if not status_patches.has_ended(pod):
+                return await self._start(pod)
+        return None
+
+    async def _start(self, pod: Pod) -> float | None:
+        try:
+            await claim_access.usable(self._client, pod)
+        except claim_access.NotUsable as refusal:
+            return self._refuse(pod, str(refusal))
+        self._refusals.pop(pod.metadata.uid, None)
+        host_ip = self._addresses[pod.spec.node_name]
+        await self._report(pod, status_patches.running(pod, host_ip, self._now()))
+        self._ends_at[pod.metadata.uid] = _clock() + simulated.run_seconds(pod)
+        return None
+
+    def _refuse(self, pod: Pod, why: str) -> float:
+        """Tell why the pod does not start, and when it is tried again."""
+        uid = pod.metadata.uid
+        attempts = self._refusals.get(uid, 0)
+        self._refusals[uid] = attempts + 1
+        seconds = min(RETRY_SECONDS * 2.0 ** min(attempts, 16), MAX_RETRY_SECONDS)
+        reference = events.reference(POD, pod.metadata)
+        note = f"Failed to prepare dynamic resources: {why}"
+        reason = "FailedPrepareDynamicResources"
+        self._recorder.record(reference, events.WARNING, reason, note, replace=True)
+        return seconds
+
+    async def _end_in_time(self, pod: Pod) -> float | None:
+        # The status counts whole seconds; we know better where we started the pod ourselves.
+        ends_at = self._ends_at.get(pod.metadata.uid)
+        left = simulated.seconds_left(pod, self._now()) if ends_at is None else ends_at - _clock()
+        if left == simulated.FOREVER:
+            return None
+        if left > 0:
+            return left
+        code, now = simulated.exit_code(pod), self._now()
+        if not simulated.restarts(pod):
+            await self._report(pod, status_patches.ended(pod, code, now))
+            return None
+        wait = simulated.backoff_seconds(pod) + simulated.run_seconds(pod)
+        self._ends_at[pod.metadata.uid] = _clock() + wait
+        await self._report(pod, status_patches.restarted(pod, code, now))
+        return wait
+
+    async def _stop(self, pod: Pod) -> float | None:
+        left = self._seconds_to_stop(pod)
+        if left > 0:
+            return left
+        if pod.metadata.finalizers and not status_patches.has_ended(pod):
+            # Who holds the pod back waits to hear that it is over.
+            ended = status_patches.ended(pod, status_patches.TERMINATED_BY_SIGNAL, self._now())
+            await self._report(pod, ended)
+        elif pod.metadata.deletion_grace_period_seconds != 0 or not pod.metadata.finalizers:
+            options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
+            await self._client.delete(POD, pod.metadata.name, pod.metadata.namespace, options)
+        return None
+
+    def _seconds_to_stop(self, pod: Pod) -> float:
+        if pod.status.phase != status_patches.RUNNING:
+            return 0.0
+        clock = _clock()
+        stops_at = self._stops_at.setdefault(pod.metadata.uid, clock + simulated.stop_seconds(pod))
+        return stops_at - clock
+
+    async def _report(self, pod: Pod, patch: status_patches.Object) -> None:
+        await self._client.patch(
+            POD,
+            pod.metadata.name,
+            patch,
+            pod.metadata.namespace,
+            subresource="status",
+            patch_type=http_messages.STRATEGIC_MERGE_PATCH,
+        )
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()

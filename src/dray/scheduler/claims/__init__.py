@@ -1,0 +1,1 @@
+"""The claims of pods: find devices for them and write the allocations."""

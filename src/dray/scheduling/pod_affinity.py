@@ -1,0 +1,275 @@
+"""Pods that want to be near others, far from others, or evenly spread.
+
+The required terms of pod affinity, pod anti-affinity and topology spread, as kube-scheduler's
+filter plugins InterPodAffinity and PodTopologySpread. Few pods have such terms, so what they ask is
+worked out for each of them anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from dray.api.selectors import label_selectors
+from dray.api.types.core import Namespace
+from dray.api.types.meta import LabelSelector
+from dray.api.types.pods import Pod, PodAffinityTerm, TopologySpreadConstraint
+from dray.scheduling import pod_requirements
+from dray.scheduling.node_fit import Nodes, NodeState, Reason, Reasons, Sort
+from dray.scheduling.pod_requirements import Needs
+
+NOT_NEAR = Reason("node(s) didn't match pod affinity rules", Sort.NEIGHBOURS)
+TOO_NEAR = Reason("node(s) didn't match pod anti-affinity rules", Sort.NEIGHBOURS)
+KEPT_AWAY = Reason("node(s) didn't satisfy existing pods anti-affinity rules", Sort.NEIGHBOURS)
+UNEVEN = Reason("node(s) didn't match pod topology spread constraints", Sort.NEIGHBOURS)
+NO_DOMAIN = Reason(
+    "node(s) didn't match pod topology spread constraints (missing required label)", Sort.NODE
+)
+
+DO_NOT_SCHEDULE = "DoNotSchedule"
+
+Domain = tuple[str, str]
+"""A topology key and its value on some nodes."""
+
+
+class Placed(NamedTuple):
+    pod: Pod
+    node: NodeState
+
+
+class _Term:
+    """Which pods a term of a pod means."""
+
+    __slots__ = ("_any_namespace", "_namespaces", "_selector", "key")
+
+    def __init__(self, owner: Pod, term: PodAffinityTerm, namespaces: Iterable[Namespace]) -> None:
+        self.key = term.topology_key
+        self._selector = _compiled(term.label_selector)
+        self._any_namespace = term.namespace_selector == LabelSelector()
+        self._namespaces = set(term.namespaces)
+        if term.namespace_selector is not None and not self._any_namespace:
+            chosen = _compiled(term.namespace_selector)
+            self._namespaces |= {
+                each.metadata.name for each in namespaces if chosen.matches(each.metadata.labels)
+            }
+        elif not term.namespaces and term.namespace_selector is None:
+            self._namespaces = {owner.metadata.namespace}
+
+    def means(self, pod: Pod) -> bool:
+        if not (self._any_namespace or pod.metadata.namespace in self._namespaces):
+            return False
+        return self._selector.matches(pod.metadata.labels)
+
+    def domain_of(self, state: NodeState) -> Domain | None:
+        value = state.labels.get(self.key)
+        return None if value is None else (self.key, value)
+
+
+Check = Callable[[NodeState], Reason | None]
+
+
+class Neighbours:
+    """`pods` are all that are known, with or without a node."""
+
+    def __init__(self, nodes: Nodes, pods: Iterable[Pod], namespaces: Iterable[Namespace]) -> None:
+        self._nodes, self._pods, self._namespaces = nodes, pods, namespaces
+        self._repelling: dict[str, Pod] = {}
+        """Pods with anti-affinity, by uid: they have a say about every pod that comes."""
+
+    def put(self, pod: Pod) -> None:
+        if any(_required_away(pod)):
+            self._repelling[pod.metadata.uid] = pod
+
+    def drop(self, pod: Pod) -> None:
+        self._repelling.pop(pod.metadata.uid, None)
+
+    def checks_for(self, pod: Pod, wanted: Needs) -> Callable[[NodeState], Reasons] | None:
+        """What neighbours say about a node for the pod; None if they have nothing to say."""
+        checks = [
+            check
+            for check in (
+                self._spread(pod, wanted),
+                self._affinity(pod),
+                self._anti_affinity(pod),
+                self._existing(pod),
+            )
+            if check is not None
+        ]
+        if not checks:
+            return None
+
+        def reasons(state: NodeState) -> Reasons:
+            for check in checks:
+                reason = check(state)
+                if reason is not None:
+                    return (reason,)
+            return ()
+
+        return reasons
+
+    def _placed(self, pods: Iterable[Pod]) -> Iterator[Placed]:
+        for pod in pods:
+            name = pod.spec.node_name or self._nodes.node_of(pod.metadata.uid)
+            state = self._nodes.get(name) if name else None
+            if state is not None:
+                yield Placed(pod, state)
+
+    def _terms(self, owner: Pod, terms: Iterable[PodAffinityTerm]) -> list[_Term]:
+        return [_Term(owner, term, self._namespaces) for term in terms]
+
+    def _domains(self, terms: Iterable[_Term], pods: Iterable[Pod]) -> Iterator[Domain]:
+        listed = list(terms)
+        for placed in self._placed(pods):
+            for term in listed:
+                domain = term.domain_of(placed.node)
+                if domain is not None and term.means(placed.pod):
+                    yield domain
+
+    def _existing(self, pod: Pod) -> Check | None:
+        """Pods that are there already and do not want this one near."""
+        forbidden: set[Domain] = set()
+        for placed in self._placed(self._repelling.values()):
+            if placed.pod.metadata.uid == pod.metadata.uid:
+                continue
+            for term in self._terms(placed.pod, _required_away(placed.pod)):
+                domain = term.domain_of(placed.node)
+                if domain is not None and term.means(pod):
+                    forbidden.add(domain)
+        return _outside(forbidden, KEPT_AWAY) if forbidden else None
+
+    def _anti_affinity(self, pod: Pod) -> Check | None:
+        terms = self._terms(pod, _required_away(pod))
+        if not terms:
+            return None
+        others = (each for each in self._pods if each.metadata.uid != pod.metadata.uid)
+        return _outside(set(self._domains(terms, others)), TOO_NEAR)
+
+    def _affinity(self, pod: Pod) -> Check | None:
+        terms = self._terms(pod, _required_near(pod))
+        if not terms:
+            return None
+        # Only pods that every term means count (getMatchingAffinityTopologyPairs…).
+        meant = [each for each in self._pods if all(term.means(each) for term in terms)]
+        domains = set(self._domains(terms, meant))
+        is_first = not domains and all(term.means(pod) for term in terms)
+
+        def check(state: NodeState) -> Reason | None:
+            here = [term.domain_of(state) for term in terms]
+            if None in here or not (is_first or domains.issuperset(here)):
+                return NOT_NEAR
+            return None
+
+        return check
+
+    def _spread(self, pod: Pod, wanted: Needs) -> Check | None:
+        constraints = [
+            each
+            for each in pod.spec.topology_spread_constraints
+            if each.when_unsatisfiable == DO_NOT_SCHEDULE
+        ]
+        if not constraints:
+            return None
+        eligible = [state for state in self._nodes if self._is_eligible(state, constraints, wanted)]
+        spreads = [self._one_spread(pod, each, eligible) for each in constraints]
+
+        def check(state: NodeState) -> Reason | None:
+            for spread in spreads:
+                reason = spread.check(state)
+                if reason is not None:
+                    return reason
+            return None
+
+        return check
+
+    def _is_eligible(
+        self, state: NodeState, constraints: Iterable[TopologySpreadConstraint], wanted: Needs
+    ) -> bool:
+        for constraint in constraints:
+            if constraint.topology_key not in state.labels:
+                return False
+            if constraint.node_affinity_policy != "Ignore" and not _is_selected(state, wanted):
+                return False
+            if constraint.node_taints_policy == "Honor" and _is_tainted(state, wanted):
+                return False
+        return True
+
+    def _one_spread(
+        self, pod: Pod, constraint: TopologySpreadConstraint, eligible: Iterable[NodeState]
+    ) -> _Spread:
+        key, selector = constraint.topology_key, _compiled(constraint.label_selector)
+        counts: Counter[str] = Counter({state.labels[key]: 0 for state in eligible})
+        for placed in self._placed(self._pods):
+            value = placed.node.labels.get(key, "")
+            if value in counts and _counts_for(placed.pod, pod, selector):
+                counts[value] += 1
+        least = min(counts.values(), default=0)
+        if len(counts) < (constraint.min_domains or 1):
+            least = 0
+        own = selector.matches(pod.metadata.labels)
+        return _Spread(key, counts, least - own + constraint.max_skew)
+
+
+class _Spread(NamedTuple):
+    """How many pods each domain has, and how many it may have before the next one comes."""
+
+    key: str
+    counts: Mapping[str, int]
+    most: int
+
+    def check(self, state: NodeState) -> Reason | None:
+        value = state.labels.get(self.key)
+        if value is None:
+            return NO_DOMAIN
+        return UNEVEN if self.counts.get(value, 0) > self.most else None
+
+
+def _required_near(pod: Pod) -> tuple[PodAffinityTerm, ...]:
+    affinity = pod.spec.affinity.pod_affinity if pod.spec.affinity else None
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else ()
+
+
+def _required_away(pod: Pod) -> tuple[PodAffinityTerm, ...]:
+    affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
+    return affinity.required_during_scheduling_ignored_during_execution if affinity else ()
+
+
+def _compiled(selector: LabelSelector | None) -> label_selectors.Selector:
+    try:
+        return label_selectors.label_selector(selector)
+    except label_selectors.SelectorError:
+        return label_selectors.NOTHING
+
+
+def _outside(forbidden: set[Domain], reason: Reason) -> Check:
+    keys = {key for key, _ in forbidden}
+
+    def check(state: NodeState) -> Reason | None:
+        here = {(key, state.labels[key]) for key in keys if key in state.labels}
+        return None if forbidden.isdisjoint(here) else reason
+
+    return check
+
+
+def _counts_for(other: Pod, pod: Pod, selector: label_selectors.Selector) -> bool:
+    metadata = other.metadata
+    return (
+        metadata.namespace == pod.metadata.namespace
+        and metadata.deletion_timestamp is None
+        and metadata.uid != pod.metadata.uid
+        and selector.matches(metadata.labels)
+    )
+
+
+def _is_selected(state: NodeState, wanted: Needs) -> bool:
+    if wanted.names is not None and state.name not in wanted.names:
+        return False
+    return wanted.selects is None or wanted.selects(state.labels, state.name)
+
+
+def _is_tainted(state: NodeState, wanted: Needs) -> bool:
+    assert state.node is not None
+    taints = state.node.spec.taints
+    return bool(
+        wanted.untolerated(taints, pod_requirements.NO_SCHEDULE, pod_requirements.NO_EXECUTE)
+    )

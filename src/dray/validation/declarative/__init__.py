@@ -1,0 +1,1 @@
+"""Kubernetes' declarative validation rules."""

@@ -1,0 +1,294 @@
+"""Rules for what a pod runs, with what, and where: the spec of pods and of their templates."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from dray.api.formats import names, quantity
+from dray.api.semantics import pod_resources
+from dray.api.types import meta, pods
+from dray.api.types.containers import ResourceRequirements
+from dray.api.types.volumes import Volume
+from dray.validation import fields, identifiers, memo
+from dray.validation.pods import (
+    containers,
+    placement,
+    pod_claims,
+    pod_network,
+    resources,
+    security,
+    volumes,
+)
+
+RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
+DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+
+_MAXIMUM_INT32 = 2**31 - 1
+
+
+def pod_spec(spec: pods.PodSpec, path: fields.Path, owner: meta.ObjectMeta | None) -> fields.Errors:
+    """`owner` is the pod's metadata; a template has none."""
+    if spec.termination_grace_period_seconds is None:
+        yield fields.required(path.child("terminationGracePeriodSeconds"))
+    volume_errors, usable_volumes = volumes.pod_volumes(spec.volumes, path.child("volumes"))
+    yield from volume_errors
+    yield from pod_claims.resource_claims(spec.resource_claims, path.child("resourceClaims"), owner)
+    rest, is_pod = _with_named_claims(spec), owner is not None
+    yield from _sound_specs.check(
+        rest, is_pod, lambda: _rest(rest, path, usable_volumes, is_pod=is_pod)
+    )
+
+
+_sound_specs = memo.Sound()
+
+
+def _with_named_claims(spec: pods.PodSpec) -> pods.PodSpec:
+    """Of the claims only their names: what is behind them differs from pod to pod."""
+    named = tuple(pods.PodResourceClaim(name=claim.name) for claim in spec.resource_claims)
+    return msgspec.structs.replace(spec, resource_claims=named)
+
+
+def _rest(
+    spec: pods.PodSpec, path: fields.Path, usable_volumes: dict[str, Volume], *, is_pod: bool
+) -> fields.Errors:
+    """All but volumes and claims, which have been looked at."""
+    yield from _containers(spec, path, usable_volumes)
+    if spec.resources is not None:
+        yield from _pod_resources(spec, path.child("resources"))
+    yield from pod_network.host_ports(spec, path.child("containers"), is_pod=is_pod)
+    yield from _choice(spec.restart_policy, RESTART_POLICIES, path.child("restartPolicy"))
+    yield from _choice(spec.dns_policy, DNS_POLICIES, path.child("dnsPolicy"))
+    yield from identifiers.labels(spec.node_selector, path.child("nodeSelector"))
+    yield from security.pod_context(spec, path.child("securityContext"))
+    if spec.share_process_namespace and spec.host_pid:
+        yield fields.invalid(
+            path.child("shareProcessNamespace"),
+            True,
+            "ShareProcessNamespace and HostPID cannot both be enabled",
+        )
+    yield from placement.affinity(spec.affinity, path.child("affinity"))
+    yield from pod_network.dns_config(spec, path.child("dnsConfig"))
+    yield from _gates(spec, path)
+    yield from placement.spread_constraints(
+        spec.topology_spread_constraints, path.child("topologySpreadConstraints")
+    )
+    yield from _host_users(spec, path)
+    yield from _names(spec, path)
+    yield from _numbers_and_policies(spec, path)
+    yield from _file_volumes(spec, path)
+
+
+def _containers(
+    spec: pods.PodSpec, path: fields.Path, usable_volumes: dict[str, Volume]
+) -> fields.Errors:
+    surroundings = containers.Surroundings(
+        volumes=usable_volumes,
+        claim_names={claim.name for claim in spec.resource_claims if claim.name},
+        restart_policy=spec.restart_policy,
+        grace_period_seconds=spec.termination_grace_period_seconds,
+        operating_system=spec.os.name if spec.os else None,
+        has_host_users=spec.host_users is not False,
+    )
+    yield from containers.regular(spec.containers, surroundings, path.child("containers"))
+    yield from containers.initial(
+        spec.init_containers, spec.containers, surroundings, path.child("initContainers")
+    )
+    yield from containers.ephemeral(
+        spec.ephemeral_containers,
+        (*spec.containers, *spec.init_containers),
+        surroundings,
+        path.child("ephemeralContainers"),
+    )
+
+
+def _choice(value: str, supported: tuple[str, ...], path: fields.Path) -> fields.Errors:
+    if not value:
+        yield fields.required(path)
+    elif value not in supported:
+        yield fields.not_supported(path, value, supported)
+
+
+def _pod_resources(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    """Requirements of the pod as a whole; claims belong to containers."""
+    assert spec.resources is not None
+    if spec.os is not None and spec.os.name == "windows":
+        yield fields.forbidden(path, "may not be set for a windows pod")
+        return
+    if spec.resources.claims:
+        yield fields.forbidden(
+            path.child("claims"), "claims may not be set for Resources at pod-level"
+        )
+    claim_names = {claim.name for claim in spec.resource_claims if claim.name}
+    yield from resources.requirements(
+        spec.resources, claim_names, path, resources.pod_resource_name
+    )
+    yield from _containers_within_pod(spec, spec.resources, path)
+
+
+def _containers_within_pod(
+    spec: pods.PodSpec, asked: ResourceRequirements, path: fields.Path
+) -> fields.Errors:
+    """All containers together request no more than the pod; none has a higher limit."""
+    pod = pods.Pod(spec=spec)
+    requests, limits = (
+        pod_resources.parse_amounts(asked.requests),
+        pod_resources.parse_amounts(asked.limits),
+    )
+    for name, amount in pod_resources.container_requests(pod).items():
+        if name in requests and amount > requests[name]:
+            yield fields.invalid(
+                path.child("requests").key(name),
+                str(requests[name]),
+                f"must be greater than or equal to aggregate container requests of {amount}",
+            )
+    for name, amount in pod_resources.container_limits(pod).items():
+        if pod_resources.is_huge_page_resource(name) and name in limits and amount > limits[name]:
+            yield fields.invalid(
+                path.child("limits").key(name),
+                str(limits[name]),
+                f"must be greater than or equal to aggregate container limits of {amount}",
+            )
+    for index, container in enumerate(spec.containers):
+        for name, amount in pod_resources.parse_amounts(container.resources.limits).items():
+            if name in limits and amount > limits[name]:
+                yield fields.invalid(
+                    path.child("containers").index(index).key(name).child("limits"),
+                    str(amount),
+                    f"must be less than or equal to pod limits of {limits[name]}",
+                )
+
+
+def _gates(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    for index, gate in enumerate(spec.readiness_gates):
+        yield from _qualified_name(
+            gate.condition_type, path.child("readinessGates").index(index).child("conditionType")
+        )
+    seen: set[str] = set()
+    for index, scheduling_gate in enumerate(spec.scheduling_gates):
+        gate_path = path.child("schedulingGates").index(index)
+        yield from _qualified_name(scheduling_gate.name, gate_path)
+        if scheduling_gate.name in seen:
+            yield fields.duplicate(gate_path, scheduling_gate.name)
+        seen.add(scheduling_gate.name)
+
+
+def _qualified_name(name: str, path: fields.Path) -> fields.Errors:
+    for detail in names.qualified_name_errors(name):
+        yield fields.invalid(path, name, detail)
+
+
+def _host_users(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    """A pod with users of its own shares no other namespace with the node."""
+    if spec.host_users is not False:
+        return
+    for field, is_shared in (
+        ("hostNetwork", spec.host_network),
+        ("HostPID", spec.host_pid),
+        ("HostIPC", spec.host_ipc),
+    ):
+        if is_shared:
+            yield fields.forbidden(path.child(field), "when `hostUsers` is false")
+    for field, values in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
+        for index, container in enumerate(values):
+            if container.volume_devices:
+                yield fields.forbidden(
+                    path.child(field).index(index).child("volumeDevices"),
+                    "when `hostUsers` is false",
+                )
+
+
+def _names(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    yield from pod_network.hostname_override(spec, path.child("hostnameOverride"))
+    for field, name in (
+        ("serviceAccountName", spec.service_account_name),
+        ("nodeName", spec.node_name),
+        ("priorityClassName", spec.priority_class_name),
+    ):
+        if name:
+            yield from identifiers.object_name(name, path.child(field))
+    if spec.runtime_class_name is not None:
+        yield from identifiers.object_name(spec.runtime_class_name, path.child("runtimeClassName"))
+    for field, label in (("hostname", spec.hostname), ("subdomain", spec.subdomain)):
+        if label:
+            yield from identifiers.dns_label(label, path.child(field))
+
+
+def _numbers_and_policies(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    deadline = spec.active_deadline_seconds
+    if deadline is not None and not 1 <= deadline <= _MAXIMUM_INT32:
+        yield fields.invalid(
+            path.child("activeDeadlineSeconds"),
+            deadline,
+            f"must be between 1 and {_MAXIMUM_INT32}, inclusive",
+        )
+    for index, toleration in enumerate(spec.tolerations):
+        yield from placement.toleration(toleration, path.child("tolerations").index(index))
+    yield from pod_network.host_aliases(spec.host_aliases, path.child("hostAliases"))
+    if spec.preemption_policy is not None:
+        yield from _choice(
+            spec.preemption_policy,
+            ("PreemptLowerPriority", "Never"),
+            path.child("preemptionPolicy"),
+        )
+    for name, text in spec.overhead.items():
+        overhead_path = path.child("overhead").child("limits").key(name)
+        yield from resources.container_resource_name(name, overhead_path)
+        yield from resources.amount(name, quantity.parse(text), overhead_path)
+    if spec.os is not None:
+        yield from _operating_system(spec.os.name, path.child("os"))
+    if spec.scheduling_group is not None:
+        yield from _scheduling_group(spec.scheduling_group, path.child("schedulingGroup"))
+
+
+def _operating_system(name: str, path: fields.Path) -> fields.Errors:
+    if not name:
+        yield fields.required(path.child("name"))
+    elif name not in ("linux", "windows"):
+        yield fields.not_supported(path, name, ("linux", "windows"))
+
+
+def _scheduling_group(group: pods.PodSchedulingGroup, path: fields.Path) -> fields.Errors:
+    path = path.child("podGroupName")
+    if group.pod_group_name is None:
+        yield fields.invalid(path, None, "must specify one of: `podGroupName`")
+    else:
+        yield from identifiers.object_name(group.pod_group_name, path)
+
+
+def _file_volumes(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
+    """A variable that is read from a file needs an `emptyDir` volume to read it from."""
+    by_name = {volume.name: volume for volume in spec.volumes}
+    for field, values in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
+        for index, container in enumerate(values):
+            for variable_index, variable in enumerate(container.env):
+                source = variable.value_from and variable.value_from.file_key_ref
+                if not source:
+                    continue
+                name_path = (
+                    path.child(field)
+                    .index(index)
+                    .child("env")
+                    .index(variable_index)
+                    .child("valueFrom")
+                    .child("fileKeyRef")
+                    .child("volumeName")
+                )
+                volume = by_name.get(source.volume_name)
+                if volume is None:
+                    yield fields.not_found(name_path, source.volume_name)
+                elif volume.empty_dir is None:
+                    yield fields.invalid(
+                        name_path,
+                        source.volume_name,
+                        "referenced volume must be of type emptyDir",
+                    )
