@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.features import DEFAULT, Features
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import (
@@ -277,9 +277,9 @@ def fleet(
     classes: Iterable[DeviceClass] | None = None,
     nodes: Iterable[Node] = (),
     features: Features = DEFAULT,
-) -> Fleet:
+) -> ClusterInventory:
     """A fleet of these slices; the nodes that they name are there."""
-    built = Fleet(features)
+    built = ClusterInventory(features)
     for each in nodes:
         built.put_node(each)
     for piece in slices:
@@ -296,7 +296,7 @@ _shares = itertools.count(1)
 
 
 def hold(
-    fleet: Fleet,
+    fleet: ClusterInventory,
     owner: str,
     *devices: str,
     pool: str = "n1",
@@ -316,7 +316,7 @@ def hold(
         for each in devices
     )
     allocation = AllocationResult(DeviceAllocationResult(results))
-    fleet.hold(ClaimKey(NAMESPACE, owner), allocation)
+    fleet.record_allocation(ClaimKey(NAMESPACE, owner), allocation)
 
 
 def valid_values(value: str, *valid: str, default: str | None = None) -> DeviceCapacity:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from dray.api.http_messages import User
 from dray.apiserver import server
 from dray.apiserver.access.certificates import Authority
-from dray.apiserver.server import Opened, Settings
+from dray.apiserver.server import RunningServer, Settings
 from dray.client import kubeconfig
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.kubeconfig import Connection
@@ -32,7 +32,7 @@ class Served:
         self._directory = directory
         self._settings = settings
         self._loop = asyncio.new_event_loop()
-        self._opened: Opened | None = None
+        self._opened: RunningServer | None = None
         self._authority = Authority.load_or_create(directory)
         self._end = asyncio.Event()
         self._cut = asyncio.Event()
@@ -83,7 +83,7 @@ class Served:
         signer = server.signer_in(self._directory)
         async with (
             memory.open() as store,
-            server.opened(store, signer=signer, settings=self._settings) as self._opened,
+            server.open_server(store, signer=signer, settings=self._settings) as self._opened,
         ):
             port = 0
             while not self._end.is_set():

@@ -19,7 +19,7 @@ from dray.api.http_messages import Request, Response
 from dray.api.remote_command import Outcome
 from dray.client import api_client
 from dray.cluster import assembly
-from dray.cluster.assembly import Plan
+from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.faults import FAILED_ANNOTATION
 from dray.node.runtimes import sandbox
@@ -208,7 +208,9 @@ def processes_of(folder: Path) -> list[str]:
 async def running(
     store: Store, folder: Path, fleet: str = "h100", nodes: int = 1, **choices: Any
 ) -> AsyncIterator[Site]:
-    plan = Plan(fleet=fleets.load(fleet, nodes=nodes), **{"runtime": sandbox.NAME, **choices})
+    plan = ClusterPlan(
+        fleet=fleets.load(fleet, nodes=nodes), **{"runtime": sandbox.NAME, **choices}
+    )
     async with assembly.running(store, folder, plan) as made:
         world = World(made, made.client())
         node = next(iter(plan.fleet.machines)) if plan.fleet else ""

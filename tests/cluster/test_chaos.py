@@ -29,7 +29,7 @@ from dray.apiserver.app import status_response
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.lease import Timing
 from dray.cluster import assembly
-from dray.cluster.assembly import Cluster, Plan
+from dray.cluster.assembly import Cluster, ClusterPlan
 from dray.controllers import manager
 from dray.drivers.simulated import fleet as fleets
 from dray.scheduler import scheduler
@@ -335,7 +335,7 @@ def _round(seed: int, directory: Path) -> None:
             judging.cancel()
         assert judge.violations == []
 
-    plan = Plan(schedules=False, controls=False, fleet=fleets.load("h100", nodes=NODES))
+    plan = ClusterPlan(schedules=False, controls=False, fleet=fleets.load("h100", nodes=NODES))
     with_plan(chaos, directory, plan)
 
 

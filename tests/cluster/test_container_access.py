@@ -13,7 +13,7 @@ import pytest
 
 from dray.api import errors, remote_command
 from dray.apiserver.access.certificates import Authority
-from dray.cluster.assembly import Plan
+from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet as fleets
 from tests.cluster import world
 from tests.cluster.site import Seat, Site, container, needs_sandbox, pod, with_node
@@ -157,7 +157,7 @@ def test_pods_in_name_only_have_no_log_and_one_sentence_says_so(tmp_path: Path) 
         with pytest.raises(errors.BadRequest, match="--runtime sandbox"):
             await site.execute("p", "true")
 
-    world.with_plan(story, tmp_path, Plan(fleet=fleets.load("h100", nodes=1)))
+    world.with_plan(story, tmp_path, ClusterPlan(fleet=fleets.load("h100", nodes=1)))
 
 
 def test_only_the_api_server_may_ask_a_node() -> None:

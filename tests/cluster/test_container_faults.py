@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dray.cluster import assembly
-from dray.cluster.assembly import Plan
+from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import faults
 from dray.drivers.simulated import fleet as fleets
 from dray.node.containers import container_attempts
@@ -287,7 +287,7 @@ def test_a_fleet_may_be_real_now_and_in_name_only_next_time() -> None:
         async with memory.open() as store:
             async with running(store, folder) as here:
                 slices = {each["metadata"]["name"] for each in await here.world.all(SLICE)}
-            plan = Plan(fleet=fleets.load("h100", nodes=1))
+            plan = ClusterPlan(fleet=fleets.load("h100", nodes=1))
             async with assembly.running(store, folder, plan) as made:
                 world = World(made, made.client())
 

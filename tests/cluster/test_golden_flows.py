@@ -15,7 +15,7 @@ import pytest
 
 from dray.api import errors, features, kinds
 from dray.apiserver.server import Settings
-from dray.cluster.assembly import Plan
+from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet, fleet_file
 from dray.drivers.simulated.fleet import Fleet
 from tests.cluster import transcripts
@@ -46,7 +46,7 @@ def test_recorded_flow_ends_with_the_same_objects(name: str, tmp_path: Path) -> 
     async def flow(world: World) -> None:
         await _Replay(world, transcript).run()
 
-    plan = Plan(settings=Settings(features=ALL_GATES), fleet=_fleet())
+    plan = ClusterPlan(settings=Settings(features=ALL_GATES), fleet=_fleet())
     with_plan(flow, tmp_path, plan)
 
 

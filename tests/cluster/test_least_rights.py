@@ -11,9 +11,9 @@ import pytest
 from dray.api import errors, kinds
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.server import Settings
-from dray.client.api_client import Client, Selection
+from dray.client.api_client import Client, ObjectSelection
 from dray.cluster import assembly
-from dray.cluster.assembly import FLEET, Plan
+from dray.cluster.assembly import FLEET, ClusterPlan
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated import scaling
 from dray.drivers.simulated.faults import FAILED_ANNOTATION
@@ -43,7 +43,7 @@ CONFIG_MAP = kinds.served("", "ConfigMap")
 ROLE_BINDING = kinds.served("rbac.authorization.k8s.io", "ClusterRoleBinding")
 LEASE = kinds.served("coordination.k8s.io", "Lease")
 COMPONENTS = {assembly.SCHEDULER.name, assembly.CONTROLLERS.name}
-NOTHING = Plan(schedules=False, controls=False)
+NOTHING = ClusterPlan(schedules=False, controls=False)
 SELDOM = {("patch", "", "events")}
 """Rights that a short life does not use: what repeats is counted in its event, seconds later."""
 
@@ -69,10 +69,10 @@ async def live_a_life(world: World) -> None:
     await refuse_a_claim(world)
     await lose_a_node(world)
     await break_a_device(world)
-    await scaling.wish(world.client, "h100", 1)
+    await scaling.set_desired_size(world.client, "h100", 1)
     await gone(world, NODE, "h100-1")
     await leave_things_of_others(world)
-    await scaling.wish(world.client, "h100", 3)
+    await scaling.set_desired_size(world.client, "h100", 3)
     await world.until(lambda: has_slices(world, "h100-2"), "a new node having devices")
 
 
@@ -144,7 +144,7 @@ async def run_twice(folder: Path, log: Path) -> None:
     """The second time the fleet has another size."""
     async with memory.open() as store:
         for nodes, story in ((1, get_up), (2, live_a_life)):
-            plan = Plan(Settings(audit_log=log), fleet=fleets.load("h100", nodes=nodes))
+            plan = ClusterPlan(Settings(audit_log=log), fleet=fleets.load("h100", nodes=nodes))
             async with assembly.running(store, folder, plan) as running:
                 await story(World(running, running.client()))
 
@@ -183,7 +183,7 @@ async def read_secrets(fleet: Client) -> None:
 
 
 async def read_config_of_others(fleet: Client) -> None:
-    await fleet.list(CONFIG_MAP, Selection("default"))
+    await fleet.list(CONFIG_MAP, ObjectSelection("default"))
 
 
 async def delete_a_namespace(fleet: Client) -> None:

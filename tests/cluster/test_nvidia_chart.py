@@ -15,7 +15,7 @@ from dray.api.http_messages import Request, User
 from dray.cli.components import driver as command
 from dray.client.api_client import collection_path
 from dray.cluster import assembly
-from dray.cluster.assembly import Cluster, Plan
+from dray.cluster.assembly import Cluster, ClusterPlan
 from dray.drivers.nvidia import device_classes
 from dray.drivers.nvidia.driver import Options
 from dray.drivers.nvidia.inventory import Settings
@@ -88,7 +88,7 @@ def test_the_api_server_takes_everything_the_chart_makes(
     tmp_path: Path, values: dict[str, Any]
 ) -> None:
     async def run() -> None:
-        async with memory.open() as store, assembly.running(store, tmp_path, Plan()) as made:
+        async with memory.open() as store, assembly.running(store, tmp_path, ClusterPlan()) as made:
             await install(made, helm.documents(**values))
 
     asyncio.run(run())

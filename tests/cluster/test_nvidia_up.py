@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from dray.apiserver.server import Settings
 from dray.cli.components import up as command
 from dray.cluster import assembly
-from dray.cluster.assembly import Plan
+from dray.cluster.assembly import ClusterPlan
 from dray.drivers.nvidia import driver as drivers
 from dray.drivers.nvidia import nvml
 from dray.drivers.nvidia.driver import NvidiaDriver, Options
@@ -48,7 +48,7 @@ def test_the_computer_is_the_node_and_its_gpu_can_be_claimed(tmp_path: Path, gpu
     log = tmp_path / "audit"
 
     async def run() -> None:
-        plan = Plan(Settings(audit_log=log), has_computer=True, runtime=sandbox.NAME)
+        plan = ClusterPlan(Settings(audit_log=log), has_computer=True, runtime=sandbox.NAME)
         async with memory.open() as store, assembly.running(store, tmp_path, plan) as made:
             world = World(made, made.client())
             await world.until(lambda: world.all(SLICE), "the GPU being published")
@@ -73,7 +73,7 @@ async def log_of(folder: Path, text: str) -> bool:
 
 def test_without_a_runtime_the_computer_is_no_node(tmp_path: Path, gpu: str) -> None:
     async def run() -> None:
-        plan = Plan(has_computer=True, runtime=simulated.NAME)
+        plan = ClusterPlan(has_computer=True, runtime=simulated.NAME)
         async with memory.open() as store, assembly.running(store, tmp_path, plan):
             raise AssertionError(gpu)
 
@@ -97,9 +97,9 @@ def test_what_the_nodes_are(
     has_gpu: bool,
     expected: tuple[bool, str | None],
 ) -> None:
-    plans: list[Plan] = []
+    plans: list[ClusterPlan] = []
 
-    async def run(_directory: Path, _store: str, _listen: Any, plan: Plan, *_: Any) -> None:
+    async def run(_directory: Path, _store: str, _listen: Any, plan: ClusterPlan, *_: Any) -> None:
         plans.append(plan)
 
     monkeypatch.setattr(nvml, "is_here", lambda: has_gpu)

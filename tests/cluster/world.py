@@ -12,9 +12,9 @@ import msgspec
 
 from dray.api import kinds
 from dray.apiserver.server import Settings
-from dray.client.api_client import Client, Selection
+from dray.client.api_client import Client, ObjectSelection
 from dray.cluster import assembly
-from dray.cluster.assembly import Cluster, Plan
+from dray.cluster.assembly import Cluster, ClusterPlan
 from dray.drivers.simulated import fleet as fleets
 from dray.store import memory
 from dray.testing import invariants
@@ -51,7 +51,7 @@ class World:
         return await self.client.get(kind, name, namespace if kind.namespaced else "")
 
     async def all(self, kind: kinds.Kind, **selection: str) -> list[Object]:
-        page = await self.client.list(kind, Selection(**selection))
+        page = await self.client.list(kind, ObjectSelection(**selection))
         return [msgspec.json.decode(raw) for raw in page.items]
 
     async def until(self, condition: Callable[[], Awaitable[Any]], what: str) -> Any:
@@ -150,11 +150,11 @@ def with_cluster(
 ) -> None:
     """Run a test on a fresh cluster, then look at what is left with the invariant checker."""
 
-    plan = Plan(settings=settings or Settings(), fleet=fleets.load(fleet, nodes=nodes))
+    plan = ClusterPlan(settings=settings or Settings(), fleet=fleets.load(fleet, nodes=nodes))
     with_plan(test, directory, plan)
 
 
-def with_plan(test: Callable[[World], Awaitable[None]], directory: Path, plan: Plan) -> None:
+def with_plan(test: Callable[[World], Awaitable[None]], directory: Path, plan: ClusterPlan) -> None:
     """As `with_cluster`, for any plan."""
 
     async def run() -> AssertionError | None:
@@ -174,13 +174,13 @@ def with_plan(test: Callable[[World], Awaitable[None]], directory: Path, plan: P
         raise failure
 
 
-async def _is_published(world: World, plan: Plan) -> bool:
+async def _is_published(world: World, plan: ClusterPlan) -> bool:
     """Whether every slice of the fleet is there."""
     assert plan.fleet is not None
     return len(await world.all(SLICE)) >= len(list(plan.fleet.slices()))
 
 
-async def _sound(world: World, plan: Plan) -> None:
+async def _sound(world: World, plan: ClusterPlan) -> None:
     async def is_sound() -> bool:
         return not await invariants.violations(world.client, plan.settings.features)
 

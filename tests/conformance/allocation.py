@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dray.allocator import placement
-from dray.allocator.inventory.cluster_inventory import AllocatedState, Fleet
-from dray.allocator.model.rejections import Failure
+from dray.allocator.inventory.cluster_inventory import AllocatedState, ClusterInventory
+from dray.allocator.model.rejections import AllocationError
 from dray.api import features
 from dray.api.formats import quantity
 from dray.api.formats.names import DeviceId, SharedDeviceId
@@ -30,10 +30,10 @@ class Outcome(NamedTuple):
 def run(case: dict[str, Any]) -> Outcome:
     fleet = build_fleet(case)
     claims = [msgspec.convert(each, ResourceClaim) for each in case["claimsToAllocate"] or ()]
-    asked = placement.Placement(fleet, new_share_id=lambda: SHARE_ID)
+    asked = placement.Allocator(fleet, new_share_id=lambda: SHARE_ID)
     try:
-        answer = asked.ask(claims, case["node"]["metadata"]["name"])
-    except Failure as failure:
+        answer = asked.allocate_on(claims, case["node"]["metadata"]["name"])
+    except AllocationError as failure:
         return Outcome(None, failure.text(claims))
     if isinstance(answer, placement.Fit):
         return Outcome([as_recorded(each) for each in answer.allocations])
@@ -67,8 +67,8 @@ def gates(case: dict[str, Any]) -> features.Features:
     )
 
 
-def build_fleet(case: dict[str, Any]) -> Fleet:
-    fleet = Fleet(gates(case))
+def build_fleet(case: dict[str, Any]) -> ClusterInventory:
+    fleet = ClusterInventory(gates(case))
     fleet.put_node(msgspec.convert(case["node"], Node))
     for device_class in case["classes"] or ():
         fleet.put_class(msgspec.convert(device_class, DeviceClass))

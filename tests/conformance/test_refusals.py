@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from dray.allocator.inventory.cluster_inventory import Fleet
-from dray.allocator.model.rejections import Failure
-from dray.allocator.placement import Fit, Placement
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.model.rejections import AllocationError
+from dray.allocator.placement import Allocator, Fit
 from dray.api import features
 from dray.api.formats.names import ClaimKey, DeviceId
 from dray.api.types.dra import (
@@ -22,7 +22,7 @@ from dray.api.types.dra import (
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.suggestions import changes
-from dray.explain.suggestions.changes import Change
+from dray.explain.suggestions.changes import SuggestedChange
 from dray.explain.text import explanation_text
 from tests.conformance import allocation, cases
 
@@ -54,7 +54,7 @@ CASES = [
 
 
 class Problem(NamedTuple):
-    fleet: Fleet
+    fleet: ClusterInventory
     claims: list[ResourceClaim]
 
 
@@ -63,7 +63,7 @@ def problem(case: dict[str, Any]) -> Problem:
     fleet = allocation.build_fleet({**case, "allocatedState": NOTHING_ALLOCATED})
     for number, result in enumerate(held(case["allocatedState"])):
         allocated = AllocationResult(DeviceAllocationResult((result,)))
-        fleet.hold(ClaimKey("held", f"claim-{number}"), allocated)
+        fleet.record_allocation(ClaimKey("held", f"claim-{number}"), allocated)
     return Problem(
         fleet, [msgspec.convert(each, ResourceClaim) for each in case["claimsToAllocate"] or ()]
     )
@@ -102,18 +102,18 @@ def explained(case: dict[str, Any]) -> Explanation:
     return known
 
 
-def fits(change: Change, asked: Problem, node: str) -> bool:
+def fits(change: SuggestedChange, asked: Problem, node: str) -> bool:
     fleet, claims = asked
     left = iter(range(POSITIONS_TRIED))
     with change.applied_in(fleet):
-        placement = Placement(
+        placement = Allocator(
             fleet,
             new_share_id=lambda: allocation.SHARE_ID,
             should_stop=lambda: next(left, None) is None,
         )
         try:
-            return isinstance(placement.ask(change.applied_to(claims), node), Fit)
-        except Failure:
+            return isinstance(placement.allocate_on(change.applied_to(claims), node), Fit)
+        except AllocationError:
             return False
 
 
@@ -141,7 +141,7 @@ def test_no_plain_change_helps_where_none_is_named(case: dict[str, Any]) -> None
     assert [change for change in plain_changes(asked) if fits(change, asked, node)] == []
 
 
-def plain_changes(asked: Problem) -> Iterator[Change]:
+def plain_changes(asked: Problem) -> Iterator[SuggestedChange]:
     """Every way to ask for less by one thing, to end one claim or to change one part of a class."""
     fleet, claims = asked
     for number, claim in enumerate(claims):
@@ -167,8 +167,8 @@ def plain_changes(asked: Problem) -> Iterator[Change]:
 
 
 def changes_of_request(
-    fleet: Fleet, claim: int, request: str, body: changes.Body
-) -> Iterator[Change]:
+    fleet: ClusterInventory, claim: int, request: str, body: changes.Body
+) -> Iterator[SuggestedChange]:
     yield changes.TolerateTaint(claim=claim, request=request, taint=None)
     yield changes.FewerDevices(claim=claim, request=request, count=1, asked=0)
     yield changes.LessCapacity(claim=claim, request=request, amounts={}, asked={})

@@ -33,7 +33,7 @@ from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import Settings
 from dray.drivers.nvidia.nvml import Nvml
 from dray.drivers.nvidia.partition_state import GpuState
-from dray.drivers.nvidia.sharing import SharingState, Wish
+from dray.drivers.nvidia.sharing import SharingRequest, SharingState
 from dray.node.runtimes import sandbox
 from tests.cluster.world import CLAIM, Object
 from tests.hardware import programs
@@ -200,7 +200,7 @@ def shared_template(name: str, memory: str, strategy: str, **more: object) -> Ob
 
 def test_a_service_limits_the_memory_of_programs(library: Nvml, gpu: Gpu, tmp_path: Path) -> None:
     state = SharingState(library, Host(), tmp_path)
-    edits = state.arrange(Wish("a", gpu.uuid, gpu.uuid, Mps(), 20 * 1024, is_shared=True))
+    edits = state.arrange(SharingRequest("a", gpu.uuid, gpu.uuid, Mps(), 20 * 1024, is_shared=True))
     try:
         assert library.is_exclusive(gpu.uuid)
         env = {**os.environ, **edits.env, "CUDA_MPS_PIPE_DIRECTORY": edits.mounts[0].host_path}

@@ -19,12 +19,12 @@ from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus
 from dray.client.api_client import Client
 from dray.cluster import assembly
-from dray.cluster.assembly import ADMIN, Cluster, Plan
+from dray.cluster.assembly import ADMIN, Cluster, ClusterPlan
 from dray.driverkit.plugin import Directories
 from dray.drivers.nvidia import device_classes
 from dray.drivers.nvidia.driver import NvidiaDriver
 from dray.drivers.nvidia.runner import Running
-from dray.node.agent import Agent, Folders, Means
+from dray.node.agent import Agent, AgentDirectories, RuntimeConfig
 from dray.node.containers.container_attempts import Starter
 from dray.node.registration import Registration
 from dray.node.runtimes.sandbox import Sandbox
@@ -140,7 +140,7 @@ async def site(
     """A node whose driver acts in the name of `account`, in a cluster that was prepared for it."""
     async with (
         memory.open() as store,
-        assembly.running(store, folder, Plan()) as running,
+        assembly.running(store, folder, ClusterPlan()) as running,
         Starter() as starter,
     ):
         world = World(running, running.client())
@@ -160,8 +160,10 @@ async def site(
             node_client,
             NODE,
             "10.0.0.1",
-            Folders(folder / "state", places.registry, places.cdi, folder / "resources.sock"),
-            Means(Sandbox(), starter, allows_host=True),
+            AgentDirectories(
+                folder / "state", places.registry, places.cdi, folder / "resources.sock"
+            ),
+            RuntimeConfig(Sandbox(), starter, allows_host=True),
             now=now,
         )
         here = Site(world, folder, driver, agent, node_client)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dray.allocator import placement, verifier
 from dray.allocator.model import candidates
-from dray.allocator.model.rejections import Failure
+from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.trail import Trail
 from dray.allocator.search import backtracking, check_sequence
 from dray.api.formats.names import ClaimKey
@@ -29,17 +29,21 @@ some = hypothesis.settings(max_examples=500, deadline=None)
 @hypothesis.example(5889)
 def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
     problem = problems.draw(random.Random(seed))
-    answer: placement.Answer | None = None
+    answer: placement.FitResult | None = None
     try:
-        answer = worlds.placement_on(worlds.fleet_of(problem)).ask(problem.claims, problems.NODE)
+        answer = worlds.placement_on(worlds.fleet_of(problem)).allocate_on(
+            problem.claims, problems.NODE
+        )
         found = worlds.described(answer, problem.claims)
-    except Failure as failure:
+    except AllocationError as failure:
         found = failure.text(problem.claims)
     assert found == worlds.upstream_answer(problem)
     if isinstance(answer, placement.Fit):
         given = worlds.allocated(problem.claims, answer)
         keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in given]
-        violations = verifier.judge(problem.slices, given, problem.features, just_allocated=keys)
+        violations = verifier.find_violations(
+            problem.slices, given, problem.features, just_allocated=keys
+        )
         assert [each for each in violations if not was_mixed_before(each, problem)] == []
 
 
@@ -57,7 +61,7 @@ def was_mixed_before(violation: verifier.Violation, problem: problems.Problem) -
 def test_counting_early_changes_no_answer(seed: int, patience: int) -> None:
     problem = problems.draw(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backtracking, "_PATIENCE", patience)
+        patch.setattr(backtracking, "_POSITIONS_BEFORE_PROOF", patience)
         answer = worlds.answer_of(worlds.fleet_of(problem), problem.claims, problems.NODE)
     assert answer == worlds.upstream_answer(problem)
 
@@ -74,15 +78,15 @@ def test_every_allocation_is_legal(seed: int) -> None:
     for number in range(4):
         claim = problems.draw_claim(dice, number, problem.features)
         try:
-            answer = asked.ask([claim], problems.NODE)
-        except Failure:
+            answer = asked.allocate_on([claim], problems.NODE)
+        except AllocationError:
             continue
         if isinstance(answer, placement.Fit):
             (done,) = worlds.allocated([claim], answer)
             fleet.put_claim(done)
             placed.append(done)
             key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
-            violations = verifier.judge(
+            violations = verifier.find_violations(
                 problem.slices, placed, problem.features, just_allocated=[key]
             )
             assert violations == []
@@ -95,18 +99,18 @@ def test_a_search_leaves_no_trace(seed: int) -> None:
     fleet = worlds.fleet_of(problem)
     try:
         before = worlds.placement_on(fleet).problem(problem.claims, problems.NODE)
-    except Failure:
+    except AllocationError:
         return
     state = _snapshot(before.constraints)
     attempt = backtracking.Search(before)
     try:
         first = attempt.run()
-    except Failure:
+    except AllocationError:
         first = None
     assert _snapshot(before.constraints) == state
     try:
         again = backtracking.Search(before).run()
-    except Failure:
+    except AllocationError:
         again = None
     assert again == first
 
@@ -119,9 +123,9 @@ def test_a_refused_device_leaves_no_trace(seed: int) -> None:
     fleet = worlds.fleet_of(problem)
     try:
         on_node = worlds.placement_on(fleet).problem(problem.claims, problems.NODE)
-    except Failure:
+    except AllocationError:
         return
-    together = check_sequence.Checks(on_node)
+    together = check_sequence.CheckSequence(on_node)
     trail = Trail()
     for plan in on_node.plans():
         for slot in plan.slots:
@@ -134,7 +138,7 @@ def test_a_refused_device_leaves_no_trace(seed: int) -> None:
                 elif dice.random() < 0.5:
                     break
     trail.unwind(0)
-    fresh = check_sequence.Checks(on_node)
+    fresh = check_sequence.CheckSequence(on_node)
     for plan in on_node.plans():
         assert _snapshot(together.of(plan)) == _snapshot(fresh.of(plan))
 
@@ -143,12 +147,12 @@ def _refuses(
     applying: Any, slot: candidates.Slot, device: candidates.Candidate, trail: Trail
 ) -> bool:
     for check in applying:
-        if not check.concerns & device.bit:
+        if not check.applies_to & device.bit:
             continue
         mark, state = trail.mark(), _snapshot(check)
         try:
             verdict = check.take(slot, device, trail)
-        except Failure:
+        except AllocationError:
             return True
         if verdict is not None:
             assert trail.mark() == mark
@@ -173,6 +177,9 @@ def _snapshot(value: Any) -> Any:
 
 
 _STATEFUL = [
-    f"dray.allocator.{name}"
-    for name in ("usage", "capacity", "counters", "groups", "constraints", "checks")
+    "dray.allocator.search.check_sequence",
+    *(
+        f"dray.allocator.checks.{name}"
+        for name in ("usage", "capacity", "counters", "compatibility_groups", "constraints")
+    ),
 ]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.placement import Fit
 from dray.api.types.dra import ResourceSlice
 from dray.api.types.meta import ObjectMeta
@@ -17,7 +17,7 @@ from dray.api.types.nodes import Node
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.survey import equivalence
-from dray.explain.survey.equivalence import Member
+from dray.explain.survey.equivalence import EquivalentNode
 from dray.explain.text import explanation_text
 from tests import builders
 from tests.properties import problems, worlds
@@ -50,7 +50,7 @@ def test_every_no_has_a_cause_and_every_change_helps(seed: int) -> None:
         fleet = worlds.fleet_of(problem)
         with change.applied_in(fleet):
             changed = change.applied_to(problem.claims)
-            assert isinstance(worlds.placement_on(fleet).ask(changed, change.node), Fit)
+            assert isinstance(worlds.placement_on(fleet).allocate_on(changed, change.node), Fit)
 
 
 @hypothesis.settings(max_examples=200, deadline=None)
@@ -60,7 +60,9 @@ def test_nodes_that_are_alike_are_looked_at_together_to_the_same_effect(seed: in
         patch.setattr(claim_explanation, "ASKED_AT_ONCE", 1)
         together = explained_on_several_nodes(random.Random(seed))
         patch.setattr(
-            equivalence, "group", lambda _, nodes, paths: [[Member(node)] for node in nodes]
+            equivalence,
+            "group_nodes",
+            lambda _, nodes, paths: [[EquivalentNode(node)] for node in nodes],
         )
         apart = explained_on_several_nodes(random.Random(seed))
     assert explanation_text.as_json(together) == explanation_text.as_json(apart)
@@ -95,6 +97,6 @@ def moved(piece: ResourceSlice, node: str, dice: random.Random) -> ResourceSlice
     return ResourceSlice(ObjectMeta(name=name), spec)
 
 
-def hold(fleet: Fleet, node: str, piece: ResourceSlice, device: str) -> None:
+def hold(fleet: ClusterInventory, node: str, piece: ResourceSlice, device: str) -> None:
     pool = f"{piece.spec.pool.name}-{node}"
     builders.hold(fleet, f"{pool}-{device}", device, pool=pool, driver=piece.spec.driver)

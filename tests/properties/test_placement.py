@@ -11,8 +11,8 @@ import msgspec
 from hypothesis import strategies as st
 
 from dray.allocator import placement
-from dray.allocator.inventory.cluster_inventory import Fleet
-from dray.allocator.model.rejections import Failure
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.model.rejections import AllocationError
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import (
     CELDeviceSelector,
@@ -40,7 +40,7 @@ class World:
     def __init__(self, dice: random.Random) -> None:
         self.dice = dice
         self.gates = problems.draw(dice).features
-        self.live = Fleet(self.gates)
+        self.live = ClusterInventory(self.gates)
         self.asked = worlds.placement_on(self.live)
         self.nodes: dict[str, Node] = {}
         self.slices: dict[str, ResourceSlice] = {}
@@ -135,18 +135,18 @@ class World:
         question = self.dice.choice(self.questions)
         try:
             answer = self.asked.first_fit(question)
-        except Failure:
+        except AllocationError:
             return
         if isinstance(answer, placement.Fit):
             (claim,) = worlds.allocated(question, answer)
             key = ClaimKey("shop", f"placed-{len(self.held)}-{self.dice.random()}")
             self.held[key] = claim
             assert claim.status.allocation is not None
-            self.live.hold(key, claim.status.allocation)
+            self.live.record_allocation(key, claim.status.allocation)
 
-    def fresh(self) -> Fleet:
+    def fresh(self) -> ClusterInventory:
         """A fleet that has seen nothing but the present."""
-        fleet = Fleet(self.gates)
+        fleet = ClusterInventory(self.gates)
         for entry in self.live.by_index:
             if entry is not None and entry.name in self.nodes:
                 fleet.put_node(self.nodes[entry.name])
@@ -158,7 +158,7 @@ class World:
             fleet.put_slice(piece)
         for key, claim in self.held.items():
             assert claim.status.allocation is not None
-            fleet.hold(key, claim.status.allocation)
+            fleet.record_allocation(key, claim.status.allocation)
         return fleet
 
 
@@ -186,20 +186,20 @@ def test_remembered_answers_are_those_of_a_fleet_without_memory(seed: int) -> No
             assert _on(world.asked, question, node) == _on(fresh, question, node)
 
 
-def _first(asked: placement.Placement, question: Sequence[ResourceClaim]) -> Any:
+def _first(asked: placement.Allocator, question: Sequence[ResourceClaim]) -> Any:
     try:
         answer = asked.first_fit(question)
-    except Failure as failure:
+    except AllocationError as failure:
         return failure.text(question)
-    if isinstance(answer, placement.Refused):
+    if isinstance(answer, placement.NoFit):
         return None
     return answer.node, worlds.described(answer, question)
 
 
-def _on(asked: placement.Placement, question: Sequence[ResourceClaim], node: str) -> Any:
+def _on(asked: placement.Allocator, question: Sequence[ResourceClaim], node: str) -> Any:
     try:
-        return worlds.described(asked.ask(question, node), question)
-    except Failure as failure:
+        return worlds.described(asked.allocate_on(question, node), question)
+    except AllocationError as failure:
         return failure.text(question)
 
 

@@ -168,7 +168,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.model.commit(transaction)
             assert revision == self.model.revision
         else:
-            with pytest.raises(store.Refused) as refused:
+            with pytest.raises(store.CommitRejected) as refused:
                 loop.run(self.store.commit(transaction))
             assert refused.value.args == refusal
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from dray.allocator import placement
-from dray.allocator.inventory.cluster_inventory import AllocatedState, Fleet
-from dray.allocator.model.rejections import Failure
+from dray.allocator.inventory.cluster_inventory import AllocatedState, ClusterInventory
+from dray.allocator.model.rejections import AllocationError
 from dray.api.formats.names import DeviceId, SharedDeviceId
 from dray.api.types.dra import ResourceClaim, ResourceClaimStatus
 from dray.api.types.meta import ObjectMeta
@@ -19,8 +19,8 @@ from tests.properties import problems, upstream
 SHARE_ID = "share"
 
 
-def fleet_of(problem: problems.Problem) -> Fleet:
-    fleet = Fleet(problem.features)
+def fleet_of(problem: problems.Problem) -> ClusterInventory:
+    fleet = ClusterInventory(problem.features)
     fleet.put_node(Node(ObjectMeta(name=problems.NODE)))
     for device_class in problem.classes.values():
         fleet.put_class(device_class)
@@ -35,21 +35,21 @@ def fleet_of(problem: problems.Problem) -> Fleet:
     return fleet
 
 
-def placement_on(fleet: Fleet) -> placement.Placement:
-    return placement.Placement(fleet, new_share_id=lambda: SHARE_ID)
+def placement_on(fleet: ClusterInventory) -> placement.Allocator:
+    return placement.Allocator(fleet, new_share_id=lambda: SHARE_ID)
 
 
-def answer_of(fleet: Fleet, claims: Sequence[ResourceClaim], node: str) -> Any:
+def answer_of(fleet: ClusterInventory, claims: Sequence[ResourceClaim], node: str) -> Any:
     """Devices, a failure's text, or None."""
     try:
-        answer = placement_on(fleet).ask(claims, node)
-    except Failure as failure:
+        answer = placement_on(fleet).allocate_on(claims, node)
+    except AllocationError as failure:
         return failure.text(claims)
     return described(answer, claims)
 
 
-def described(answer: placement.Answer, claims: Sequence[ResourceClaim]) -> Any:
-    if isinstance(answer, placement.Refused):
+def described(answer: placement.FitResult, claims: Sequence[ResourceClaim]) -> Any:
+    if isinstance(answer, placement.NoFit):
         return answer.failure.text(claims) if answer.failure else None
     return [
         [
@@ -73,7 +73,7 @@ def upstream_answer(problem: problems.Problem) -> Any:
         return str(error)
 
 
-def allocated(claims: Sequence[ResourceClaim], answer: placement.Answer) -> list[ResourceClaim]:
+def allocated(claims: Sequence[ResourceClaim], answer: placement.FitResult) -> list[ResourceClaim]:
     """The claims with what the answer gives them."""
     assert isinstance(answer, placement.Fit)
     return [

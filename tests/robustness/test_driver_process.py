@@ -24,7 +24,7 @@ from dray.client.api_client import Client
 from dray.client.rest import RestTransport
 from dray.driverkit import cdi
 from dray.driverkit.plugin import Directories, Plugin
-from dray.node.devices.drivers import ClaimReference, Device, DriverError, Drivers
+from dray.node.devices.drivers import ClaimReference, DriverDevice, DriverError, Drivers
 from dray.testing import Cluster
 
 SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
@@ -100,7 +100,7 @@ class Node:
 
         return asyncio.run(work())
 
-    def env(self, devices: tuple[Device, ...]) -> dict[str, str]:
+    def env(self, devices: tuple[DriverDevice, ...]) -> dict[str, str]:
         ids = [name for device in devices for name in device.cdi_ids]
         return dict(cdi.resolve(ids, [self.places.cdi]).env)
 

@@ -18,7 +18,7 @@ from dray.apiserver.access.certificates import Authority
 from dray.client import kubeconfig
 from dray.client.api_client import Client
 from dray.cluster import assembly
-from dray.cluster.assembly import Plan
+from dray.cluster.assembly import ClusterPlan
 from dray.driverkit import driver as kit
 from dray.driverkit.cdi import Edits
 from dray.driverkit.driver import Allocated, Driver, Released
@@ -111,7 +111,7 @@ class Node:
 async def node_in(folder: Path) -> AsyncIterator[Node]:
     async with (
         memory.open() as store,
-        assembly.running(store, folder, Plan()) as made,
+        assembly.running(store, folder, ClusterPlan()) as made,
     ):
         authority = Authority.load_or_create(folder)
         pair = authority.server_pair(("127.0.0.1",))

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from dray.api import errors, kinds
-from dray.client.api_client import Client, Selection
+from dray.client.api_client import Client, ObjectSelection
 from dray.client.rest import RestTransport
 from tests.robustness.server_process import ServerProcess
 
@@ -64,7 +64,7 @@ class Witness:
             await asyncio.sleep(0.05)
 
     async def _follow(self) -> None:
-        selection = Selection(NAMESPACE)
+        selection = ObjectSelection(NAMESPACE)
         async for event in self._client.watch(
             CONFIG_MAPS, selection, resource_version=self.revision
         ):
@@ -132,7 +132,7 @@ async def live(server: ServerProcess, seed: int, acknowledged_before_death: int)
 
 
 async def present(client: Client) -> tuple[int, dict[str, Object]]:
-    page = await client.list(CONFIG_MAPS, Selection(NAMESPACE))
+    page = await client.list(CONFIG_MAPS, ObjectSelection(NAMESPACE))
     items: Iterator[Object] = map(msgspec.json.decode, page.items)
     return int(page.resource_version), {each["metadata"]["name"]: each for each in items}
 
@@ -178,7 +178,7 @@ async def lives_and_deaths(server: ServerProcess) -> None:
     server.start()
     async with RestTransport(server.connection()) as transport, asyncio.TaskGroup() as group:
         client = Client(transport)
-        page = await client.list(CONFIG_MAPS, Selection(NAMESPACE))
+        page = await client.list(CONFIG_MAPS, ObjectSelection(NAMESPACE))
         witness = Witness(client, page.resource_version)
         watching = group.create_task(witness.run())
         lives: list[Life] = []

@@ -19,7 +19,7 @@ import pytest
 from dray.api import errors, kinds
 from dray.api.http_messages import User
 from dray.apiserver import server
-from dray.apiserver.server import Opened
+from dray.apiserver.server import RunningServer
 from dray.client.api_client import Client, InProcessTransport
 from dray.store import etcd as etcd_store
 from dray.store import etcd_connection, sqlite
@@ -118,7 +118,7 @@ async def populate(client: Client) -> None:
         await asyncio.gather(*map(make, range(start, start + 50)))
 
 
-async def race(first: Opened, second: Opened) -> None:
+async def race(first: RunningServer, second: RunningServer) -> None:
     await populate(Client(InProcessTransport(first.app.handle, ADMIN)))
     schedulers = [
         NaiveScheduler(Client(InProcessTransport(opened.app.handle, SCHEDULER)))
@@ -146,32 +146,36 @@ async def check(client: Client) -> None:
 
 
 @contextlib.asynccontextmanager
-async def one_server(directory: Path) -> AsyncIterator[tuple[Opened, Opened]]:
+async def one_server(directory: Path) -> AsyncIterator[tuple[RunningServer, RunningServer]]:
     signer = server.signer_in(directory)
     async with (
         sqlite.open(directory / "store.db") as store,
-        server.opened(store, signer=signer) as opened,
+        server.open_server(store, signer=signer) as opened,
     ):
         yield opened, opened
 
 
 @contextlib.asynccontextmanager
-async def two_servers(directory: Path, endpoint: str) -> AsyncIterator[tuple[Opened, Opened]]:
+async def two_servers(
+    directory: Path, endpoint: str
+) -> AsyncIterator[tuple[RunningServer, RunningServer]]:
     signer = server.signer_in(directory)
     access = etcd_connection.Access((endpoint,))
     async with (
         etcd_store.open(access, root="/race") as left,
         etcd_store.open(access, root="/race") as right,
-        server.opened(left, signer=signer) as first,
-        server.opened(right, signer=signer) as second,
+        server.open_server(left, signer=signer) as first,
+        server.open_server(right, signer=signer) as second,
     ):
         yield first, second
 
 
-Servers = Callable[[], contextlib.AbstractAsyncContextManager[tuple[Opened, Opened]]]
+Servers = Callable[[], contextlib.AbstractAsyncContextManager[tuple[RunningServer, RunningServer]]]
 
 
-async def run(servers: Servers, work: Callable[[Opened, Opened], Awaitable[None]]) -> None:
+async def run(
+    servers: Servers, work: Callable[[RunningServer, RunningServer], Awaitable[None]]
+) -> None:
     async with servers() as (first, second):
         await work(first, second)
 

@@ -62,7 +62,7 @@ async def test_restore_brings_back_entries_and_holds(path: Path, copy: Path) -> 
     async with sqlite.open(path) as target:
         page = await target.list("/")
         assert page.entries == [store.Entry("/claims/a/one", b"2", second, first)]
-        with pytest.raises(store.HeldElsewhere):
+        with pytest.raises(store.TokenAlreadyHeld):
             await put(target, "/claims/a/three", holds=("gpu-0",))
         await put(target, "/claims/a/three", holds=("gpu-1",))
 
@@ -88,7 +88,7 @@ async def test_running_store_is_not_replaced(path: Path, copy: Path) -> None:
     async with sqlite.open(path) as target:
         await put(target, "/pods/a/x")
         await target.backup(copy)
-        with pytest.raises(store.Unusable, match="in use"):
+        with pytest.raises(store.StoreUnusable, match="in use"):
             backup.restore(copy, path)
 
 
@@ -97,7 +97,7 @@ async def test_damaged_backup_leaves_the_store_as_it_was(path: Path, copy: Path)
         await put(target, "/pods/a/x")
     for content in (b"", b"no database" * 1000, path.read_bytes()[:5000]):
         copy.write_bytes(content)
-        with pytest.raises(store.Unusable):
+        with pytest.raises(store.StoreUnusable):
             backup.restore(copy, path)
     async with sqlite.open(path) as target:
         assert await keys(target) == ["/pods/a/x"]

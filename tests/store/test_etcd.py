@@ -100,7 +100,7 @@ async def test_two_servers_cannot_give_one_device_twice(etcd_server: etcd.Server
         )
         assert sum(isinstance(outcome, int) for outcome in outcomes) == 1
         (owner,) = await keys(one)
-        with pytest.raises(store.HeldElsewhere) as refusal:
+        with pytest.raises(store.TokenAlreadyHeld) as refusal:
             await put(two, "/claims/other", holds=("gpu-0",))
         assert refusal.value.owner == owner
 
@@ -111,7 +111,7 @@ async def test_newer_format_is_refused(etcd_server: etcd.Server) -> None:
     async with grpc.aio.insecure_channel(etcd_server.endpoint) as channel:
         mark = rpc.PutRequest(key=f"{ROOT}/format/entries/".encode(), value=b'{"format": 2}')
         await rpc.KVStub(channel).Put(mark)
-    with pytest.raises(store.Unusable, match="format 2"):
+    with pytest.raises(store.StoreUnusable, match="format 2"):
         async with etcd_store.open(access(etcd_server), root=f"{ROOT}/format"):
             pass
 

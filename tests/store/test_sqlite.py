@@ -92,7 +92,7 @@ async def test_everything_is_there_after_reopening(path: Path) -> None:
 
 async def test_store_opens_for_one_process_at_a_time(path: Path) -> None:
     async with sqlite.open(path):
-        with pytest.raises(store.Unusable, match="in use"):
+        with pytest.raises(store.StoreUnusable, match="in use"):
             async with sqlite.open(path):
                 pass
     async with sqlite.open(path):
@@ -105,7 +105,7 @@ async def test_newer_format_is_refused_and_left_alone(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {sqlite_file.FORMAT + 1}")
     before = path.read_bytes()
-    with pytest.raises(store.Unusable, match=f"format {sqlite_file.FORMAT + 1}"):
+    with pytest.raises(store.StoreUnusable, match=f"format {sqlite_file.FORMAT + 1}"):
         async with sqlite.open(path):
             pass
     assert path.read_bytes() == before
@@ -114,20 +114,20 @@ async def test_newer_format_is_refused_and_left_alone(path: Path) -> None:
 async def test_database_of_another_program_is_refused(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE theirs (x)")
-    with pytest.raises(store.Unusable, match="not a store"):
+    with pytest.raises(store.StoreUnusable, match="not a store"):
         async with sqlite.open(path):
             pass
 
 
 async def test_directory_must_exist(path: Path) -> None:
-    with pytest.raises(store.Unusable, match="No such file"):
+    with pytest.raises(store.StoreUnusable, match="No such file"):
         async with sqlite.open(path / "store.db"):
             pass
 
 
 async def test_file_that_is_no_database_is_refused(path: Path) -> None:
     path.write_text("not a database, but long enough to be mistaken for one" * 100)
-    with pytest.raises(store.Unusable):
+    with pytest.raises(store.StoreUnusable):
         async with sqlite.open(path):
             pass
 
@@ -154,7 +154,7 @@ async def test_damaged_file_is_refused(path: Path) -> None:
     with path.open("r+b") as file:
         file.seek(10 * sqlite_file.PAGE_BYTES)
         file.write(b"\xff" * sqlite_file.PAGE_BYTES)
-    with pytest.raises(store.Unusable, match="restore it from a backup"):
+    with pytest.raises(store.StoreUnusable, match="restore it from a backup"):
         async with sqlite.open(path):
             pass
 
@@ -178,7 +178,7 @@ async def test_refused_transaction_does_not_disturb_its_group(path: Path) -> Non
             return_exceptions=True,
         )
         kinds = [outcome if isinstance(outcome, int) else type(outcome) for outcome in outcomes]
-        assert kinds == [1, store.GuardFailed, store.HeldElsewhere, 2, 3]
+        assert kinds == [1, store.GuardFailed, store.TokenAlreadyHeld, 2, 3]
         assert await values(target) == {"/pods/a/x": b"fourth", "/pods/a/z": b"fifth"}
 
 

@@ -16,7 +16,7 @@ from dray.api.features import Features
 from dray.api.http_messages import JSON, Request, Response, User
 from dray.apiserver import server
 from dray.apiserver.access.certificates import Authority
-from dray.apiserver.server import Opened, Settings
+from dray.apiserver.server import RunningServer, Settings
 from dray.client import kubeconfig
 from dray.client.kubeconfig import Connection
 from dray.store import memory
@@ -47,7 +47,7 @@ class Answer:
 class Api:
     """Sends requests as a user and collects whole answers; streams until they end."""
 
-    opened: Opened
+    opened: RunningServer
     user: User = ADMIN
 
     async def __call__(
@@ -85,7 +85,9 @@ def with_api(
     async def run() -> T:
         async with (
             memory.open() as store,
-            server.opened(store, signer=server.signer_in(directory), settings=settings) as opened,
+            server.open_server(
+                store, signer=server.signer_in(directory), settings=settings
+            ) as opened,
         ):
             return await test(Api(opened))
 
@@ -95,14 +97,14 @@ def with_api(
 @contextlib.asynccontextmanager
 async def listening(
     directory: Path, settings: Settings | None = None
-) -> AsyncIterator[tuple[Connection, Opened]]:
+) -> AsyncIterator[tuple[Connection, RunningServer]]:
     """A server on a free port of the loopback, and how an admin reaches it."""
     authority = Authority.load_or_create(directory)
     pair = authority.client_pair("admin", ["system:masters"])
     names = authority.server_pair(["127.0.0.1", "localhost"])
     async with (
         memory.open() as store,
-        server.opened(store, signer=server.signer_in(directory), settings=settings) as opened,
+        server.open_server(store, signer=server.signer_in(directory), settings=settings) as opened,
         opened.server.listening("127.0.0.1", 0, names, authority.certificate) as url,
     ):
         connection = Connection(

@@ -15,7 +15,7 @@ import aiohttp
 import pytest
 
 from dray.apiserver.https_server import Limits
-from dray.apiserver.server import Opened, Settings
+from dray.apiserver.server import RunningServer, Settings
 from dray.client import rest
 from dray.client.kubeconfig import Connection
 from tests.wire.serving import listening
@@ -24,7 +24,7 @@ PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 SECONDS = 20.0
 
-Test = Callable[[aiohttp.ClientSession, Connection, Opened], Awaitable[None]]
+Test = Callable[[aiohttp.ClientSession, Connection, RunningServer], Awaitable[None]]
 
 
 def tls(connection: Connection) -> ssl.SSLContext:
@@ -47,14 +47,16 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-def open_watches(opened: Opened) -> float:
+def open_watches(opened: RunningServer) -> float:
     return opened.app.metrics.watches.value("pods")
 
 
 def test_whoever_leaves_takes_his_watch_along(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def leave(session: aiohttp.ClientSession, _where: Connection, opened: Opened) -> None:
+    async def leave(
+        session: aiohttp.ClientSession, _where: Connection, opened: RunningServer
+    ) -> None:
         answer = await session.get(f"{PODS}?watch=true")
         await until(lambda: open_watches(opened) == 1)
         answer.close()
@@ -99,7 +101,9 @@ def test_requests_in_flight_are_answered_before_the_server_ends(tmp_path: Path) 
 
 
 def test_a_body_beyond_the_limit_is_refused(tmp_path: Path) -> None:
-    async def send(session: aiohttp.ClientSession, _where: Connection, _opened: Opened) -> None:
+    async def send(
+        session: aiohttp.ClientSession, _where: Connection, _opened: RunningServer
+    ) -> None:
         body = {"metadata": {"name": "large"}, "data": {"a": "x" * 5000}}
         async with session.post(CONFIG_MAPS, json=body) as answer:
             assert answer.status == 413
@@ -109,7 +113,9 @@ def test_a_body_beyond_the_limit_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
-    async def dawdle(_session: aiohttp.ClientSession, where: Connection, _opened: Opened) -> None:
+    async def dawdle(
+        _session: aiohttp.ClientSession, where: Connection, _opened: RunningServer
+    ) -> None:
         parts = urlsplit(where.server)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=tls(where))
         writer.write(
@@ -123,7 +129,9 @@ def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_watches_beyond_the_limit_are_put_off(tmp_path: Path) -> None:
-    async def watch(session: aiohttp.ClientSession, _where: Connection, opened: Opened) -> None:
+    async def watch(
+        session: aiohttp.ClientSession, _where: Connection, opened: RunningServer
+    ) -> None:
         first = await session.get(f"{PODS}?watch=true")
         await until(lambda: open_watches(opened) == 1)
         async with session.get(f"{PODS}?watch=true") as second:
@@ -137,7 +145,9 @@ def test_watches_beyond_the_limit_are_put_off(tmp_path: Path) -> None:
 def test_what_is_no_http_is_answered_and_not_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def babble(_session: aiohttp.ClientSession, where: Connection, _opened: Opened) -> None:
+    async def babble(
+        _session: aiohttp.ClientSession, where: Connection, _opened: RunningServer
+    ) -> None:
         parts = urlsplit(where.server)
         reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=tls(where))
         writer.write(b"\x00\x01\x02 nonsense\r\n\r\n")
@@ -149,7 +159,9 @@ def test_what_is_no_http_is_answered_and_not_logged(
 
 
 def test_without_credentials_one_sees_health_and_version_only(tmp_path: Path) -> None:
-    async def ask(_session: aiohttp.ClientSession, where: Connection, _opened: Opened) -> None:
+    async def ask(
+        _session: aiohttp.ClientSession, where: Connection, _opened: RunningServer
+    ) -> None:
         context = ssl.create_default_context(cadata=where.certificate_authority.decode())
         connector = aiohttp.TCPConnector(ssl=context)
         async with aiohttp.ClientSession(where.server, connector=connector) as nobody:
@@ -164,7 +176,9 @@ def test_without_credentials_one_sees_health_and_version_only(tmp_path: Path) ->
 
 
 def test_impersonation_needs_a_permission(tmp_path: Path) -> None:
-    async def ask(session: aiohttp.ClientSession, _where: Connection, _opened: Opened) -> None:
+    async def ask(
+        session: aiohttp.ClientSession, _where: Connection, _opened: RunningServer
+    ) -> None:
         headers = {"Impersonate-User": "jane", "Impersonate-Group": "developers"}
         async with session.get(PODS, headers=headers) as answer:
             assert answer.status == 403
@@ -177,7 +191,9 @@ def test_impersonation_needs_a_permission(tmp_path: Path) -> None:
 
 
 def test_curl_gets_readable_json(tmp_path: Path) -> None:
-    async def ask(session: aiohttp.ClientSession, _where: Connection, _opened: Opened) -> None:
+    async def ask(
+        session: aiohttp.ClientSession, _where: Connection, _opened: RunningServer
+    ) -> None:
         async with session.get("/version", headers={"User-Agent": "curl/8"}) as answer:
             text = await answer.text()
             assert text.startswith('{\n  "major"')

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dray.allocator.inventory.cluster_inventory import EVERY_NODE, Fleet, NodeEntry
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.cluster_inventory import EVERY_NODE, ClusterInventory, NodeEntry
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model import rejections, requests
-from dray.allocator.model.rejections import Failure, Verdict
+from dray.allocator.model.rejections import AllocationError, Rejection
 from dray.allocator.model.requests import Signature
 from dray.allocator.problem import node_problem, resolution
-from dray.allocator.problem.node_problem import Problem
+from dray.allocator.problem.node_problem import NodeProblem
 from dray.allocator.problem.resolution import ResolvedClaim, ResolvedRequest
 from dray.allocator.search import infeasibility, results
 from dray.allocator.search.backtracking import Search
@@ -28,11 +28,11 @@ _PROBLEMS_LIMIT = 4096
 _ANSWERS_LIMIT = 1 << 17
 
 
-class Refused(NamedTuple):
+class NoFit(NamedTuple):
     """The claims do not fit on a node."""
 
-    reason: Verdict
-    failure: Failure | None = None
+    reason: Rejection
+    failure: AllocationError | None = None
     """What upstream says where it gives up on a node with an error."""
 
 
@@ -43,48 +43,48 @@ class Fit(NamedTuple):
     allocations: Sequence[AllocationResult]
 
 
-Answer = Fit | Refused
+FitResult = Fit | NoFit
 
 
-class _Remembered(NamedTuple):
+class _CachedResult(NamedTuple):
     """An answer and the state of the node that it was given for."""
 
-    inventory: Inventory
+    inventory: NodeInventory
     version: int
-    answer: Answer
+    answer: FitResult
 
 
-class _Record:
+class _SignatureCache:
     """What is known about one question."""
 
     __slots__ = ("answers", "claims", "cursor", "open", "problems", "refusal", "skips_full_nodes")
 
-    def __init__(self, claims: Sequence[ResolvedClaim], fleet: Fleet) -> None:
+    def __init__(self, claims: Sequence[ResolvedClaim], fleet: ClusterInventory) -> None:
         self.claims = claims
         self.skips_full_nodes = _needs_free_device(claims)
         """A node without a free device can only say no."""
-        self.open = fleet.present
+        self.open = fleet.existing_nodes
         """The nodes that have not said no since they were last loosened."""
-        self.cursor = fleet.loosened.end()
-        self.refusal = Refused(rejections.NoDevices())
+        self.cursor = fleet.relaxed_nodes.end()
+        self.refusal = NoFit(rejections.NoDevices())
         """Why the claims did not fit on the last node that was asked."""
-        self.problems: dict[int, Problem] = {}
-        self.answers: dict[int, _Remembered] = {}
+        self.problems: dict[int, NodeProblem] = {}
+        self.answers: dict[int, _CachedResult] = {}
 
-    def catch_up(self, fleet: Fleet) -> None:
-        end = fleet.loosened.end()
+    def catch_up(self, fleet: ClusterInventory) -> None:
+        end = fleet.relaxed_nodes.end()
         if self.cursor != end:
-            changed = fleet.loosened.since(self.cursor)
-            self.open = fleet.present if changed == EVERY_NODE else self.open | changed
+            changed = fleet.relaxed_nodes.since(self.cursor)
+            self.open = fleet.existing_nodes if changed == EVERY_NODE else self.open | changed
             self.cursor = end
 
 
-class Placement:
+class Allocator:
     """Answers questions about one fleet."""
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: ClusterInventory,
         *,
         new_share_id: Callable[[], str],
         order: Order | None = None,
@@ -95,11 +95,11 @@ class Placement:
         self._order = order
         self._should_stop = should_stop
         self._epoch = fleet.epoch
-        self._records: dict[Signature, _Record] = {}
+        self._records: dict[Signature, _SignatureCache] = {}
         self._problems = 0
         self._answers = 0
 
-    def ask(self, claims: Sequence[ResourceClaim], node: str) -> Answer:
+    def allocate_on(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
         """Whether the claims fit on a node; raises Failure if they cannot be allocated at all."""
         record = self._record(claims)
         entry = self._fleet.nodes[node]
@@ -111,11 +111,11 @@ class Placement:
         answer = self._fit(attempt) or _refused(attempt)
         if self._answers >= _ANSWERS_LIMIT:
             self._forget_answers()
-        record.answers[entry.index] = _Remembered(inventory, inventory.version, answer)
+        record.answers[entry.index] = _CachedResult(inventory, inventory.version, answer)
         self._answers += 1
         return answer
 
-    def first_fit(self, claims: Sequence[ResourceClaim], start: int = 0) -> Answer:
+    def first_fit(self, claims: Sequence[ResourceClaim], start: int = 0) -> FitResult:
         """The first node on which the claims fit, in order from the `start`-th node on.
 
         Where there is none, why the last node that was asked says no. Raises Failure as soon as a
@@ -124,16 +124,16 @@ class Placement:
         fleet = self._fleet
         record = self._record(claims)
         record.catch_up(fleet)
-        nodes = fleet.present & record.open
+        nodes = fleet.existing_nodes & record.open
         if record.skips_full_nodes:
-            nodes &= fleet.roomy
+            nodes &= fleet.nodes_with_free_devices
         later = nodes >> start << start if start else nodes
         fit = self._first_fit(record, later)
         if fit is None and nodes != later:
             fit = self._first_fit(record, nodes ^ later)
         return fit or record.refusal
 
-    def _first_fit(self, record: _Record, nodes: int) -> Fit | None:
+    def _first_fit(self, record: _SignatureCache, nodes: int) -> Fit | None:
         fleet = self._fleet
         attempt: Search | None = None
         while nodes:
@@ -142,7 +142,7 @@ class Placement:
             assert entry is not None, "a node that is present has an entry"
             inventory = fleet.inventory(entry)
             if record.skips_full_nodes and not inventory.everything & ~inventory.taken:
-                fleet.roomy ^= bit
+                fleet.nodes_with_free_devices ^= bit
             else:
                 attempt = self._attempt(record, entry, inventory)
                 fit = self._fit(attempt)
@@ -154,12 +154,14 @@ class Placement:
             record.refusal = _refused(attempt)
         return None
 
-    def problem(self, claims: Sequence[ResourceClaim], node: str) -> Problem:
+    def problem(self, claims: Sequence[ResourceClaim], node: str) -> NodeProblem:
         """The claims on a node as the checks see them, for whoever wants every verdict."""
         entry = self._fleet.nodes[node]
         return self._problem(self._record(claims), entry, self._fleet.inventory(entry))
 
-    def _attempt(self, record: _Record, entry: NodeEntry, inventory: Inventory) -> Search:
+    def _attempt(
+        self, record: _SignatureCache, entry: NodeEntry, inventory: NodeInventory
+    ) -> Search:
         problem = self._problem(record, entry, inventory)
         return Search(problem, order=self._order, should_stop=self._should_stop)
 
@@ -171,7 +173,7 @@ class Placement:
         allocations = results.build(problem, solution, self._new_share_id)
         return Fit(problem.inventory.node.metadata.name, allocations)
 
-    def _record(self, claims: Sequence[ResourceClaim]) -> _Record:
+    def _record(self, claims: Sequence[ResourceClaim]) -> _SignatureCache:
         if self._epoch != self._fleet.epoch or len(self._records) >= _SIGNATURES_LIMIT:
             self._records.clear()
             self._epoch = self._fleet.epoch
@@ -182,13 +184,15 @@ class Placement:
             record = self._records[key] = self._new_record(claims)
         return record
 
-    def _new_record(self, claims: Sequence[ResourceClaim]) -> _Record:
+    def _new_record(self, claims: Sequence[ResourceClaim]) -> _SignatureCache:
         fleet = self._fleet
-        questions = [requests.parse(claim.spec.devices) for claim in claims]
-        resolved = resolution.resolve(questions, fleet.classes, fleet.selectors, fleet.features)
-        return _Record(resolved, fleet)
+        parsed = [requests.parse_claim(claim.spec.devices) for claim in claims]
+        resolved = resolution.resolve(parsed, fleet.classes, fleet.selectors, fleet.features)
+        return _SignatureCache(resolved, fleet)
 
-    def _problem(self, record: _Record, entry: NodeEntry, inventory: Inventory) -> Problem:
+    def _problem(
+        self, record: _SignatureCache, entry: NodeEntry, inventory: NodeInventory
+    ) -> NodeProblem:
         problem = record.problems.get(entry.index)
         if problem is None or problem.inventory is not inventory:
             problem = node_problem.build(inventory, record.claims, self._fleet.selectors)
@@ -209,13 +213,13 @@ class Placement:
         self._answers = 0
 
 
-def _refused(attempt: Search) -> Refused:
+def _refused(attempt: Search) -> NoFit:
     problem = attempt.problem
     failure = None
     if any(pool.invalid_reason for pool in problem.inventory.pools):
-        failure = Failure("invalid resource pools were encountered", on_node_only=True)
-    reason = infeasibility.impossibility(problem) or attempt.refusal or rejections.NoDevices()
-    return Refused(reason, failure)
+        failure = AllocationError("invalid resource pools were encountered", on_node_only=True)
+    reason = infeasibility.find_infeasibility(problem) or attempt.refusal or rejections.NoDevices()
+    return NoFit(reason, failure)
 
 
 def _needs_free_device(claims: Sequence[ResolvedClaim]) -> bool:

@@ -122,7 +122,7 @@ class UnknownDevice(Violation, frozen=True):
     claim: ClaimKey
 
 
-def judge(
+def find_violations(
     slices: Iterable[ResourceSlice],
     claims: Sequence[ResourceClaim],
     features: Features,
@@ -133,7 +133,7 @@ def judge(
 
     What held only at the time of allocation, taints and numbers, is asked of `just_allocated`.
     """
-    court = _Court(slices, claims, features)
+    court = _Verifier(slices, claims, features)
     new = set(just_allocated)
     return [
         *court.exclusive_use(),
@@ -146,7 +146,7 @@ def judge(
     ]
 
 
-class _Given(msgspec.Struct, frozen=True):
+class _AllocatedResult(msgspec.Struct, frozen=True):
     """One device of one claim."""
 
     claim: ClaimKey
@@ -157,7 +157,7 @@ class _Given(msgspec.Struct, frozen=True):
         return DeviceId(self.result.driver, self.result.pool, self.result.device)
 
 
-class _Court:
+class _Verifier:
     def __init__(
         self,
         slices: Iterable[ResourceSlice],
@@ -177,12 +177,12 @@ class _Court:
             if claim.status.allocation is not None
         }
         self._given = [
-            _Given(key, result)
+            _AllocatedResult(key, result)
             for key, claim in self._claims.items()
             if claim.status.allocation is not None
             for result in claim.status.allocation.devices.results
         ]
-        self._by_device: dict[DeviceId, list[_Given]] = defaultdict(list)
+        self._by_device: dict[DeviceId, list[_AllocatedResult]] = defaultdict(list)
         for given in self._given:
             if not given.result.admin_access:
                 self._by_device[given.id].append(given)
@@ -279,7 +279,7 @@ class _Court:
                 if forbids and not _is_tolerated(taint, asked.tolerations if asked else ()):
                     yield TaintIgnored(given.id, given.claim, taint.key)
 
-    def _is_share(self, given: _Given) -> bool:
+    def _is_share(self, given: _AllocatedResult) -> bool:
         return self._features.consumable_capacity and given.result.share_id is not None
 
     def _allocated(self) -> Iterator[tuple[PoolId, Device]]:
@@ -288,7 +288,7 @@ class _Court:
                 yield PoolId(id.driver, id.pool), device
 
     def _numbers(
-        self, key: ClaimKey, claim: ResourceClaim, given: Sequence[_Given]
+        self, key: ClaimKey, claim: ResourceClaim, given: Sequence[_AllocatedResult]
     ) -> Iterator[Violation]:
         for request in claim.spec.devices.requests:
             names = [f"{request.name}/{sub.name}" for sub in request.first_available]
@@ -303,7 +303,7 @@ class _Court:
                 yield WrongNumber(key, chosen[0], asked.count, got[chosen[0]])
 
     def _details(
-        self, key: ClaimKey, claim: ResourceClaim, given: Sequence[_Given]
+        self, key: ClaimKey, claim: ResourceClaim, given: Sequence[_AllocatedResult]
     ) -> Iterator[Violation]:
         seen: set[tuple[DeviceId, str | None]] = set()
         for each in given:
@@ -322,7 +322,7 @@ class _Court:
             seen.add(once)
 
     def _is_met(
-        self, claim: ResourceClaim, constraint: DeviceConstraint, bound: Sequence[_Given]
+        self, claim: ResourceClaim, constraint: DeviceConstraint, bound: Sequence[_AllocatedResult]
     ) -> bool:
         name = constraint.match_attribute or constraint.distinct_attribute or ""
         if any(_derives(claim, given.result.request, name) for given in bound):

@@ -91,114 +91,117 @@ class StatusError(Exception):
         return self.details.retry_after_seconds if self.details else 0
 
 
-class Refusal(StatusError):
+class ClientError(StatusError):
     """4xx: the server did nothing."""
 
     default_code = 400
 
 
-class BadRequest(Refusal):
+class BadRequest(ClientError):
     default_reason = "BadRequest"
 
 
-class Unauthorized(Refusal):
+class Unauthorized(ClientError):
     default_code = 401
     default_reason = "Unauthorized"
 
 
-class Forbidden(Refusal):
+class Forbidden(ClientError):
     default_code = 403
     default_reason = "Forbidden"
 
 
-class NotFound(Refusal):
+class NotFound(ClientError):
     default_code = 404
     default_reason = "NotFound"
 
 
-class MethodNotAllowed(Refusal):
+class MethodNotAllowed(ClientError):
     default_code = 405
     default_reason = "MethodNotAllowed"
 
 
-class NotAcceptable(Refusal):
+class NotAcceptable(ClientError):
     default_code = 406
     default_reason = "NotAcceptable"
 
 
-class AlreadyExists(Refusal):
+class AlreadyExists(ClientError):
     default_code = 409
     default_reason = "AlreadyExists"
 
 
-class Conflict(Refusal):
+class Conflict(ClientError):
     """The object has changed since the caller read it, or another field manager owns a field."""
 
     default_code = 409
     default_reason = "Conflict"
 
 
-class Gone(Refusal):
+class Gone(ClientError):
     default_code = 410
     default_reason = "Gone"
 
 
-class Expired(Refusal):
+class Expired(ClientError):
     """A resource version or continue token is too old; `continue_token` may allow to go on."""
 
     default_code = 410
     default_reason = "Expired"
 
 
-class RequestEntityTooLarge(Refusal):
+class RequestEntityTooLarge(ClientError):
     default_code = 413
     default_reason = "RequestEntityTooLarge"
 
 
-class UnsupportedMediaType(Refusal):
+class UnsupportedMediaType(ClientError):
     default_code = 415
     default_reason = "UnsupportedMediaType"
 
 
-class Invalid(Refusal):
+class Invalid(ClientError):
     """The object breaks rules; `causes` has one record for each."""
 
     default_code = 422
     default_reason = "Invalid"
 
 
-class TooManyRequests(Refusal):
+class TooManyRequests(ClientError):
     default_code = 429
     default_reason = "TooManyRequests"
 
 
-class Failure(StatusError):
+class ServerError(StatusError):
     """5xx: the server may have done it all the same."""
 
 
-class InternalError(Failure):
+class InternalError(ServerError):
     default_reason = "InternalError"
 
 
-class ServerTimeout(Failure):
+class ServerTimeout(ServerError):
     default_reason = "ServerTimeout"
 
 
-class StorageReadError(Failure):
+class StorageReadError(ServerError):
     default_reason = "StorageReadError"
 
 
-class ServiceUnavailable(Failure):
+class ServiceUnavailable(ServerError):
     default_code = 503
     default_reason = "ServiceUnavailable"
 
 
-class Timeout(Failure):
+class Timeout(ServerError):
     default_code = 504
     default_reason = "Timeout"
 
 
-_LEAVES: tuple[type[StatusError], ...] = (*Refusal.__subclasses__(), *Failure.__subclasses__())
+_LEAVES: tuple[type[StatusError], ...] = (
+    *ClientError.__subclasses__(),
+    *ServerError.__subclasses__(),
+)
 _BY_REASON = {leaf.default_reason: leaf for leaf in _LEAVES}
 # Two reasons share a code three times; what the code alone means is as in the Is… functions of
 # apimachinery, api/errors.
@@ -214,7 +217,7 @@ def class_of(reason: str, code: int) -> type[StatusError]:
     known = _BY_REASON.get(reason) or _BY_CODE.get(code)
     if known:
         return known
-    return Refusal if 400 <= code < 500 else Failure
+    return ClientError if 400 <= code < 500 else ServerError
 
 
 def to_status(error: StatusError) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class App:
     metrics: Metrics
     subresources: Mapping[tuple[str, str, str], Subresource] = field(default_factory=dict)
     """By method, plural and subresource; ("POST", "selfsubjectreviews", "") for questions."""
-    encodings: watches.Encodings = field(default_factory=watches.Encodings)
+    encodings: watches.EventLineCache = field(default_factory=watches.EventLineCache)
     audit_log: AuditLog | None = None
 
     async def handle(self, request: Request, user: User) -> Response:

@@ -10,7 +10,7 @@ from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.admission.admin_access import AdminAccess
-from dray.apiserver.admission.admission_chain import Chain
+from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.admission.claim_status_authorization import ClaimStatusAuthorization
 from dray.apiserver.admission.claim_warnings import ClaimWarnings
 from dray.apiserver.admission.creation_defaults import (
@@ -27,7 +27,7 @@ from dray.apiserver.admission.priority_classes import Priorities
 from dray.apiserver.admission.quotas import Quotas
 from dray.apiserver.admission.rbac_escalation import NoEscalation
 from dray.apiserver.app import Subresource
-from dray.apiserver.node_agents import Agents
+from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.subresources.access_reviews import Reviews
 from dray.apiserver.subresources.bindings import Bindings
@@ -46,7 +46,7 @@ SCALED = ("deployments", "replicasets", "statefulsets", "replicationcontrollers"
 Route = tuple[str, str, str]
 
 
-class Surroundings(NamedTuple):
+class RuleDependencies(NamedTuple):
     """What rules need beside the object they are asked about."""
 
     store: Store
@@ -58,7 +58,7 @@ class Surroundings(NamedTuple):
     mounts_tokens: bool = False
 
 
-def chain(around: Surroundings) -> Chain:
+def build_admission_chain(around: RuleDependencies) -> AdmissionChain:
     """The rules in the order of pkg/kubeapiserver/options/plugins.go; the quota is charged last."""
     store, features = around.store, around.features
     quotas = Quotas(store, around.now)
@@ -78,29 +78,29 @@ def chain(around: Surroundings) -> Chain:
         ClaimWarnings(around.published, features),
         quotas,
     )
-    return Chain(rules, quotas.turn)
+    return AdmissionChain(rules, quotas.turn)
 
 
-class Answerers(NamedTuple):
+class SubresourceHandlers(NamedTuple):
     """Who does the work behind the subresources."""
 
     store: Store
-    chain: Chain
+    chain: AdmissionChain
     writer: Writer
     deleter: Deleter
     authorizer: Authorizer
     authenticator: Authenticator
     signer: TokenSigner
     new_uid: Callable[[], str]
-    agents: Agents
+    agents: NodeAgents
 
 
-def subresources(behind: Answerers) -> Mapping[Route, Subresource]:
+def subresources(behind: SubresourceHandlers) -> Mapping[Route, Subresource]:
     """By method, plural and subresource."""
     return dict((*_changes(behind), *_reviews(behind)))
 
 
-def _changes(behind: Answerers) -> Iterator[tuple[Route, Subresource]]:
+def _changes(behind: SubresourceHandlers) -> Iterator[tuple[Route, Subresource]]:
     bindings = Bindings.over(behind.store, behind.chain)
     evictions = Evictions(behind.store, behind.chain, behind.deleter)
     tokens = TokenRequests(behind.store, behind.chain, behind.signer, behind.new_uid)
@@ -121,7 +121,7 @@ def _changes(behind: Answerers) -> Iterator[tuple[Route, Subresource]]:
         yield ("PATCH", plural, "scale"), scales.patch
 
 
-def _reviews(behind: Answerers) -> Iterator[tuple[Route, Subresource]]:
+def _reviews(behind: SubresourceHandlers) -> Iterator[tuple[Route, Subresource]]:
     reviews = Reviews(behind.authorizer, behind.authenticator)
     answers: Mapping[str, Subresource] = {
         "selfsubjectaccessreviews": reviews.self_subject_access,

@@ -125,7 +125,9 @@ class Server:
             for name, value in incoming.headers.items()
             if name.lower().startswith(impersonation.PREFIX)
         ]
-        return impersonation.acting_as(user, headers, self._app.authorize) if headers else user
+        return (
+            impersonation.impersonated_user(user, headers, self._app.authorize) if headers else user
+        )
 
     async def _read(self, incoming: web.BaseRequest) -> Request:
         body = await self._body(incoming) if incoming.can_read_body else b""

@@ -45,7 +45,7 @@ class _Node(Wire, frozen=True):
     status: _Status = _Status()
 
 
-class Place(msgspec.Struct, frozen=True):
+class AgentEndpoint(msgspec.Struct, frozen=True):
     """Where an agent answers, and its certificate."""
 
     node: str
@@ -53,7 +53,7 @@ class Place(msgspec.Struct, frozen=True):
     certificate: str
 
 
-class Agents:
+class NodeAgents:
     """The agents of all nodes. Use it as a context manager, which closes the connections."""
 
     def __init__(self, store: Store, identity: MakeIdentity | None) -> None:
@@ -63,7 +63,7 @@ class Agents:
         self._session: aiohttp.ClientSession | None = None
         self._contexts: dict[str, tuple[str, ssl.SSLContext]] = {}
 
-    async def __aenter__(self) -> Agents:
+    async def __aenter__(self) -> NodeAgents:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -101,7 +101,7 @@ class Agents:
         )
         try:
             return Response(101, upgrade=await websockets.upgraded(connecting))
-        except websockets.Refused as refusal:
+        except websockets.UpgradeRefused as refusal:
             raise _refused(refusal.status, refusal.body) from refusal
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unreachable(place, error) from error
@@ -110,13 +110,13 @@ class Agents:
         async with await self._get(await self._find(node, NO_ACCESS), path, query) as answer:
             raise _refused(answer.status, await answer.read())
 
-    async def _get(self, place: Place, path: str, query: Query) -> aiohttp.ClientResponse:
+    async def _get(self, place: AgentEndpoint, path: str, query: Query) -> aiohttp.ClientResponse:
         try:
             return await self._open().get(place.url + path, params=query, ssl=self._tls(place))
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unreachable(place, error) from error
 
-    async def _find(self, node: str, else_: str) -> Place:
+    async def _find(self, node: str, else_: str) -> AgentEndpoint:
         with store_keys.translated():
             entry = await self._store.get(store_keys.key(NODE, node))
         if entry is None:
@@ -139,7 +139,7 @@ class Agents:
             )
         return self._session
 
-    def _tls(self, place: Place) -> ssl.SSLContext:
+    def _tls(self, place: AgentEndpoint) -> ssl.SSLContext:
         known = self._contexts.get(place.node)
         if known is not None and known[0] == place.certificate:
             return known[1]
@@ -150,7 +150,7 @@ class Agents:
         return made
 
 
-def _place(node: _Node, else_: str) -> Place:
+def _place(node: _Node, else_: str) -> AgentEndpoint:
     name = node.metadata.name
     certificate = node.metadata.annotations.get(remote_command.CERTIFICATE_ANNOTATION, "")
     port = node.status.daemon_endpoints.kubelet_endpoint.port
@@ -161,10 +161,10 @@ def _place(node: _Node, else_: str) -> Place:
             f"node {name} does not say where its agent answers, so {else_}: is it running?"
         )
     host = f"[{address}]" if ":" in address else address
-    return Place(name, f"https://{host}:{port}", certificate)
+    return AgentEndpoint(name, f"https://{host}:{port}", certificate)
 
 
-def _context(place: Place, identity: KeyPair) -> ssl.SSLContext:
+def _context(place: AgentEndpoint, identity: KeyPair) -> ssl.SSLContext:
     """Trusts this one certificate, whoever signed it, and shows our own."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -193,7 +193,7 @@ async def _chunks(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         answer.close()
 
 
-def _unreachable(place: Place, error: BaseException) -> errors.StatusError:
+def _unreachable(place: AgentEndpoint, error: BaseException) -> errors.StatusError:
     why = str(error) or type(error).__name__
     return errors.service_unavailable(f"the agent of node {place.node} does not answer: {why}")
 

@@ -25,15 +25,15 @@ from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.access.service_account_tokens import TokenSigner
-from dray.apiserver.admission.admission_chain import Chain
+from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.app import App, Metrics
 from dray.apiserver.bootstrap import bootstrap
-from dray.apiserver.composition import Answerers, Surroundings
+from dray.apiserver.composition import RuleDependencies, SubresourceHandlers
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.https_server import DEFAULT_LIMITS, Limits, Server
-from dray.apiserver.node_agents import Agents, MakeIdentity
+from dray.apiserver.node_agents import MakeIdentity, NodeAgents
 from dray.apiserver.storage import store_keys
-from dray.apiserver.storage.follower import Follower
+from dray.apiserver.storage.follower import StoreFollower
 from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.verbs.deletion import Deleter
@@ -60,7 +60,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class RunningServer:
     """An API server that answers: in this process through `app`, over HTTPS through `server`."""
 
     app: App
@@ -70,14 +70,14 @@ class Opened:
 
 
 @contextlib.asynccontextmanager
-async def opened(
+async def open_server(
     store: Store,
     *,
     signer: TokenSigner,
     settings: Settings | None = None,
     registry: telemetry.Registry | None = None,
     identity: MakeIdentity | None = None,
-) -> AsyncIterator[Opened]:
+) -> AsyncIterator[RunningServer]:
     """An API server over a store, with what a new cluster starts with; ready when yielded.
 
     `identity` makes the certificate by which it asks node agents for logs and the like.
@@ -91,17 +91,17 @@ async def opened(
     for follower in followers:
         await follower.load()
     authenticator = Authenticator(signer, accounts.has, time.time, chosen.static_tokens)
-    agents = Agents(store, identity)
+    agents = NodeAgents(store, identity)
     app = _assemble(store, chosen, authorizer, authenticator, published, signer, registry, agents)
     with audit.opened(chosen.audit_log) as audit_log:
         app = dataclasses.replace(app, audit_log=audit_log)
         async with agents, _running(authorizer, followers):
-            yield Opened(app, Server(app, authenticator, chosen.limits), authorizer, signer)
+            yield RunningServer(app, Server(app, authenticator, chosen.limits), authorizer, signer)
 
 
 def assemble(store: Store, *, features: Features = gates.DEFAULT) -> App:
     """An application that allows everything and admits everything, for tests."""
-    chain = Chain(())
+    chain = AdmissionChain(())
     return App(
         store=store,
         discovery=Discovery(),
@@ -120,16 +120,16 @@ def _assemble(
     published: PublishedSlices,
     signer: TokenSigner,
     registry: telemetry.Registry | None,
-    agents: Agents,
+    agents: NodeAgents,
 ) -> App:
     features = settings.features
-    around = Surroundings(
+    around = RuleDependencies(
         store, features, authorizer, published, _now, new_suffix, settings.mounts_tokens
     )
-    chain = composition.chain(around)
+    chain = composition.build_admission_chain(around)
     writer = Writer(store, features, chain, new_uid, new_suffix)
     deleter = Deleter(store, chain)
-    behind = Answerers(
+    behind = SubresourceHandlers(
         store, chain, writer, deleter, authorizer, authenticator, signer, new_uid, agents
     )
     return App(
@@ -144,7 +144,9 @@ def _assemble(
 
 
 @contextlib.asynccontextmanager
-async def _running(authorizer: Authorizer, followers: Iterable[Follower]) -> AsyncIterator[None]:
+async def _running(
+    authorizer: Authorizer, followers: Iterable[StoreFollower]
+) -> AsyncIterator[None]:
     """Follow the store in the background until the block is left."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(authorizer.run())]
@@ -168,8 +170,8 @@ class ServiceAccounts:
         self._reader = Reader(HasMetadata)
         self._uids: dict[str, str] = {}
 
-    def follow(self, store: Store) -> Follower:
-        return Follower(store, store_keys.prefix(self._kind), self)
+    def follow(self, store: Store) -> StoreFollower:
+        return StoreFollower(store, store_keys.prefix(self._kind), self)
 
     def has(self, namespace: str, name: str, uid: str) -> bool:
         return self._uids.get(store_keys.key(self._kind, name, namespace)) == uid

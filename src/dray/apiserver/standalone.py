@@ -37,7 +37,7 @@ async def listening(
     signer = server.signer_in(directory)
     async with (
         sqlite.open(directory / "store.db") as store,
-        server.opened(
+        server.open_server(
             store, signer=signer, settings=settings, identity=server.identity_in(directory)
         ) as opened,
         opened.server.listening(

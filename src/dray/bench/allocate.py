@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from dray.allocator import placement
-from dray.allocator.inventory.cluster_inventory import Fleet
-from dray.allocator.model.rejections import Failure, Verdict
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.model.rejections import AllocationError, Rejection
 from dray.allocator.search import device_order
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
@@ -51,7 +51,7 @@ class Report(msgspec.Struct, kw_only=True):
     first_claim_s: float
     answers: dict[str, Any]
     """Claim to {node, devices}, {error} or null, as recorded answers are written."""
-    refusals: dict[str, Verdict]
+    refusals: dict[str, Rejection]
     """Why a claim fits nowhere, as the last node that was asked says it."""
     difference: Difference | None = None
 
@@ -101,12 +101,12 @@ class _Run:
         self._start = 0
         self._latencies: list[float] = []
         self._answers: dict[str, Any] = {}
-        self._refusals: dict[str, Verdict] = {}
+        self._refusals: dict[str, Rejection] = {}
 
     def place_all(self, progress: Progress | None) -> Report:
         began = time.perf_counter()
         fleet = _fleet(self._scenario)
-        asked = placement.Placement(fleet, new_share_id=_share_id, order=self._order)
+        asked = placement.Allocator(fleet, new_share_id=_share_id, order=self._order)
         first_claim = 0.0
         total = len(self._waiting)
         before = time.perf_counter()
@@ -121,16 +121,18 @@ class _Run:
                 progress(number, total)
         return self._report(before - began, first_claim)
 
-    def _place(self, claim: ResourceClaim, fleet: Fleet, asked: placement.Placement) -> None:
+    def _place(
+        self, claim: ResourceClaim, fleet: ClusterInventory, asked: placement.Allocator
+    ) -> None:
         name = claim.metadata.name
         try:
             answer = asked.first_fit((claim,), self._start)
-        except Failure as failure:
+        except AllocationError as failure:
             self._answers[name] = {"error": failure.text((claim,))}
             return
         if isinstance(answer, placement.Fit):
             (allocation,) = answer.allocations
-            fleet.hold(ClaimKey(claim.metadata.namespace, name), allocation)
+            fleet.record_allocation(ClaimKey(claim.metadata.namespace, name), allocation)
             self._answers[name] = (answer.node, allocation)
             if self._rotates:
                 self._start = fleet.nodes[answer.node].index + 1
@@ -160,8 +162,8 @@ class _Run:
         )
 
 
-def _fleet(scenario: Scenario) -> Fleet:
-    fleet = Fleet(scenario.features())
+def _fleet(scenario: Scenario) -> ClusterInventory:
+    fleet = ClusterInventory(scenario.features())
     for node in scenario.nodes:
         fleet.put_node(node)
     for device_class in scenario.classes:

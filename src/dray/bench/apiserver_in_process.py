@@ -34,7 +34,7 @@ async def run(directory: Path, pairs: int) -> Mapping[str, Any]:
     signer = server.signer_in(directory)
     async with (
         sqlite.open(directory / "inside.db") as store,
-        server.opened(store, signer=signer) as opened,
+        server.open_server(store, signer=signer) as opened,
     ):
         await _allow(Client(InProcessTransport(opened.app.handle, _user("admin", True))))
         client = Client(InProcessTransport(opened.app.handle, _user(workload.USER)))

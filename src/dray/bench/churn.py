@@ -14,7 +14,7 @@ from collections.abc import Callable
 import msgspec
 
 from dray.allocator import placement
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.interning import Interner
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import (
@@ -94,8 +94,8 @@ def run(
 class _Churn:
     def __init__(self, nodes: int, signatures: int, dice: random.Random) -> None:
         self._dice = dice
-        self._fleet = Fleet()
-        self._asked = placement.Placement(self._fleet, new_share_id=str)
+        self._fleet = ClusterInventory()
+        self._asked = placement.Allocator(self._fleet, new_share_id=str)
         self._slices: list[ResourceSlice] = []
         self._questions = [_claim(number) for number in range(signatures)]
         self._living: list[ClaimKey] = []
@@ -128,7 +128,7 @@ class _Churn:
         if isinstance(answer, placement.Fit):
             self._count += 1
             key = ClaimKey("default", f"claim-{self._count}")
-            self._fleet.hold(key, answer.allocations[0])
+            self._fleet.record_allocation(key, answer.allocations[0])
             self._living.append(key)
             self.placed += 1
 

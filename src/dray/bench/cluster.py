@@ -20,9 +20,9 @@ import msgspec
 from dray.api import http_messages, kinds
 from dray.api.kinds import Kind
 from dray.bench import measured_process
-from dray.client.api_client import Client, Selection
+from dray.client.api_client import Client, ObjectSelection
 from dray.cluster import assembly
-from dray.cluster.assembly import Plan
+from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet, fleet_file
 from dray.drivers.simulated.fleet import Fleet
 from dray.store import sqlite
@@ -78,7 +78,7 @@ class Report(msgspec.Struct, kw_only=True):
 async def run(scale: Scale, say: Say = lambda _: None) -> Report:
     with tempfile.TemporaryDirectory(prefix="dray-bench-") as folder:
         directory = Path(folder)
-        plan = Plan(fleet=_fleet(scale.nodes))
+        plan = ClusterPlan(fleet=_fleet(scale.nodes))
         async with (
             sqlite.open(directory / "state.db") as store,
             assembly.running(store, directory, plan) as running,
@@ -239,7 +239,7 @@ class _Measured:
         return now
 
     async def _events(self) -> int:
-        selection = Selection(field_selector="reason=FailedScheduling")
+        selection = ObjectSelection(field_selector="reason=FailedScheduling")
         page = await self._client.list(EVENT, selection)
         return sum(b'"hopeless-' in bytes(each) for each in page.items)
 

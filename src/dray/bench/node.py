@@ -22,10 +22,10 @@ import msgspec
 from dray.api import errors, kinds
 from dray.api.types.pods import Pod
 from dray.bench import measured_process
-from dray.client.api_client import Client, Selection
-from dray.client.cache import Cache, Change
+from dray.client.api_client import Client, ObjectSelection
+from dray.client.cache import Cache, ObjectChange
 from dray.cluster import assembly
-from dray.cluster.assembly import Plan
+from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet as fleets
 from dray.node.runtimes import sandbox, simulated
 from dray.store import sqlite
@@ -74,7 +74,9 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 async def run(scale: Scale, say: Say = lambda _: None) -> Report:
-    async with _running(Plan(fleet=fleets.load(FLEET, nodes=1), runtime=sandbox.NAME)) as client:
+    async with _running(
+        ClusterPlan(fleet=fleets.load(FLEET, nodes=1), runtime=sandbox.NAME)
+    ) as client:
         measured = _Measured(client)
         async with measured.watching():
             say(f"starting {scale.single} pods, one at a time")
@@ -101,7 +103,7 @@ async def run(scale: Scale, say: Say = lambda _: None) -> Report:
 
 
 @asynccontextmanager
-async def _running(plan: Plan) -> AsyncIterator[Client]:
+async def _running(plan: ClusterPlan) -> AsyncIterator[Client]:
     with tempfile.TemporaryDirectory(prefix="dray-bench-", ignore_cleanup_errors=True) as folder:
         directory = Path(folder)
         async with (
@@ -120,7 +122,7 @@ class _Measured:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._pods: Cache[Pod] = Cache(client, POD, Pod, Selection(NAMESPACE))
+        self._pods: Cache[Pod] = Cache(client, POD, Pod, ObjectSelection(NAMESPACE))
         self._bound: dict[str, float] = {}
         self._ran: dict[str, float] = {}
         self._changed = asyncio.Event()
@@ -139,7 +141,7 @@ class _Measured:
             watching.cancel()
             await asyncio.wait({watching})
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         pod, now = change.new, time.perf_counter()
         if pod is not None and pod.spec.node_name:
             self._bound.setdefault(pod.metadata.name, now)
@@ -186,7 +188,7 @@ async def _many_nodes(count: int) -> tuple[float, float]:
     """Seconds until all are registered with their devices, and the bytes they add."""
     before = measured_process.memory_bytes()
     began = time.perf_counter()
-    async with _running(Plan(fleet=fleets.load(FLEET, nodes=count), runtime=simulated.NAME)):
+    async with _running(ClusterPlan(fleet=fleets.load(FLEET, nodes=count), runtime=simulated.NAME)):
         return time.perf_counter() - began, measured_process.memory_bytes() - before
 
 

@@ -22,7 +22,7 @@ from dray.cli.output.jsonpath_syntax import JsonPathError
 from dray.client.kubeconfig import KubeconfigError
 
 
-class Failure(click.ClickException):
+class CommandError(click.ClickException):
     """Ends a command. `advice` is what to do next."""
 
     exit_code = 1
@@ -38,19 +38,19 @@ class Failure(click.ClickException):
             click.echo(self.advice, file=file, err=True)
 
 
-class WrongUsage(Failure):
+class WrongUsage(CommandError):
     exit_code = 2
 
 
-class Unreachable(Failure):
+class Unreachable(CommandError):
     exit_code = 3
 
 
-class NotFound(Failure):
+class NotFound(CommandError):
     exit_code = 4
 
 
-class TimedOut(Failure):
+class TimedOut(CommandError):
     exit_code = 5
 
 
@@ -86,7 +86,7 @@ def _raise_first(group: BaseExceptionGroup) -> None:
         raise first
 
 
-def of_status(error: errors.StatusError) -> Failure:
+def of_status(error: errors.StatusError) -> CommandError:
     """The server's refusal in its own words."""
     if isinstance(error, errors.ServiceUnavailable):
         advice = "Is it running? Another cluster is chosen with --kubeconfig or --context."
@@ -95,9 +95,9 @@ def of_status(error: errors.StatusError) -> Failure:
         advice = "The credentials of this context are not accepted (any more)."
         return Unreachable(f"not logged in: {error}", advice)
     if isinstance(error, errors.Forbidden):
-        return Failure(f"not allowed: {error}")
+        return CommandError(f"not allowed: {error}")
     if isinstance(error, errors.NotFound):
         return NotFound(str(error))
     if isinstance(error, errors.Timeout):
         return TimedOut(str(error))
-    return Failure(str(error))
+    return CommandError(str(error))

@@ -57,7 +57,7 @@ class ListPage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ObjectSelection:
     """Which objects a list or a watch is about."""
 
     namespace: str = ""
@@ -69,7 +69,7 @@ class Selection:
         return [pair for pair in pairs if pair[1]]
 
 
-EVERYTHING = Selection()
+EVERYTHING = ObjectSelection()
 
 _pages = msgspec.json.Decoder(ListPage)
 _events = msgspec.json.Decoder(WatchEvent)
@@ -92,7 +92,7 @@ class Client:
         return await self._object("GET", object_path(kind, name, namespace, subresource))
 
     async def list(
-        self, kind: Kind, selection: Selection = EVERYTHING, *, resource_version: str = ""
+        self, kind: Kind, selection: ObjectSelection = EVERYTHING, *, resource_version: str = ""
     ) -> ListPage:
         query = selection.query()
         if resource_version:
@@ -102,7 +102,7 @@ class Client:
         return _pages.decode(response.body)
 
     async def pages(
-        self, kind: Kind, selection: Selection = EVERYTHING, *, limit: int
+        self, kind: Kind, selection: ObjectSelection = EVERYTHING, *, limit: int
     ) -> AsyncIterator[ListPage]:
         """A list in parts: while the caller looks at one, the next is on its way.
 
@@ -120,7 +120,9 @@ class Client:
                 ahead.cancel()
         yield page
 
-    async def _page(self, kind: Kind, selection: Selection, limit: int, rest: str = "") -> ListPage:
+    async def _page(
+        self, kind: Kind, selection: ObjectSelection, limit: int, rest: str = ""
+    ) -> ListPage:
         query = [*selection.query(), ("limit", str(limit))]
         if rest:
             query.append(("continue", rest))
@@ -170,7 +172,7 @@ class Client:
     async def watch(
         self,
         kind: Kind,
-        selection: Selection = EVERYTHING,
+        selection: ObjectSelection = EVERYTHING,
         *,
         resource_version: str = "",
         timeout_seconds: int | None = None,

@@ -18,7 +18,7 @@ from dray.api import errors
 from dray.api.conversion import canonical
 from dray.api.kinds import Kind
 from dray.api.types.meta import ObjectMeta
-from dray.client.api_client import EVERYTHING, Client, Selection
+from dray.client.api_client import EVERYTHING, Client, ObjectSelection
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Undecodable:
     reason: str
 
 
-class Change(NamedTuple, Generic[T]):
+class ObjectChange(NamedTuple, Generic[T]):
     """`old` is None when the object appears, `new` when it is gone."""
 
     key: ObjectKey
@@ -88,7 +88,7 @@ class Cache(Generic[T]):
         client: Client,
         kind: Kind,
         type_: type[T],
-        selection: Selection = EVERYTHING,
+        selection: ObjectSelection = EVERYTHING,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> None:
         self._client = client
@@ -102,7 +102,7 @@ class Cache(Generic[T]):
         self._indexes: dict[str, dict[Hashable, dict[ObjectKey, T]]] = {
             name: {} for name in self._index_functions
         }
-        self._handlers: list[Callable[[Change[T]], None]] = []
+        self._handlers: list[Callable[[ObjectChange[T]], None]] = []
         self._resource_version = ""
         self.synced = asyncio.Event()
 
@@ -128,11 +128,11 @@ class Cache(Generic[T]):
         """How current the copy is."""
         return self._resource_version
 
-    def subscribe(self, handler: Callable[[Change[T]], None]) -> None:
+    def subscribe(self, handler: Callable[[ObjectChange[T]], None]) -> None:
         """Call `handler` for every change, and at once for what is there already."""
         self._handlers.append(handler)
         for key, value in self._objects.items():
-            handler(Change(key, None, value))
+            handler(ObjectChange(key, None, value))
 
     async def run(self) -> None:
         """Keep the copy current until cancelled; what cannot be reached is tried again."""
@@ -206,7 +206,7 @@ class Cache(Generic[T]):
         elif old is None:
             return
         self._reindex(key, old, new)
-        change = Change(key, old, new)
+        change = ObjectChange(key, old, new)
         for handler in self._handlers:
             handler(change)
 

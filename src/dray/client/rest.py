@@ -99,7 +99,7 @@ class RestTransport:
         )
         try:
             return Response(101, upgrade=await websockets.upgraded(connecting))
-        except websockets.Refused as refusal:
+        except websockets.UpgradeRefused as refusal:
             return Response(refusal.status, {}, refusal.body)
         except (aiohttp.ClientError, OSError) as error:
             raise errors.ServiceUnavailable(

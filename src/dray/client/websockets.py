@@ -14,7 +14,7 @@ from dray.api.http_messages import MessageSocket, Upgrade
 MAX_MESSAGE_BYTES = 16 * 2**20
 
 
-class Refused(Exception):
+class UpgradeRefused(Exception):
     """The other side does not converse: its status and what it said."""
 
     def __init__(self, status: int, body: bytes) -> None:
@@ -34,7 +34,7 @@ async def _raise_refusal(
     _session: aiohttp.ClientSession, _context: Any, ended: aiohttp.TraceRequestEndParams
 ) -> None:
     if "Sec-WebSocket-Key" in ended.headers and ended.response.status >= 400:
-        raise Refused(ended.response.status, await ended.response.read())
+        raise UpgradeRefused(ended.response.status, await ended.response.read())
 
 
 async def upgraded(

@@ -23,7 +23,7 @@ from dray.apiserver import server
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.apiserver.access.certificates import Authority
-from dray.apiserver.server import Opened, Settings
+from dray.apiserver.server import RunningServer, Settings
 from dray.client.api_client import Client, InProcessTransport
 from dray.cluster import gc_tuning
 from dray.controllers import manager
@@ -37,13 +37,13 @@ from dray.node.registration import Registration
 from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import Unusable
 from dray.node.runtimes.selection import Choice
-from dray.node.simulated_agent import NameOnlyAgent
+from dray.node.simulated_agent import SimulatedAgent
 from dray.scheduler import scheduler
 from dray.store.store import Store
 
 if TYPE_CHECKING:
-    from dray.cluster.local_node import Computer
-    from dray.cluster.simulated_nodes import Machines
+    from dray.cluster.local_node import LocalNode
+    from dray.cluster.simulated_nodes import SimulatedNodes
 
 FLEET_MANAGER = "dray-fleet"
 EXPLAINED_NODES = 64
@@ -57,7 +57,7 @@ Component = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ClusterPlan:
     """Which components run, and how."""
 
     settings: Settings = field(default_factory=Settings)
@@ -81,13 +81,13 @@ class Plan:
 class Cluster:
     """A running cluster: its API server, and clients in anybody's name."""
 
-    opened: Opened
+    opened: RunningServer
     registry: telemetry.Registry
     choice: Choice
     """What the containers of the fleet run in."""
-    machines: Machines | None = None
+    machines: SimulatedNodes | None = None
     """The nodes whose containers are real."""
-    computer: Computer | None = None
+    computer: LocalNode | None = None
 
     def client(self, user: User = ADMIN) -> Client:
         return Client(InProcessTransport(self.opened.app.handle, user))
@@ -99,17 +99,17 @@ class Cluster:
 
 @contextlib.asynccontextmanager
 async def running(
-    store: Store, directory: Path, plan: Plan | None = None
+    store: Store, directory: Path, plan: ClusterPlan | None = None
 ) -> AsyncIterator[Cluster]:
     """A cluster over a store; `directory` keeps its keys and containers. Ready when yielded.
 
     Raises Unusable for a runtime that does not work here.
     """
-    chosen = plan or Plan()
+    chosen = plan or ClusterPlan()
     registry = telemetry.Registry()
     signer = server.signer_in(directory)
     found = _chosen_runtime(chosen)
-    async with server.opened(
+    async with server.open_server(
         store,
         signer=signer,
         settings=chosen.settings,
@@ -126,7 +126,7 @@ async def running(
                         cluster.machines.end()
 
 
-def _chosen_runtime(plan: Plan) -> Choice:
+def _chosen_runtime(plan: ClusterPlan) -> Choice:
     machines = len(plan.fleet.machines) if plan.fleet else 0
     found = selection.choose(plan.runtime, machines=machines, allows_host=plan.allows_host)
     if found.runtime is None and plan.has_computer:
@@ -134,7 +134,7 @@ def _chosen_runtime(plan: Plan) -> Choice:
     return found
 
 
-def _with_machines(cluster: Cluster, directory: Path, plan: Plan) -> Cluster:
+def _with_machines(cluster: Cluster, directory: Path, plan: ClusterPlan) -> Cluster:
     runtime = cluster.choice.runtime
     if runtime is None or not (plan.fleet or plan.has_computer):
         return cluster
@@ -144,7 +144,7 @@ def _with_machines(cluster: Cluster, directory: Path, plan: Plan) -> Cluster:
 
     authority = Authority.load_or_create(directory)
     pair = authority.server_pair((simulated_nodes.ADDRESS, "localhost"))
-    site = simulated_nodes.Site(
+    site = simulated_nodes.NodeEnvironment(
         client_of=cluster.client,
         fleet_client=cluster.fleet_client,
         directory=directory,
@@ -154,17 +154,17 @@ def _with_machines(cluster: Cluster, directory: Path, plan: Plan) -> Cluster:
         now=_now,
         allows_host=plan.allows_host,
     )
-    made = simulated_nodes.Machines(site)
+    made = simulated_nodes.SimulatedNodes(site)
     made.keeps_pods = plan.keeps_pods
     computer = None
     if plan.has_computer:
-        from dray.cluster.local_node import Computer
+        from dray.cluster.local_node import LocalNode
 
-        computer = Computer(site, made)
+        computer = LocalNode(site, made)
     return dataclasses.replace(cluster, machines=made, computer=computer)
 
 
-def _components(cluster: Cluster, plan: Plan) -> dict[str, Component]:
+def _components(cluster: Cluster, plan: ClusterPlan) -> dict[str, Component]:
     features = plan.settings.features
     found: dict[str, Component] = {}
     if plan.controls:
@@ -188,7 +188,7 @@ def _components(cluster: Cluster, plan: Plan) -> dict[str, Component]:
     return found
 
 
-def component_names(plan: Plan) -> tuple[str, ...]:
+def component_names(plan: ClusterPlan) -> tuple[str, ...]:
     """What runs beside the API server."""
     named = {
         "controllers": plan.controls,
@@ -199,7 +199,7 @@ def component_names(plan: Plan) -> tuple[str, ...]:
     return tuple(name for name, wanted in named.items() if wanted)
 
 
-def _explainer(fleet: allocator.Fleet) -> Callable[[Sequence[ResourceClaim]], str]:
+def _explainer(fleet: allocator.ClusterInventory) -> Callable[[Sequence[ResourceClaim]], str]:
     """Why claims find no device, in one line, from the scheduler's own view of the fleet."""
 
     def why(claims: Sequence[ResourceClaim]) -> str:
@@ -231,7 +231,7 @@ async def _run_in_name(client: Client, fleet: Fleet) -> None:
         as_nodes, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=simulated.NAME, now=_now
     )
     driver = SimulatedDriver(client, fleet, now=_now)
-    agent = NameOnlyAgent(as_nodes, registered.addresses, now=_now)
+    agent = SimulatedAgent(as_nodes, registered.addresses, now=_now)
     async with asyncio.TaskGroup() as group:
         for part in (registered.run, driver.run, agent.run):
             group.create_task(part())

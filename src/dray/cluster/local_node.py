@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from dray.api import errors, kinds
-from dray.client.api_client import Client, Selection
-from dray.cluster.simulated_nodes import Machines, Part, Site, sockets_root
+from dray.client.api_client import Client, ObjectSelection
+from dray.cluster.simulated_nodes import NodeEnvironment, Part, SimulatedNodes, sockets_root
 from dray.controllers import manager
 from dray.driverkit.plugin import Directories
 from dray.drivers.nvidia import device_classes, devices
@@ -22,8 +22,8 @@ from dray.drivers.nvidia.driver import NvidiaDriver, Options
 from dray.drivers.nvidia.inventory import Settings
 from dray.drivers.nvidia.runner import Running
 from dray.node import host_info
-from dray.node.agent import Means
-from dray.node.node_status import Presence, Reach
+from dray.node.agent import RuntimeConfig
+from dray.node.node_status import AgentAddress, NodeStatusUpdater
 from dray.node.registration import Registration
 
 FOLDER: Final = "computer"
@@ -32,10 +32,10 @@ SOCKETS: Final = (f"registry/{devices.DRIVER}-reg.sock", f"plugins/{devices.DRIV
 DEVICE_CLASS = kinds.served("resource.k8s.io", "DeviceClass")
 
 
-class Computer:
+class LocalNode:
     """Runs one node, on nodes' common means."""
 
-    def __init__(self, site: Site, machines: Machines) -> None:
+    def __init__(self, site: NodeEnvironment, machines: SimulatedNodes) -> None:
         self._site = site
         self._machines = machines
         self._name = platform.node().lower()
@@ -51,7 +51,12 @@ class Computer:
                 group.create_task(manager.supervise(name, part), name=name)
 
     def _parts(
-        self, driver: NvidiaDriver, folder: Path, places: Directories, means: Means, reach: Reach
+        self,
+        driver: NvidiaDriver,
+        folder: Path,
+        places: Directories,
+        means: RuntimeConfig,
+        reach: AgentAddress,
     ) -> Iterator[tuple[str, Part]]:
         site, name = self._site, self._name
         client = site.node_client(name)
@@ -61,10 +66,10 @@ class Computer:
             lease=name,
             runtime=site.runtime.name,
             now=site.now,
-            selection=Selection(field_selector=f"metadata.name={name}"),
+            selection=ObjectSelection(field_selector=f"metadata.name={name}"),
         )
         yield "registration", registration.run
-        presence = Presence(client, name, site.runtime.name, reach, site.features)
+        presence = NodeStatusUpdater(client, name, site.runtime.name, reach, site.features)
         yield "presence", presence.run
         yield "agent", lambda: self._machines.run_agent(client, name, folder, means)
         yield driver.name, Running(driver, client, name, directories=places).run

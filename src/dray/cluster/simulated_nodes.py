@@ -26,11 +26,11 @@ from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet, FleetNode
 from dray.drivers.simulated.plugin import SimulatedPlugin
 from dray.drivers.simulated.publisher import SimulatedDriver
 from dray.node import registration
-from dray.node.agent import Agent, Folders, Means
+from dray.node.agent import Agent, AgentDirectories, RuntimeConfig
 from dray.node.containers import container_attempts
 from dray.node.containers.container_attempts import Starter
 from dray.node.endpoint import Endpoint, Identity
-from dray.node.node_status import Presence, Reach
+from dray.node.node_status import AgentAddress, NodeStatusUpdater
 from dray.node.pods.worker import PodWorker
 from dray.node.registration import Registration
 from dray.node.runtimes.interface import Runtime
@@ -43,7 +43,7 @@ Part = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class Site:
+class NodeEnvironment:
     """What the machines of a fleet have in common."""
 
     client_of: Callable[[User], Client]
@@ -61,10 +61,10 @@ class Site:
         return self.client_of(user).managed_by(registration.FIELD_MANAGER)
 
 
-class Machines:
+class SimulatedNodes:
     """Runs a fleet on real nodes."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: NodeEnvironment) -> None:
         self._site = site
         self._agents: dict[str, Agent] = {}
         self.keeps_pods = False
@@ -99,24 +99,24 @@ class Machines:
                     group.create_task(manager.supervise(name, part), name=name)
 
     @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[tuple[Means, Reach]]:
+    async def serving(self) -> AsyncIterator[tuple[RuntimeConfig, AgentAddress]]:
         """What agents run containers with, and where the API server reaches them."""
         site = self._site
         endpoint = Endpoint(self._find, site.identity)
         async with Starter() as starter, endpoint.listening(ADDRESS) as port:
-            reach = Reach(ADDRESS, port, site.identity.certificate)
-            yield Means(site.runtime, starter, site.allows_host), reach
+            reach = AgentAddress(ADDRESS, port, site.identity.certificate)
+            yield RuntimeConfig(site.runtime, starter, site.allows_host), reach
 
     def _find(self, namespace: str, pod: str) -> PodWorker | None:
         found = (agent.worker(namespace, pod) for agent in self._agents.values())
         return next((worker for worker in found if worker is not None), None)
 
     def _parts(
-        self, machine: FleetNode, folder: Path, means: Means, reach: Reach
+        self, machine: FleetNode, folder: Path, means: RuntimeConfig, reach: AgentAddress
     ) -> Iterator[tuple[str, Part]]:
         site, name = self._site, machine.name
         client = site.node_client(name)
-        presence = Presence(client, name, site.runtime.name, reach, site.features)
+        presence = NodeStatusUpdater(client, name, site.runtime.name, reach, site.features)
         yield f"presence-{name}", presence.run
         yield f"agent-{name}", lambda: self.run_agent(client, name, folder, means)
         places = Directories(folder / "registry", folder / "plugins", folder / "cdi")
@@ -126,9 +126,11 @@ class Machines:
             plugin = Plugin(simulated, client, name, directories=places, labels=labels)
             yield f"{driver}-{name}", plugin.run
 
-    async def run_agent(self, client: Client, name: str, folder: Path, means: Means) -> None:
+    async def run_agent(
+        self, client: Client, name: str, folder: Path, means: RuntimeConfig
+    ) -> None:
         socket = folder / "pod-resources" / "kubelet.sock"
-        folders = Folders(folder, folder / "registry", folder / "cdi", socket)
+        folders = AgentDirectories(folder, folder / "registry", folder / "cdi", socket)
         agent = Agent(client, name, ADDRESS, folders, means, now=self._site.now)
         self._agents[name] = agent
         try:

@@ -19,7 +19,7 @@ from dray.api.semantics import owner_references, pod_status
 from dray.api.types.core import PodDisruptionBudget, PodDisruptionBudgetStatus
 from dray.api.types.meta import Condition, OwnerReference
 from dray.api.types.pods import Pod
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.workloads import rollouts
@@ -49,7 +49,7 @@ class Budgets(Loop[ObjectKey]):
     def resync(self) -> None:
         loops.add_all(self.queue, self._budgets)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         for budget in self._budgets.find(caches.NAMESPACE, change.key.namespace):
             selector = label_selectors.label_selector(budget.spec.selector)
             pods = (pod for pod in (change.old, change.new) if pod is not None)

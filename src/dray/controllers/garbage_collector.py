@@ -18,7 +18,7 @@ import msgspec
 from dray.api import errors, kinds
 from dray.api.kinds import Kind
 from dray.api.types.meta import ObjectMeta, OwnerReference
-from dray.client.cache import Cache, Change, HasMetadata
+from dray.client.cache import Cache, HasMetadata, ObjectChange
 from dray.controllers import caches, status_patches
 from dray.controllers.loops import Context, Loop
 
@@ -30,7 +30,7 @@ _DELETED_BY_NOBODY = frozenset({"events"})
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class OwnedObject:
     kind: Kind
     metadata: ObjectMeta
 
@@ -50,7 +50,7 @@ class Node:
         return next((each for each in self.metadata.owner_references if each.uid == uid), None)
 
 
-class Tie(enum.Enum):
+class OwnerState(enum.Enum):
     """What an owner means for its dependent."""
 
     SOLID = "keeps it"
@@ -62,14 +62,14 @@ class Graph:
     """Who owns whom."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, OwnedObject] = {}
         self._dependents: dict[str, dict[str, None]] = {}
         self._absent: OrderedDict[str, None] = OrderedDict()
 
-    def get(self, uid: str) -> Node | None:
+    def get(self, uid: str) -> OwnedObject | None:
         return self._nodes.get(uid)
 
-    def put(self, node: Node) -> Node | None:
+    def put(self, node: OwnedObject) -> OwnedObject | None:
         """Add or replace; what was there before."""
         uid = node.metadata.uid
         before = self._nodes.get(uid)
@@ -86,14 +86,14 @@ class Graph:
             self._untie(node)
         self.note_absent(uid)
 
-    def _untie(self, node: Node) -> None:
+    def _untie(self, node: OwnedObject) -> None:
         for owner in node.metadata.owner_references:
             siblings = self._dependents.get(owner.uid, {})
             siblings.pop(node.metadata.uid, None)
             if not siblings:
                 self._dependents.pop(owner.uid, None)
 
-    def dependents(self, uid: str) -> list[Node]:
+    def dependents(self, uid: str) -> list[OwnedObject]:
         return [self._nodes[each] for each in self._dependents.get(uid, ())]
 
     def note_absent(self, uid: str) -> None:
@@ -129,17 +129,17 @@ class Garbage(Loop[str]):
         for uid in self._graph:
             self.queue.add(uid)
 
-    def _handler(self, kind: Kind, cache: Cache[Any]) -> Callable[[Change[Any]], None]:
-        def changed(change: Change[Any]) -> None:
+    def _handler(self, kind: Kind, cache: Cache[Any]) -> Callable[[ObjectChange[Any]], None]:
+        def changed(change: ObjectChange[Any]) -> None:
             old, new = change.old, change.new
             if old is not None and _is_gone(cache, change):
                 self._removed(old.metadata.uid)
             if new is not None:
-                self._put(Node(kind, new.metadata))
+                self._put(OwnedObject(kind, new.metadata))
 
         return changed
 
-    def _put(self, node: Node) -> None:
+    def _put(self, node: OwnedObject) -> None:
         uid = node.metadata.uid
         before = self._graph.put(node)
         if node.waits_for_dependents or node.orphans_dependents:
@@ -166,7 +166,7 @@ class Garbage(Loop[str]):
         if node is not None:
             self._wake_waiting_owners(node)
 
-    def _wake_waiting_owners(self, node: Node) -> None:
+    def _wake_waiting_owners(self, node: OwnedObject) -> None:
         for reference in node.metadata.owner_references:
             owner = self._graph.get(reference.uid)
             if owner is not None and owner.waits_for_dependents:
@@ -183,13 +183,13 @@ class Garbage(Loop[str]):
         elif not node.is_deleted and node.metadata.owner_references:
             await self._follow_owners(node)
 
-    async def _orphan_dependents(self, node: Node) -> None:
+    async def _orphan_dependents(self, node: OwnedObject) -> None:
         uid = node.metadata.uid
         for dependent in self._graph.dependents(uid):
             await self._drop_references(dependent, {uid})
         await self._remove_finalizer(node, ORPHAN)
 
-    async def _await_dependents(self, node: Node) -> None:
+    async def _await_dependents(self, node: OwnedObject) -> None:
         uid = node.metadata.uid
         blocking = [
             dependent
@@ -202,43 +202,43 @@ class Garbage(Loop[str]):
             if not dependent.waits_for_dependents:
                 self.queue.add(dependent.metadata.uid)
 
-    async def _follow_owners(self, node: Node) -> None:
+    async def _follow_owners(self, node: OwnedObject) -> None:
         ties = {owner.uid: await self._tie(node, owner) for owner in node.metadata.owner_references}
-        loose = {uid for uid, tie in ties.items() if tie is not Tie.SOLID}
+        loose = {uid for uid, tie in ties.items() if tie is not OwnerState.SOLID}
         if not loose:
             return
         if len(loose) < len(ties):
             await self._drop_references(node, loose)
             return
         dependents = self._graph.dependents(node.metadata.uid)
-        if Tie.WAITING in ties.values() and dependents:
+        if OwnerState.WAITING in ties.values() and dependents:
             if any(dependent.waits_for_dependents for dependent in dependents):
                 await self._stop_blocking(node)
             await self._delete(node, "Foreground")
         else:
             await self._delete(node, _own_policy(node))
 
-    async def _tie(self, node: Node, owner: OwnerReference) -> Tie:
+    async def _tie(self, node: OwnedObject, owner: OwnerReference) -> OwnerState:
         found = self._graph.get(owner.uid)
         if found is not None:
-            return Tie.WAITING if found.waits_for_dependents else Tie.SOLID
+            return OwnerState.WAITING if found.waits_for_dependents else OwnerState.SOLID
         if self._graph.is_absent(owner.uid):
-            return Tie.DANGLING
+            return OwnerState.DANGLING
         group, _ = kinds.parse_api_version(owner.api_version)
         kind = kinds.by_kind(group, owner.kind)
         if kind is None or (kind.namespaced and not node.metadata.namespace):
-            return Tie.SOLID
+            return OwnerState.SOLID
         namespace = node.metadata.namespace if kind.namespaced else ""
         try:
             live = await self.client.get(kind, owner.name, namespace)
         except errors.NotFound:
             live = None
         if live is not None and live["metadata"]["uid"] == owner.uid:
-            return Tie.SOLID
+            return OwnerState.SOLID
         self._graph.note_absent(owner.uid)
-        return Tie.DANGLING
+        return OwnerState.DANGLING
 
-    async def _drop_references(self, node: Node, uids: set[str]) -> None:
+    async def _drop_references(self, node: OwnedObject, uids: set[str]) -> None:
         kept = [
             msgspec.to_builtins(each)
             for each in node.metadata.owner_references
@@ -246,7 +246,7 @@ class Garbage(Loop[str]):
         ]
         await self._change(node, {"ownerReferences": kept or None})
 
-    async def _stop_blocking(self, node: Node) -> None:
+    async def _stop_blocking(self, node: OwnedObject) -> None:
         """A circle of objects that wait for each other has to be opened somewhere."""
         references = [
             {**msgspec.to_builtins(each), "blockOwnerDeletion": False}
@@ -254,11 +254,11 @@ class Garbage(Loop[str]):
         ]
         await self._change(node, {"ownerReferences": references})
 
-    async def _remove_finalizer(self, node: Node, finalizer: str) -> None:
+    async def _remove_finalizer(self, node: OwnedObject, finalizer: str) -> None:
         kept = [each for each in node.metadata.finalizers if each != finalizer]
         await self._change(node, {"finalizers": kept or None})
 
-    async def _change(self, node: Node, change: dict[str, Any]) -> None:
+    async def _change(self, node: OwnedObject, change: dict[str, Any]) -> None:
         try:
             raw = await status_patches.patch_metadata(self.client, node.kind, node.metadata, change)
         except errors.NotFound:
@@ -267,9 +267,9 @@ class Garbage(Loop[str]):
         # Known at once, so that the next look does not act on the object as it was.
         metadata = status_patches.decode(raw, HasMetadata).metadata
         if self._graph.get(metadata.uid) is not None:
-            self._graph.put(Node(node.kind, metadata))
+            self._graph.put(OwnedObject(node.kind, metadata))
 
-    async def _delete(self, node: Node, policy: str) -> None:
+    async def _delete(self, node: OwnedObject, policy: str) -> None:
         metadata = node.metadata
         options = {
             "propagationPolicy": policy,
@@ -281,14 +281,14 @@ class Garbage(Loop[str]):
             self._removed(metadata.uid)
 
 
-def _own_policy(node: Node) -> str:
+def _own_policy(node: OwnedObject) -> str:
     """What the object itself was told to do with its dependents."""
     if ORPHAN in node.metadata.finalizers:
         return "Orphan"
     return "Foreground" if FOREGROUND in node.metadata.finalizers else "Background"
 
 
-def _is_gone(cache: Cache[Any], change: Change[Any]) -> bool:
+def _is_gone(cache: Cache[Any], change: ObjectChange[Any]) -> bool:
     """Deleted, or replaced by another object of the same name."""
     if change.new is None:
         return caches.is_gone(cache, change.key)

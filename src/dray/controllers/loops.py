@@ -15,7 +15,7 @@ from dray.api import errors
 from dray.api.features import Features
 from dray.api.kinds import Kind
 from dray.client.api_client import Client
-from dray.client.cache import Cache, Change, ObjectKey
+from dray.client.cache import Cache, ObjectChange, ObjectKey
 from dray.client.controller import Controller
 from dray.client.events import Recorder
 from dray.client.queue import WorkQueue
@@ -74,10 +74,10 @@ class Loop(abc.ABC, Generic[Key]):
     def resync(self) -> None:
         """Put every key there is work for into the queue."""
 
-    def follow(self, cache: Cache[T], handler: Callable[[Change[T]], None]) -> None:
+    def follow(self, cache: Cache[T], handler: Callable[[ObjectChange[T]], None]) -> None:
         """Call `handler` for every change; one it cannot cope with is logged and left out."""
 
-        def guarded(change: Change[T]) -> None:
+        def guarded(change: ObjectChange[T]) -> None:
             try:
                 handler(change)
             except Exception:

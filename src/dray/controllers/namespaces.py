@@ -17,7 +17,7 @@ from dray.api.formats import gotime
 from dray.api.kinds import Kind
 from dray.api.types.core import Namespace, NamespaceCondition
 from dray.api.types.meta import ObjectMeta
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 from dray.client.cache import HasMetadata
 from dray.controllers import resources, status_patches
 from dray.controllers.loops import Context, Loop
@@ -107,7 +107,7 @@ class Namespaces(Loop[str]):
         return await self._list(kind, namespace)
 
     async def _list(self, kind: Kind, namespace: str) -> list[ObjectMeta]:
-        page = await self.client.list(kind, Selection(namespace=namespace))
+        page = await self.client.list(kind, ObjectSelection(namespace=namespace))
         return [msgspec.json.decode(item, type=HasMetadata).metadata for item in page.items]
 
     async def _finalize(self, name: str, uid: str) -> None:

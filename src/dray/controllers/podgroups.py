@@ -10,7 +10,7 @@ import contextlib
 from dray.api import errors
 from dray.api.semantics import pod_claims, pod_status
 from dray.api.types.pods import Pod
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
 
@@ -27,7 +27,7 @@ class PodGroups(Loop[ObjectKey]):
     def resync(self) -> None:
         loops.add_all(self.queue, self._groups)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         if change.old is not None and pod_claims.group_name(change.old):
             name = pod_claims.group_name(change.old)
             self.queue.add(ObjectKey(change.key.namespace, name))

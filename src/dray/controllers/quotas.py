@@ -21,7 +21,7 @@ from dray.api.semantics import quota as counting
 from dray.api.semantics.pod_resources import Amounts
 from dray.api.types.core import ResourceQuota, ResourceQuotaStatus
 from dray.api.types.dra import ResourceClaim
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
 
@@ -57,7 +57,7 @@ class Quotas(Loop[ObjectKey]):
     def resync(self) -> None:
         loops.add_all(self.queue, self._quotas)
 
-    def _content_changed(self, change: Change[Any]) -> None:
+    def _content_changed(self, change: ObjectChange[Any]) -> None:
         for quota in self._quotas.find(caches.NAMESPACE, change.key.namespace):
             self.queue.add(ObjectKey(quota.metadata.namespace, quota.metadata.name))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from dray.api import errors
-from dray.client.cache import Change, HasMetadata
+from dray.client.cache import HasMetadata, ObjectChange
 from dray.controllers import resources
 from dray.controllers.loops import Context, Loop
 
@@ -30,7 +30,7 @@ class ServiceAccounts(Loop[str]):
         for namespace in self._namespaces:
             self.queue.add(namespace.metadata.name)
 
-    def _account_changed(self, change: Change[HasMetadata]) -> None:
+    def _account_changed(self, change: ObjectChange[HasMetadata]) -> None:
         if change.new is None and change.key.name == DEFAULT:
             self.queue.add(change.key.namespace)
 

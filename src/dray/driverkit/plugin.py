@@ -26,16 +26,16 @@ from dray.api.formats.names import PoolId
 from dray.api.types.dra import CounterSet, Device, DeviceTaint
 from dray.api.types.meta import OwnerReference
 from dray.client import kubeconfig
-from dray.client.api_client import Client, Selection
-from dray.client.cache import Cache, Change, HasMetadata
+from dray.client.api_client import Client, ObjectSelection
+from dray.client.cache import Cache, HasMetadata, ObjectChange
 from dray.client.rest import RestTransport
 from dray.driverkit.checkpoint import CheckpointError
 from dray.driverkit.device_status_reports import StatusReports
 from dray.driverkit.driver import DeviceHealth, DeviceStatus, Driver, Health, unhealthy_key
 from dray.driverkit.metrics import Metrics
-from dray.driverkit.pool_layout import Pool
+from dray.driverkit.pool_layout import PublishedPool
 from dray.driverkit.prepared_claims import PreparedClaims
-from dray.driverkit.publisher import Offer, Publisher
+from dray.driverkit.publisher import PoolToPublish, Publisher
 from dray.driverkit.server import HealthFeed, PluginServer
 from dray.driverkit.sockets import Sockets
 
@@ -99,12 +99,12 @@ class Plugin:
             self._metrics,
             self._reports.refresh,
         )
-        ours = Selection(field_selector=f"spec.driver={driver.name},spec.nodeName={node}")
+        ours = ObjectSelection(field_selector=f"spec.driver={driver.name},spec.nodeName={node}")
         self._publisher = Publisher(
             mine, self._describe, selection=ours, labels=labels, is_paused=self._leaves_alone
         )
         self._nodes: Cache[HasMetadata] = Cache(
-            mine, NODE, HasMetadata, Selection(field_selector=f"metadata.name={node}")
+            mine, NODE, HasMetadata, ObjectSelection(field_selector=f"metadata.name={node}")
         )
         self._nodes.subscribe(self._node_changed)
 
@@ -162,7 +162,7 @@ class Plugin:
             return None
         return OwnerReference("v1", "Node", self._node, node.metadata.uid, controller=True)
 
-    def _node_changed(self, change: Change[HasMetadata]) -> None:
+    def _node_changed(self, change: ObjectChange[HasMetadata]) -> None:
         if change.new is not None:
             try:
                 self._driver.node_changed(change.new.metadata)
@@ -216,14 +216,14 @@ class Plugin:
         the younger process publishes, as the older one would undo its work."""
         return self._seen is None or self._sockets.has_successor()
 
-    def _describe(self, pool_id: PoolId) -> Offer | None:
+    def _describe(self, pool_id: PoolId) -> PoolToPublish | None:
         owner, seen = self._owner, self._seen
         if pool_id != self._pool_id or owner is None or seen is None:
             return None
         if not seen.devices and self._driver.devices_elsewhere():
             # Only what something else publishes is prepared here.
             return None
-        pool = Pool(
+        pool = PublishedPool(
             self._driver.name,
             self._node,
             tuple(map(seen.published, seen.devices)),
@@ -231,7 +231,7 @@ class Plugin:
             node_name=self._node,
             skip_node_operations=self._driver.skip_node_operations,
         )
-        return Offer(pool, owner)
+        return PoolToPublish(pool, owner)
 
 
 @dataclass(frozen=True)

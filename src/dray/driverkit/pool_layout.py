@@ -30,7 +30,7 @@ COUNTERS: Final = "counters"
 Item = TypeVar("Item")
 
 
-class Pool(Wire, frozen=True):
+class PublishedPool(Wire, frozen=True):
     """What a driver offers under one name, and from where it can be reached."""
 
     driver: str
@@ -43,7 +43,9 @@ class Pool(Wire, frozen=True):
     skip_node_operations: tuple[str, ...] = ()
 
 
-def lay_out(pool: Pool, generation: int = 1, owner: OwnerReference | None = None) -> Slices:
+def lay_out(
+    pool: PublishedPool, generation: int = 1, owner: OwnerReference | None = None
+) -> Slices:
     """The slices of one generation; an empty pool has one slice, which says that it is empty."""
     counters = _chunks(pool.shared_counters, MAX_COUNTER_SETS)
     devices = _chunks(pool.devices, _devices_per_slice(pool.devices)) or [()]
@@ -73,7 +75,7 @@ def _metadata(name: str, owners: tuple[OwnerReference, ...]) -> ObjectMeta:
     return ObjectMeta(name=name, owner_references=owners)
 
 
-def _names(pool: Pool, count: int, kind: str = "") -> Iterator[str]:
+def _names(pool: PublishedPool, count: int, kind: str = "") -> Iterator[str]:
     stem = f"{pool.name.replace('/', '-')}-{pool.driver}" + (f"-{kind}" if kind else "")
     digits = len(str(count - 1))
     for number in range(count):

@@ -23,20 +23,20 @@ from dray.api.conversion import canonical
 from dray.api.formats.names import PoolId
 from dray.api.types.dra import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
 from dray.api.types.meta import ObjectMeta, OwnerReference, Wire
-from dray.client.api_client import EVERYTHING, Client, Object, Selection
-from dray.client.cache import Cache, Change
+from dray.client.api_client import EVERYTHING, Client, Object, ObjectSelection
+from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
 from dray.driverkit import pool_layout
-from dray.driverkit.pool_layout import Pool
+from dray.driverkit.pool_layout import PublishedPool
 
 SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
 _BY_POOL = "pool"
 
 
-class Offer(NamedTuple):
+class PoolToPublish(NamedTuple):
     """A pool to publish, and the object it goes away with."""
 
-    pool: Pool
+    pool: PublishedPool
     owner: OwnerReference | None = None
 
 
@@ -77,9 +77,9 @@ class Publisher:
     def __init__(
         self,
         client: Client,
-        describe: Callable[[PoolId], Offer | None],
+        describe: Callable[[PoolId], PoolToPublish | None],
         *,
-        selection: Selection = EVERYTHING,
+        selection: ObjectSelection = EVERYTHING,
         labels: Mapping[str, str] | None = None,
         workers: int = 8,
         is_paused: Callable[[], bool] = lambda: False,
@@ -112,7 +112,7 @@ class Publisher:
             await self._slices.synced.wait()
             await self._controller.run()
 
-    def _slice_changed(self, change: Change[_Summary]) -> None:
+    def _slice_changed(self, change: ObjectChange[_Summary]) -> None:
         name = change.key.name
         if change.new is None:
             self._written.pop(name, None)
@@ -186,7 +186,7 @@ class Publisher:
         self._written[metadata["name"]] = _Written(metadata.get("generation", 0), _mark(actual))
 
 
-def _lay_out(offer: Offer | None) -> dict[str, ResourceSlice]:
+def _lay_out(offer: PoolToPublish | None) -> dict[str, ResourceSlice]:
     if offer is None:
         return {}
     return {each.metadata.name: each for each in pool_layout.lay_out(offer.pool, 0, offer.owner)}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections, requests
 from dray.allocator.problem import resolution
 from dray.allocator.problem.resolution import ResolvedClaim
@@ -15,9 +15,9 @@ from dray.api.formats.names import ClaimKey, DeviceId
 from dray.api.selectors import label_selectors
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.explain.suggestions import relaxation
-from dray.explain.suggestions.change_tester import Asking
-from dray.explain.suggestions.changes import Change
-from dray.explain.suggestions.proposals import Question
+from dray.explain.suggestions.change_tester import BoundedAllocator
+from dray.explain.suggestions.changes import SuggestedChange
+from dray.explain.suggestions.proposals import ProposalContext
 from dray.explain.survey import (
     diagnosis,
     equivalence,
@@ -31,7 +31,7 @@ from dray.explain.survey.facts import GateFacts
 from dray.explain.survey.faults import Fault, GateOff
 from dray.explain.survey.funnel import Funnel
 from dray.explain.survey.node_survey import Survey, UnusablePool
-from dray.explain.survey.unreachable_slices import Stray
+from dray.explain.survey.unreachable_slices import UnreachableSlices
 
 ASKED_AT_ONCE = 64
 """Most claims that fit do so on one of the first nodes; of the others, most can be ruled out by
@@ -49,7 +49,7 @@ class Outcome(enum.StrEnum):
     """The search was given up."""
 
 
-class Picked(msgspec.Struct, frozen=True):
+class PickedDevice(msgspec.Struct, frozen=True):
     """A device for a request of a claim."""
 
     claim: ClaimKey
@@ -66,7 +66,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """How many nodes come into question."""
     node: str = ""
     """Where the claims fit."""
-    devices: tuple[Picked, ...] = ()
+    devices: tuple[PickedDevice, ...] = ()
     """What claims have, or would get."""
     message: str = ""
     """Upstream's words for a failure."""
@@ -75,13 +75,13 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     funnels: tuple[Funnel, ...] = ()
     facts: tuple[GateFacts, ...] = ()
     unusable: tuple[UnusablePool, ...] = ()
-    strays: tuple[Stray, ...] = ()
-    changes: tuple[Change, ...] = ()
+    unreachable_slices: tuple[UnreachableSlices, ...] = ()
+    changes: tuple[SuggestedChange, ...] = ()
     """What would help, the smallest change first."""
 
 
 def explain(
-    fleet: Fleet,
+    fleet: ClusterInventory,
     claims: Sequence[ResourceClaim],
     *,
     new_share_id: Callable[[], str],
@@ -96,15 +96,17 @@ def explain(
     had = [picked for each in allocated for picked in _picked(each, each.status.allocation)]
     if not waiting:
         return Explanation(outcome=Outcome.ALLOCATED, claims=_keys(claims), devices=tuple(had))
-    asking = Asking(fleet, _within_reach(fleet, allocated, nodes), new_share_id=new_share_id)
-    inquiry: _Inquiry | None = None
+    asking = BoundedAllocator(
+        fleet, _within_reach(fleet, allocated, nodes), new_share_id=new_share_id
+    )
+    inquiry: _Investigation | None = None
     try:
         fit = asking.first_fit(waiting, asking.nodes[:ASKED_AT_ONCE])
         if fit is None:
-            inquiry = _Inquiry(fleet, waiting, allocated, asking)
+            inquiry = _Investigation(fleet, waiting, allocated, asking)
             fit = asking.first_fit(waiting, inquiry.undecided())
-    except rejections.Failure as failure:
-        return (inquiry or _Inquiry(fleet, waiting, allocated, asking)).failed(failure)
+    except rejections.AllocationError as failure:
+        return (inquiry or _Investigation(fleet, waiting, allocated, asking)).failed(failure)
     if fit is None:
         assert inquiry is not None
         return inquiry.refused()
@@ -119,16 +121,16 @@ def _keys(claims: Iterable[ResourceClaim]) -> tuple[ClaimKey, ...]:
     return tuple(ClaimKey(each.metadata.namespace, each.metadata.name) for each in claims)
 
 
-def _picked(claim: ResourceClaim, allocation: AllocationResult | None) -> list[Picked]:
+def _picked(claim: ResourceClaim, allocation: AllocationResult | None) -> list[PickedDevice]:
     (key,) = _keys([claim])
     return [
-        Picked(key, each.request, DeviceId(each.driver, each.pool, each.device))
+        PickedDevice(key, each.request, DeviceId(each.driver, each.pool, each.device))
         for each in (allocation.devices.results if allocation else ())
     ]
 
 
 def _within_reach(
-    fleet: Fleet, allocated: Iterable[ResourceClaim], nodes: Iterable[str] | None
+    fleet: ClusterInventory, allocated: Iterable[ResourceClaim], nodes: Iterable[str] | None
 ) -> list[str]:
     """The nodes where the claims that are allocated can be used, in the order of the fleet."""
     tests = [
@@ -147,26 +149,26 @@ def _within_reach(
     ]
 
 
-class _Inquiry:
+class _Investigation:
     """Looks into claims that do not fit."""
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: ClusterInventory,
         claims: Sequence[ResourceClaim],
         allocated: Sequence[ResourceClaim],
-        asking: Asking,
+        asking: BoundedAllocator,
     ) -> None:
         self._fleet = fleet
         self._claims = claims
         self._allocated = allocated
         self._asking = asking
-        questions = [requests.parse(claim.spec.devices) for claim in claims]
+        questions = [requests.parse_claim(claim.spec.devices) for claim in claims]
         self._resolved: Sequence[ResolvedClaim] = resolution.resolve(
             questions, fleet.classes, fleet.selectors, fleet.features
         )
-        self._survey: Survey = node_survey.take(fleet, asking.nodes, self._resolved)
-        self._twins = equivalence.twins(self._survey.open_groups(), self._resolved)
+        self._survey: Survey = node_survey.survey_nodes(fleet, asking.nodes, self._resolved)
+        self._twins = equivalence.representatives(self._survey.open_groups(), self._resolved)
         """Of nodes that the survey leaves open, the one that is asked for each."""
 
     def undecided(self) -> list[str]:
@@ -186,8 +188,8 @@ class _Inquiry:
         reasons = diagnosis.reasons(self._survey, self._asking, self._claims, self._twins)
         return self._explanation(Outcome.REFUSED, reasons=reasons)
 
-    def failed(self, failure: rejections.Failure) -> Explanation:
-        if isinstance(failure, rejections.Stopped):
+    def failed(self, failure: rejections.AllocationError) -> Explanation:
+        if isinstance(failure, rejections.SearchTimeout):
             return self._explanation(Outcome.UNDECIDED)
         found = faults.find(
             self._fleet, self._resolved, self._survey.funnels, self._survey.unusable, failure
@@ -205,9 +207,9 @@ class _Inquiry:
     ) -> Explanation:
         funnels = self._survey.funnels
         observations = facts.observe(self._fleet, self._survey, self._resolved)
-        astray = unreachable_slices.find(self._fleet)
+        astray = unreachable_slices.find_unreachable_slices(self._fleet)
         off = [fault.gate for fault in found if isinstance(fault, GateOff)]
-        question = Question(
+        question = ProposalContext(
             self._fleet,
             self._claims,
             self._resolved,
@@ -226,6 +228,6 @@ class _Inquiry:
             funnels=funnels,
             facts=tuple(observed.facts for observed in observations),
             unusable=self._survey.unusable,
-            strays=astray,
+            unreachable_slices=astray,
             changes=relaxation.find(question, self._asking.nodes),
         )

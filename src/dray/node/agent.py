@@ -16,18 +16,18 @@ from pathlib import Path
 from dray import telemetry
 from dray.api import kinds
 from dray.api.types.pods import Pod
-from dray.client.api_client import Client, Selection
-from dray.client.cache import Cache, Change
+from dray.client.api_client import Client, ObjectSelection
+from dray.client.cache import Cache, ObjectChange
 from dray.client.events import Recorder
 from dray.node import metrics
 from dray.node.containers import container_attempts
 from dray.node.containers.container_attempts import Starter
 from dray.node.devices import pod_resources_api
 from dray.node.devices.drivers import DriverError, Drivers
-from dray.node.devices.health import DeviceHealth
+from dray.node.devices.health import DeviceHealthMonitor
 from dray.node.devices.pod_resources_api import Holder
 from dray.node.devices.preparation import Preparation
-from dray.node.pods.context import Machine
+from dray.node.pods.context import NodeContext
 from dray.node.pods.worker import PodWorker
 from dray.node.runtimes.interface import Runtime
 
@@ -41,7 +41,7 @@ STOP_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Folders:
+class AgentDirectories:
     """Where the agent keeps its state, and where drivers put theirs."""
 
     state: Path
@@ -52,7 +52,7 @@ class Folders:
 
 
 @dataclass(frozen=True)
-class Means:
+class RuntimeConfig:
     """What an agent runs containers with; agents of one process may share it."""
 
     runtime: Runtime
@@ -68,13 +68,13 @@ class Agent:
         client: Client,
         node: str,
         address: str,
-        folders: Folders,
-        means: Means,
+        folders: AgentDirectories,
+        means: RuntimeConfig,
         *,
         now: Callable[[], datetime.datetime],
         registry: telemetry.Registry | None = None,
     ) -> None:
-        bound = Selection(field_selector=f"spec.nodeName={node}")
+        bound = ObjectSelection(field_selector=f"spec.nodeName={node}")
         self._pods: Cache[Pod] = Cache(client, POD, Pod, bound)
         self._workers: dict[str, PodWorker] = {}
         self._arrivals: asyncio.Queue[PodWorker] = asyncio.Queue()
@@ -82,8 +82,8 @@ class Agent:
         self.stops_pods = False
         """Whether the containers are stopped when the agent ends."""
         self.drivers = Drivers(folders.registry)
-        self._health = DeviceHealth(self.drivers, self._health_changed)
-        self._machine = Machine(
+        self._health = DeviceHealthMonitor(self.drivers, self._health_changed)
+        self._machine = NodeContext(
             client,
             node,
             address,
@@ -145,7 +145,7 @@ class Agent:
     def _holders(self) -> Iterable[Holder]:
         return [(worker.pod, worker.held) for worker in self._workers.values()]
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         for pod in (change.old, change.new):
             if pod is not None and (worker := self._workers.get(pod.metadata.uid)):
                 worker.update(pod)

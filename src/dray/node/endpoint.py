@@ -27,7 +27,7 @@ from dray.client import websockets
 from dray.node.containers import logs, sessions
 from dray.node.containers.logs import LogOptions
 from dray.node.containers.sessions import Wanted
-from dray.node.pods.worker import NotThere, PodWorker
+from dray.node.pods.worker import ContainerUnavailable, PodWorker
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Endpoint:
         self._open.add(task)
         try:
             return await answer(request, worker, container)
-        except (NotThere, ValueError) as error:
+        except (ContainerUnavailable, ValueError) as error:
             return web.Response(status=400, text=str(error))
         finally:
             self._open.discard(task)

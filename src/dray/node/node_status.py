@@ -11,15 +11,15 @@ from dray.api import http_messages, kinds
 from dray.api.features import Features
 from dray.api.remote_command import CERTIFICATE_ANNOTATION
 from dray.api.types.nodes import Node
-from dray.client.api_client import Client, Object, Selection
-from dray.client.cache import Cache, Change
+from dray.client.api_client import Client, Object, ObjectSelection
+from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
 
 NODE = kinds.served("", "Node")
 
 
 @dataclass(frozen=True)
-class Reach:
+class AgentAddress:
     """How the API server reaches an agent."""
 
     address: str
@@ -27,18 +27,18 @@ class Reach:
     certificate: bytes
 
 
-class Presence:
+class NodeStatusUpdater:
     """Keeps one Node in step with its agent. Run it until cancelled."""
 
     def __init__(
-        self, client: Client, node: str, runtime: str, reach: Reach, features: Features
+        self, client: Client, node: str, runtime: str, reach: AgentAddress, features: Features
     ) -> None:
         self._client = client
         self._name = node
         self._reach = reach
         self._runtime_version = f"{runtime}://1"
         self._declared = list(declared_features(features))
-        only = Selection(field_selector=f"metadata.name={node}")
+        only = ObjectSelection(field_selector=f"metadata.name={node}")
         self._nodes: Cache[Node] = Cache(client, NODE, Node, only)
         self._controller: Controller[str] = Controller("presence", self._reconcile, workers=1)
         self._nodes.subscribe(self._node_changed)
@@ -48,7 +48,7 @@ class Presence:
             group.create_task(self._nodes.run(), name="presence-node")
             await self._controller.run()
 
-    def _node_changed(self, change: Change[Node]) -> None:
+    def _node_changed(self, change: ObjectChange[Node]) -> None:
         if change.new is not None and not self._is_said(change.new):
             self._controller.queue.add(self._name)
 

@@ -20,8 +20,8 @@ from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
 from dray.api.types.meta import ObjectMeta, Wire
 from dray.api.types.nodes import Node
-from dray.client.api_client import EVERYTHING, Client, Object, Selection
-from dray.client.cache import Cache, Change
+from dray.client.api_client import EVERYTHING, Client, Object, ObjectSelection
+from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Registration:
         lease: str,
         runtime: str,
         now: Callable[[], datetime.datetime],
-        selection: Selection = EVERYTHING,
+        selection: ObjectSelection = EVERYTHING,
         renew_seconds: float = RENEW_SECONDS,
     ) -> None:
         self._client = client
@@ -114,7 +114,7 @@ class Registration:
                 self._controller.queue.add(name)
             await self._controller.run()
 
-    def _node_changed(self, change: Change[_Registered]) -> None:
+    def _node_changed(self, change: ObjectChange[_Registered]) -> None:
         if change.new is not None and not change.new.is_ready:
             self._controller.queue.add(change.key.name)
 

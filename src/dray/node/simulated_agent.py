@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dray.api import errors, http_messages, kinds
 from dray.api.types.pods import Pod
 from dray.client import events
-from dray.client.api_client import Client, Selection
-from dray.client.cache import Cache, Change, ObjectKey
+from dray.client.api_client import Client, ObjectSelection
+from dray.client.cache import Cache, ObjectChange, ObjectKey
 from dray.client.controller import Controller
 from dray.client.events import Recorder
 from dray.node.devices import claim_access
@@ -23,12 +23,12 @@ from dray.node.pods import status_patches
 from dray.node.runtimes import simulated
 
 POD = kinds.served("", "Pod")
-BOUND = Selection(field_selector="spec.nodeName!=")
+BOUND = ObjectSelection(field_selector="spec.nodeName!=")
 COMPONENT = "kubelet"
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 30.0
 
 
-class NameOnlyAgent:
+class SimulatedAgent:
     """Works for the nodes in `addresses`, which gives the address of each."""
 
     def __init__(
@@ -64,7 +64,7 @@ class NameOnlyAgent:
             await self._pods.synced.wait()
             await self._controller.run()
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         pod = change.new
         if pod is None:
             self._forget(change.old)

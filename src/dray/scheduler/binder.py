@@ -27,9 +27,9 @@ from dray.client.api_client import Client, Object
 from dray.client.events import Recorder
 from dray.scheduler import resources
 from dray.scheduler.claims import claim_writes
-from dray.scheduler.claims.claim_writes import ClaimWrites, Refused
-from dray.scheduler.claims.device_fit import Fitting, Grant
-from dray.scheduler.cluster_state import State
+from dray.scheduler.claims.claim_writes import ClaimWrites, WriteRejected
+from dray.scheduler.claims.device_fit import ClaimAssignment, NodeFit
+from dray.scheduler.cluster_state import SchedulerState
 from dray.scheduling import binding_conditions
 
 log = logging.getLogger(__name__)
@@ -37,15 +37,15 @@ log = logging.getLogger(__name__)
 BINDING_ACTION, SCHEDULING_ACTION = "Binding", "Scheduling"
 
 
-class Choice(NamedTuple):
+class NodeAssignment(NamedTuple):
     """Where a pod goes and what it gets there."""
 
     pod: Pod
     node: str
-    fitting: Fitting
+    fitting: NodeFit
 
 
-class NotBound(NamedTuple):
+class BindFailure(NamedTuple):
     """The pod has no node; what it had is given back."""
 
     message: str
@@ -57,7 +57,7 @@ class Binder:
     def __init__(
         self,
         client: Client,
-        state: State,
+        state: SchedulerState,
         writes: ClaimWrites,
         recorder: Recorder,
         features: Features,
@@ -69,7 +69,7 @@ class Binder:
             features.device_binding_conditions and features.resource_claim_device_status
         )
 
-    def reserve(self, choice: Choice) -> None:
+    def reserve(self, choice: NodeAssignment) -> None:
         """Count with the decision from now on; nothing is written yet."""
         uid = choice.pod.metadata.uid
         for grant in choice.fitting.grants:
@@ -77,7 +77,7 @@ class Binder:
                 self._state.inflight.reserve(pod_claims.key_of(grant.claim), grant.allocation, uid)
         self._state.nodes.charge(uid, choice.node, choice.fitting.charge)
 
-    def release(self, choice: Choice) -> None:
+    def release(self, choice: NodeAssignment) -> None:
         """Undo `reserve`."""
         uid = choice.pod.metadata.uid
         for grant in choice.fitting.grants:
@@ -87,21 +87,21 @@ class Binder:
         if current is None or current.metadata.uid != uid or not current.spec.node_name:
             self._state.nodes.discharge(uid)
 
-    async def bind(self, choice: Choice) -> NotBound | None:
+    async def bind(self, choice: NodeAssignment) -> BindFailure | None:
         """Write a decision that was reserved; None when the pod is bound."""
         written: list[ResourceClaim] = []
         try:
             await self._write(choice, written)
-        except Refused as refused:
+        except WriteRejected as refused:
             await self._take_back(choice, written)
-            return NotBound(str(refused))
+            return BindFailure(str(refused))
         except _Gone as gone:
             await self._take_back(choice, written)
-            return NotBound(str(gone), is_gone=True)
+            return BindFailure(str(gone), is_gone=True)
         self._report_success(choice)
         return None
 
-    async def _write(self, choice: Choice, written: list[ResourceClaim]) -> None:
+    async def _write(self, choice: NodeAssignment, written: list[ResourceClaim]) -> None:
         special = choice.fitting.extended
         created: ResourceClaim | None = None
         for grant in choice.fitting.grants:
@@ -117,7 +117,7 @@ class Binder:
             await self._await_conditions(choice, written)
         await self._bind_pod(choice)
 
-    async def _create(self, choice: Choice, grant: Grant) -> ResourceClaim:
+    async def _create(self, choice: NodeAssignment, grant: ClaimAssignment) -> ResourceClaim:
         """Make the claim and move the reservation from the placeholder to it."""
         created = await self._writes.create(grant.claim)
         uid, allocation = choice.pod.metadata.uid, grant.allocation
@@ -131,7 +131,7 @@ class Binder:
         self._state.apply(move)
         return created
 
-    async def _note_in_status(self, choice: Choice, created: ResourceClaim | None) -> None:
+    async def _note_in_status(self, choice: NodeAssignment, created: ResourceClaim | None) -> None:
         status: dict[str, Any] = {}
         if created is not None and choice.fitting.extended is not None:
             status["extendedResourceClaimStatus"] = {
@@ -154,13 +154,17 @@ class Binder:
             )
 
         try:
-            await claim_writes.persistently(write)
+            await claim_writes.retry_until_answered(write)
         except errors.NotFound as error:
             raise _Gone(str(error)) from error
-        except errors.Refusal as error:
-            raise Refused(f"update pod {metadata.namespace}/{metadata.name}: {error}") from error
+        except errors.ClientError as error:
+            raise WriteRejected(
+                f"update pod {metadata.namespace}/{metadata.name}: {error}"
+            ) from error
 
-    async def _await_conditions(self, choice: Choice, claims: Sequence[ResourceClaim]) -> None:
+    async def _await_conditions(
+        self, choice: NodeAssignment, claims: Sequence[ResourceClaim]
+    ) -> None:
         """Wait until the drivers have attached what they must, or say that they cannot."""
         note = f"waiting for binding conditions for device on node {choice.node}"
         about = events.reference(resources.POD, choice.pod.metadata)
@@ -179,17 +183,19 @@ class Binder:
                     async with asyncio.timeout(seconds):
                         await changed.wait()
 
-    def _seconds_to_wait(self, choice: Choice, keys: Sequence[ClaimKey]) -> float | None:
+    def _seconds_to_wait(self, choice: NodeAssignment, keys: Sequence[ClaimKey]) -> float | None:
         """None when everything is ready; raises when it never will be."""
         wait: float | None = None
         now = self._now()
         for key in keys:
             claim = self._state.claim(key)
             if claim is None or claim.status.allocation is None:
-                raise Refused(f"claim {key} got deallocated elsewhere in the meantime")
+                raise WriteRejected(f"claim {key} got deallocated elsewhere in the meantime")
             readiness = binding_conditions.state_of(claim, now)
             if isinstance(readiness, binding_conditions.Failed):
-                raise Refused(f'running PreBind plugin "DynamicResources": {readiness.message}')
+                raise WriteRejected(
+                    f'running PreBind plugin "DynamicResources": {readiness.message}'
+                )
             if not readiness:
                 left = binding_conditions.seconds_left(claim, now)
                 wait = left if wait is None else min(wait, left)
@@ -216,7 +222,7 @@ class Binder:
                 if not watchers[key]:
                     del watchers[key]
 
-    async def _bind_pod(self, choice: Choice) -> None:
+    async def _bind_pod(self, choice: NodeAssignment) -> None:
         metadata = choice.pod.metadata
         body = {
             "apiVersion": "v1",
@@ -235,23 +241,23 @@ class Binder:
             )
 
         try:
-            await claim_writes.persistently(bind)
+            await claim_writes.retry_until_answered(bind)
         except errors.NotFound as error:
             raise _Gone(str(error)) from error
         except errors.Conflict as conflict:
             # An earlier attempt without an answer may have done it.
             await self._check_bound(choice, conflict)
-        except errors.Refusal as refusal:
-            raise Refused(f"bind pod to node {choice.node}: {refusal}") from refusal
+        except errors.ClientError as refusal:
+            raise WriteRejected(f"bind pod to node {choice.node}: {refusal}") from refusal
 
-    async def _check_bound(self, choice: Choice, conflict: errors.Conflict) -> None:
+    async def _check_bound(self, choice: NodeAssignment, conflict: errors.Conflict) -> None:
         metadata = choice.pod.metadata
 
         async def read() -> Object:
             return await self._client.get(resources.POD, metadata.name, metadata.namespace)
 
         try:
-            current = await claim_writes.persistently(read)
+            current = await claim_writes.retry_until_answered(read)
         except errors.NotFound as error:
             raise _Gone(str(error)) from error
         is_same = current["metadata"].get("uid") == metadata.uid
@@ -261,9 +267,9 @@ class Binder:
         if current["metadata"].get("deletionTimestamp"):
             raise _Gone(str(conflict)) from conflict
         if not node:
-            raise Refused(str(conflict)) from conflict
+            raise WriteRejected(str(conflict)) from conflict
 
-    async def _take_back(self, choice: Choice, written: Sequence[ResourceClaim]) -> None:
+    async def _take_back(self, choice: NodeAssignment, written: Sequence[ResourceClaim]) -> None:
         """Give everything back that this decision took."""
         special, uid = choice.fitting.extended, choice.pod.metadata.uid
         allocated = {
@@ -282,7 +288,7 @@ class Binder:
                 await self._writes.withdraw(key, uid, deallocate=deallocate)
         self._state.apply(functools.partial(self.release, choice))
 
-    def _report_success(self, choice: Choice) -> None:
+    def _report_success(self, choice: NodeAssignment) -> None:
         metadata = choice.pod.metadata
         self._recorder.record(
             events.reference(resources.POD, metadata),
@@ -298,7 +304,7 @@ class _Gone(Exception):
 
 
 def _renamed(
-    fitting: Fitting, created: ResourceClaim | None
+    fitting: NodeFit, created: ResourceClaim | None
 ) -> list[NodeAllocatableResourceClaimStatus]:
     """What devices use of the node, by the names that claims have by now."""
     if fitting.extended is None or created is None:

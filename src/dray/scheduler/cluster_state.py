@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from typing import Any
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.interning import Interner
 from dray.api.features import Features
 from dray.api.formats.names import ClaimKey
@@ -24,34 +24,34 @@ from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, Reso
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
-from dray.client.api_client import Client, Selection
-from dray.client.cache import Cache, Change, ObjectKey
+from dray.client.api_client import Client, ObjectSelection
+from dray.client.cache import Cache, ObjectChange, ObjectKey
 from dray.scheduler import queue, resources
 from dray.scheduler.claims.in_flight import Inflight
 from dray.scheduler.queue import Queue
 from dray.scheduling import node_allocatable, pod_requirements
 from dray.scheduling.extended_resources import Classes
 from dray.scheduling.node_fit import Nodes
-from dray.scheduling.pod_affinity import Neighbours
-from dray.scheduling.pod_requirements import Charge
+from dray.scheduling.pod_affinity import PodAffinityIndex
+from dray.scheduling.pod_requirements import PodUsage
 
 log = logging.getLogger(__name__)
 
-ACTIVE_PODS = Selection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
+ACTIVE_PODS = ObjectSelection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
 RESTART_SECONDS = 1.0
 
 GROUP, ON_NODE, EXTENDED = "group", "node", "extended"
 """Indexes: pods by PodGroup and by node; claims for extended resources by the uid of their pod."""
 
 
-class State:
+class SchedulerState:
     """The owner of fleet, nodes and reservations. `name` is the scheduler's own."""
 
     def __init__(self, client: Client, features: Features, name: str, node_selector: str) -> None:
         self._name = name
         self._features = features
         self.queue = Queue()
-        self.fleet = Fleet(features)
+        self.fleet = ClusterInventory(features)
         self._interner = Interner()
         self.nodes = Nodes()
         self.classes = Classes()
@@ -62,13 +62,13 @@ class State:
             client, resources.CLAIM, ResourceClaim, indexes={EXTENDED: _owner_of_extended}
         )
         self._nodes: Cache[Node] = Cache(
-            client, resources.NODE, Node, Selection(label_selector=node_selector)
+            client, resources.NODE, Node, ObjectSelection(label_selector=node_selector)
         )
         self._slices: Cache[ResourceSlice] = Cache(client, resources.SLICE, ResourceSlice)
         self._classes: Cache[DeviceClass] = Cache(client, resources.DEVICE_CLASS, DeviceClass)
         self._rules: Cache[DeviceTaintRule] = Cache(client, resources.TAINT_RULE, DeviceTaintRule)
         self._namespaces: Cache[Namespace] = Cache(client, resources.NAMESPACE, Namespace)
-        self.neighbours = Neighbours(self.nodes, self.pods, self._namespaces)
+        self.neighbours = PodAffinityIndex(self.nodes, self.pods, self._namespaces)
         self.groups: Cache[PodGroup] | None = None
         if features.generic_workload:
             self.groups = Cache(client, resources.POD_GROUP, PodGroup)
@@ -101,7 +101,7 @@ class State:
             self._follow(self.groups, self._group_changed)
         self._follow(self.pods, self._pod_changed)
 
-    def _follow(self, cache: Cache[Any], handle: Callable[[Change[Any]], None]) -> None:
+    def _follow(self, cache: Cache[Any], handle: Callable[[ObjectChange[Any]], None]) -> None:
         cache.subscribe(lambda change: self.apply(lambda: handle(change)))
 
     def _caches(self) -> list[Cache[Any]]:
@@ -153,7 +153,7 @@ class State:
     def _cached_claim(self, key: ClaimKey) -> ResourceClaim | None:
         return self.claims.get(key.name, key.namespace)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         old, new = change.old, change.new
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._pod_left(change.key, old)
@@ -185,7 +185,7 @@ class State:
         if name and self.groups is not None:
             self.queue.wake(queue.group_changes(ObjectKey(pod.metadata.namespace, name)))
 
-    def _node_changed(self, change: Change[Node]) -> None:
+    def _node_changed(self, change: ObjectChange[Node]) -> None:
         old, new = change.old, change.new
         if new is None:
             self.nodes.drop(change.key.name)
@@ -195,7 +195,7 @@ class State:
             self.nodes.put(new, self.fleet.nodes[new.metadata.name].index)
             self.queue.wake(queue.NODES)
 
-    def _slice_changed(self, change: Change[ResourceSlice]) -> None:
+    def _slice_changed(self, change: ObjectChange[ResourceSlice]) -> None:
         if change.new is None:
             self.fleet.drop_slice(change.key.name)
         elif change.old is None or change.old.spec != change.new.spec:
@@ -205,7 +205,7 @@ class State:
         # A slice that goes may make its pool complete, so that also helps.
         self.queue.wake(queue.DEVICES)
 
-    def _class_changed(self, change: Change[DeviceClass]) -> None:
+    def _class_changed(self, change: ObjectChange[DeviceClass]) -> None:
         if change.new is None:
             self.fleet.drop_class(change.key.name)
         elif change.old is None or change.old.spec != change.new.spec:
@@ -215,7 +215,7 @@ class State:
         self.classes.reload(list(self._classes))
         self.queue.wake(queue.CLASSES)
 
-    def _rule_changed(self, change: Change[DeviceTaintRule]) -> None:
+    def _rule_changed(self, change: ObjectChange[DeviceTaintRule]) -> None:
         if change.new is None:
             self.fleet.drop_taint_rule(change.key.name)
         elif change.old is None or change.old.spec != change.new.spec:
@@ -224,7 +224,7 @@ class State:
             return
         self.queue.wake(queue.DEVICES)
 
-    def _claim_changed(self, change: Change[ResourceClaim]) -> None:
+    def _claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
         old, new = change.old, change.new
         key = ClaimKey(change.key.namespace, change.key.name)
         self.inflight.observe(key, new)
@@ -235,7 +235,7 @@ class State:
         if old is not None and _frees_devices(old, new):
             self.queue.wake(queue.DEVICES)
 
-    def _group_changed(self, change: Change[PodGroup]) -> None:
+    def _group_changed(self, change: ObjectChange[PodGroup]) -> None:
         self.queue.wake(queue.group_changes(change.key))
 
 
@@ -264,11 +264,11 @@ def _owner_of_extended(claim: ResourceClaim) -> Iterable[Hashable]:
     return (owner.uid,) if owner else ()
 
 
-def _charge_of(pod: Pod) -> Charge:
+def _charge_of(pod: Pod) -> PodUsage:
     """What a pod takes of the node it is on."""
     status = pod.status
     if any(each.resources or each.allocated_resources for each in status.container_statuses):
-        counting = pod_resources.Counting(
+        counting = pod_resources.ResourceCountOptions(
             resized=True, resized_as_a_whole=True, node_allocatable_claims=True
         )
         return pod_requirements.charge_of(pod, counting)

@@ -10,20 +10,20 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 
 from dray import telemetry
-from dray.allocator.inventory.device_counts import Census
+from dray.allocator.inventory.device_counts import DeviceCounts
 from dray.api.formats.names import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.pods import Pod
-from dray.scheduler.cluster_state import State
+from dray.scheduler.cluster_state import SchedulerState
 from dray.scheduler.queue import WORKED_ON, Entry
 
 WAIT_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class Metrics:
-    def __init__(self, registry: telemetry.Registry, state: State) -> None:
+    def __init__(self, registry: telemetry.Registry, state: SchedulerState) -> None:
         self._state, self._queue = state, state.queue
-        self._census = Census(state.fleet)
+        self._census = DeviceCounts(state.fleet)
         self.decisions = telemetry.Histogram(
             "dray_scheduling_decision_seconds",
             "Time to find a place for a pod, or to find that there is none.",
@@ -75,7 +75,7 @@ class Metrics:
 
     def _without_devices(self, pod: Pod) -> Iterator[Hashable]:
         """What stands for each such claim of a pod, also for those that are not made yet."""
-        for used in pod_claims.used_by(pod):
+        for used in pod_claims.claims_of_pod(pod):
             if used.name is None:
                 yield pod.metadata.uid, used.pod_claim
                 continue

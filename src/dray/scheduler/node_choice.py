@@ -8,11 +8,11 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 
 from dray.scheduler import queue, unschedulable
-from dray.scheduler.binder import Choice
+from dray.scheduler.binder import NodeAssignment
 from dray.scheduler.claims import device_fit
-from dray.scheduler.claims.device_fit import Demand, Devices, Fitting
-from dray.scheduler.cluster_state import State
-from dray.scheduler.unschedulable import Refusal
+from dray.scheduler.claims.device_fit import DeviceMatcher, NodeFit, PodDemand
+from dray.scheduler.cluster_state import SchedulerState
+from dray.scheduler.unschedulable import Unschedulable
 from dray.scheduling import node_fit, scoring
 from dray.scheduling.node_fit import NodeState, Reasons
 from dray.scheduling.scoring import Ranking, Rate
@@ -22,10 +22,10 @@ TURN_SECONDS = 0.005
 _RANKED_NODES_LIMIT = 200_000
 
 
-class Chooser:
+class NodeChooser:
     """Remembers, for each question, which nodes may still be an answer."""
 
-    def __init__(self, state: State, finder: Devices, rate: Rate) -> None:
+    def __init__(self, state: SchedulerState, finder: DeviceMatcher, rate: Rate) -> None:
         self._state, self._devices, self._rate = state, finder, rate
         self._rankings: OrderedDict[Hashable, Ranking] = OrderedDict()
         self._epoch = -1
@@ -34,12 +34,12 @@ class Chooser:
         """What was found out about nodes for the last pod."""
 
     async def choose(
-        self, demand: Demand, avoided: frozenset[str] = frozenset()
-    ) -> Choice | Refusal:
+        self, demand: PodDemand, avoided: frozenset[str] = frozenset()
+    ) -> NodeAssignment | Unschedulable:
         """The best node, or why there is none. `avoided` are kept for more important pods."""
         ranking = self.latest = self._ranking(demand)
         for _ in ranking.catch_up():
-            await self.breathe()
+            await self.yield_to_loop()
         try:
             if scoring.have_alternatives(demand.claims):
                 found = await self._best_alternatives(ranking, demand, avoided)
@@ -49,27 +49,27 @@ class Chooser:
             return _failure(failed)
         return found or self._refusal(ranking, demand)
 
-    async def every(self, demand: Demand) -> AsyncIterator[Choice]:
+    async def all_fits(self, demand: PodDemand) -> AsyncIterator[NodeAssignment]:
         """Every node that fits, the best first, as they are when it is their turn."""
         ranking = self._new_ranking(demand, self._named(demand), self._neighbours(demand))
         for _ in ranking.catch_up():
-            await self.breathe()
+            await self.yield_to_loop()
         while (state := ranking.take()) is not None:
             try:
                 answer = await self._devices.ask(demand, state)
             except device_fit.SearchFailed:
                 return
-            if isinstance(answer, Fitting):
-                yield Choice(demand.pod, state.name, answer)
-            await self.breathe()
+            if isinstance(answer, NodeFit):
+                yield NodeAssignment(demand.pod, state.name, answer)
+            await self.yield_to_loop()
 
-    def question(self, demand: Demand) -> Hashable:
+    def placement_key(self, demand: PodDemand) -> Hashable:
         """Equal for pods of which one finds a place as soon as the other does."""
         if self._neighbours(demand) is not None:
             return demand.pod.metadata.uid
         return demand.question(), demand.shared_claims()
 
-    def _ranking(self, demand: Demand) -> Ranking:
+    def _ranking(self, demand: PodDemand) -> Ranking:
         named, neighbours = self._named(demand), self._neighbours(demand)
         if named is not None or demand.fixed or neighbours is not None:
             return self._new_ranking(demand, named, neighbours)
@@ -86,7 +86,7 @@ class Chooser:
             self._rankings.move_to_end(question)
         return ranking
 
-    async def breathe(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Let others have a turn if ours has lasted long enough."""
         now = time.perf_counter()
         if now - self._turn_began > TURN_SECONDS:
@@ -94,8 +94,8 @@ class Chooser:
             self._turn_began = time.perf_counter()
 
     async def _first_fit(
-        self, ranking: Ranking, demand: Demand, avoided: frozenset[str]
-    ) -> Choice | None:
+        self, ranking: Ranking, demand: PodDemand, avoided: frozenset[str]
+    ) -> NodeAssignment | None:
         skipped: list[NodeState] = []
         try:
             while (state := ranking.best()) is not None:
@@ -104,36 +104,36 @@ class Chooser:
                     skipped.append(state)
                     continue
                 answer = await self._devices.ask(demand, state)
-                if isinstance(answer, Fitting):
-                    return Choice(demand.pod, state.name, answer)
+                if isinstance(answer, NodeFit):
+                    return NodeAssignment(demand.pod, state.name, answer)
                 ranking.refuse(state, answer)
-                await self.breathe()
+                await self.yield_to_loop()
             return None
         finally:
             ranking.put_back(skipped)
 
     async def _best_alternatives(
-        self, ranking: Ranking, demand: Demand, avoided: frozenset[str]
-    ) -> Choice | None:
+        self, ranking: Ranking, demand: PodDemand, avoided: frozenset[str]
+    ) -> NodeAssignment | None:
         """Compare nodes by the alternatives they offer, as well as by everything else."""
         wanted = scoring.enough_to_compare(len(self._state.nodes))
         looked_at: list[NodeState] = []
-        fitting: list[tuple[NodeState, Fitting]] = []
+        fitting: list[tuple[NodeState, NodeFit]] = []
         try:
             while len(fitting) < wanted and (state := ranking.take()) is not None:
                 if state.name not in avoided:
                     answer = await self._devices.ask(demand, state)
-                    if not isinstance(answer, Fitting):
+                    if not isinstance(answer, NodeFit):
                         ranking.refuse(state, answer)
                         continue
                     fitting.append((state, answer))
                 looked_at.append(state)
-                await self.breathe()
+                await self.yield_to_loop()
         finally:
             ranking.put_back(looked_at)
         return _best(ranking, demand, fitting)
 
-    def _named(self, demand: Demand) -> list[NodeState] | None:
+    def _named(self, demand: PodDemand) -> list[NodeState] | None:
         """The only nodes that can be meant, where pod or claims name them."""
         names = demand.wanted.names
         fixed = demand.named_nodes()
@@ -143,12 +143,12 @@ class Chooser:
             return None
         return [state for name in names if (state := self._state.nodes.get(name)) is not None]
 
-    def _neighbours(self, demand: Demand) -> Callable[[NodeState], Reasons] | None:
+    def _neighbours(self, demand: PodDemand) -> Callable[[NodeState], Reasons] | None:
         return self._state.neighbours.checks_for(demand.pod, demand.wanted)
 
     def _new_ranking(
         self,
-        demand: Demand,
+        demand: PodDemand,
         among: Sequence[NodeState] | None = None,
         neighbours: Callable[[NodeState], Reasons] | None = None,
     ) -> Ranking:
@@ -162,7 +162,7 @@ class Chooser:
             neighbours,
         )
 
-    def _refusal(self, ranking: Ranking, demand: Demand) -> Refusal:
+    def _refusal(self, ranking: Ranking, demand: PodDemand) -> Unschedulable:
         reasons = ranking.reasons()
         elsewhere = len(self._state.nodes) - sum(1 for _ in ranking.refused())
         if elsewhere > 0 and (demand.wanted.names is not None or demand.fixed):
@@ -179,8 +179,8 @@ class Chooser:
 
 
 def _best(
-    ranking: Ranking, demand: Demand, fitting: Sequence[tuple[NodeState, Fitting]]
-) -> Choice | None:
+    ranking: Ranking, demand: PodDemand, fitting: Sequence[tuple[NodeState, NodeFit]]
+) -> NodeAssignment | None:
     """The highest sum of scores; that of alternatives counts relative to the best of them."""
     if not fitting:
         return None
@@ -191,11 +191,11 @@ def _best(
         for (state, _), score in zip(fitting, offered, strict=True)
     ]
     state, answer = fitting[totals.index(max(totals))]
-    return Choice(demand.pod, state.name, answer)
+    return NodeAssignment(demand.pod, state.name, answer)
 
 
-def _failure(failed: device_fit.SearchFailed) -> Refusal:
-    return Refusal(
+def _failure(failed: device_fit.SearchFailed) -> Unschedulable:
+    return Unschedulable(
         error=f'running "DynamicResources" filter plugin: {failed}',
         causes=frozenset({queue.DEVICES, queue.CLASSES, queue.NODES}),
         is_retried=failed.may_pass,

@@ -22,11 +22,11 @@ from dray.api.types.workloads import PodGroup
 from dray.client.api_client import Client
 from dray.client.cache import ObjectKey
 from dray.scheduler import queue, resources
-from dray.scheduler.binder import Binder, Choice
-from dray.scheduler.claims.device_fit import Demand
-from dray.scheduler.cluster_state import GROUP, State
-from dray.scheduler.node_choice import Chooser
-from dray.scheduler.unschedulable import Refusal
+from dray.scheduler.binder import Binder, NodeAssignment
+from dray.scheduler.claims.device_fit import PodDemand
+from dray.scheduler.cluster_state import GROUP, SchedulerState
+from dray.scheduler.node_choice import NodeChooser
+from dray.scheduler.unschedulable import Unschedulable
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ SEARCH_SECONDS = 5.0
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 
 Shared = Mapping[ClaimKey, AllocationResult]
-MakeDemand = Callable[[Pod, Shared], Demand | Refusal]
+MakeDemand = Callable[[Pod, Shared], PodDemand | Unschedulable]
 
 
 class Gang(NamedTuple):
@@ -59,11 +59,11 @@ class Gang(NamedTuple):
 class Placed(NamedTuple):
     """Where pods of a group go; those that are not among them found no place."""
 
-    choices: Sequence[Choice]
-    refusals: Mapping[ObjectKey, Refusal]
+    choices: Sequence[NodeAssignment]
+    refusals: Mapping[ObjectKey, Unschedulable]
 
 
-def gang_of(pod: Pod, state: State) -> Gang | Refusal | None:
+def gang_of(pod: Pod, state: SchedulerState) -> Gang | Unschedulable | None:
     """The gang that the pod has to be placed with, or what that waits for; None without one."""
     name = pod_claims.group_name(pod)
     if not name or state.groups is None:
@@ -85,23 +85,25 @@ def gang_of(pod: Pod, state: State) -> Gang | Refusal | None:
     return Gang(group, waiting, max(policy.min_count - scheduled, 0), scheduled)
 
 
-def _is_placed(pod: Pod, state: State) -> bool:
+def _is_placed(pod: Pod, state: SchedulerState) -> bool:
     return bool(pod.spec.node_name or state.nodes.node_of(pod.metadata.uid))
 
 
-def _wait(key: ObjectKey, message: str) -> Refusal:
+def _wait(key: ObjectKey, message: str) -> Unschedulable:
     causes = frozenset({queue.group_changes(key)})
-    return Refusal(of_group=message, causes=causes, is_passing=True)
+    return Unschedulable(of_group=message, causes=causes, is_passing=True)
 
 
 class GroupPlacement:
     """Finds places for a whole group; what it finds is reserved."""
 
-    def __init__(self, state: State, chooser: Chooser, binder: Binder, demand: MakeDemand) -> None:
+    def __init__(
+        self, state: SchedulerState, chooser: NodeChooser, binder: Binder, demand: MakeDemand
+    ) -> None:
         self._state, self._chooser, self._binder = state, chooser, binder
         self._demand = demand
 
-    async def place(self, gang: Gang) -> Placed | Refusal:
+    async def place(self, gang: Gang) -> Placed | Unschedulable:
         """Places for enough pods of the group, or why there are none."""
         greedy = await self._greedily(gang.waiting)
         if len(greedy.choices) >= gang.needed:
@@ -115,21 +117,23 @@ class GroupPlacement:
         more = await self._greedily(others, found)
         return Placed([*found, *more.choices], more.refusals)
 
-    async def _greedily(self, pods: Sequence[Pod], before: Sequence[Choice] = ()) -> Placed:
-        choices: list[Choice] = []
-        refusals: dict[ObjectKey, Refusal] = {}
+    async def _greedily(self, pods: Sequence[Pod], before: Sequence[NodeAssignment] = ()) -> Placed:
+        choices: list[NodeAssignment] = []
+        refusals: dict[ObjectKey, Unschedulable] = {}
         for pod in pods:
             demand = self._demand(pod, _shared([*before, *choices]))
-            answer: Choice | Refusal
-            answer = demand if isinstance(demand, Refusal) else await self._chooser.choose(demand)
-            if isinstance(answer, Refusal):
+            answer: NodeAssignment | Unschedulable
+            answer = (
+                demand if isinstance(demand, Unschedulable) else await self._chooser.choose(demand)
+            )
+            if isinstance(answer, Unschedulable):
                 refusals[_key(pod)] = answer
             else:
                 self._binder.reserve(answer)
                 choices.append(answer)
         return Placed(choices, refusals)
 
-    async def _by_backtracking(self, gang: Gang) -> list[Choice] | None:
+    async def _by_backtracking(self, gang: Gang) -> list[NodeAssignment] | None:
         """Places for as many pods as needed, whatever pods come first and wherever they go."""
         pods = list(gang.waiting)
         deadline = time.perf_counter() + SEARCH_SECONDS
@@ -144,17 +148,19 @@ class GroupPlacement:
             pods.insert(0, stuck)
         return None
 
-    async def alternatives(self, pod: Pod, before: Sequence[Choice]) -> AsyncIterator[Choice]:
+    async def alternatives(
+        self, pod: Pod, before: Sequence[NodeAssignment]
+    ) -> AsyncIterator[NodeAssignment]:
         """Every place for a pod beside those chosen before, the best first."""
         demand = self._demand(pod, _shared(before))
-        if not isinstance(demand, Refusal):
-            async for choice in self._chooser.every(demand):
+        if not isinstance(demand, Unschedulable):
+            async for choice in self._chooser.all_fits(demand):
                 yield choice
 
-    def reserve(self, choice: Choice) -> None:
+    def reserve(self, choice: NodeAssignment) -> None:
         self._binder.reserve(choice)
 
-    def release(self, *choices: Choice) -> None:
+    def release(self, *choices: NodeAssignment) -> None:
         for choice in reversed(choices):
             self._binder.release(choice)
 
@@ -167,9 +173,9 @@ class _Search:
         self.furthest = 0
         """The pod at which the best attempt ended."""
 
-    async def run(self) -> list[Choice] | None:
-        choices: list[Choice] = []
-        stack: list[AsyncIterator[Choice]] = []
+    async def run(self) -> list[NodeAssignment] | None:
+        choices: list[NodeAssignment] = []
+        stack: list[AsyncIterator[NodeAssignment]] = []
         while True:
             if len(choices) == len(self._pods):
                 return choices
@@ -190,7 +196,7 @@ class _Search:
         return None
 
 
-def _shared(choices: Sequence[Choice]) -> dict[ClaimKey, AllocationResult]:
+def _shared(choices: Sequence[NodeAssignment]) -> dict[ClaimKey, AllocationResult]:
     """What claims are about to get, for pods of the group that use the same claims."""
     return {
         pod_claims.key_of(grant.claim): grant.allocation
@@ -200,11 +206,11 @@ def _shared(choices: Sequence[Choice]) -> dict[ClaimKey, AllocationResult]:
     }
 
 
-def _refusal(gang: Gang, greedy: Placed) -> Refusal:
+def _refusal(gang: Gang, greedy: Placed) -> Unschedulable:
     causes = {queue.group_changes(gang.key)}
     for refusal in greedy.refusals.values():
         causes |= refusal.causes
-    return Refusal(
+    return Unschedulable(
         of_group=gang.too_few(len(greedy.choices)),
         causes=frozenset(causes),
         claims=next((each.claims for each in greedy.refusals.values() if each.claims), ()),

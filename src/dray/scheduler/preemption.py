@@ -26,11 +26,11 @@ from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.scheduler import resources
 from dray.scheduler.claims import device_fit
-from dray.scheduler.claims.device_fit import Demand, Devices, Fitting
-from dray.scheduler.cluster_state import ON_NODE, State
+from dray.scheduler.claims.device_fit import DeviceMatcher, NodeFit, PodDemand
+from dray.scheduler.cluster_state import ON_NODE, SchedulerState
 from dray.scheduling import node_fit
-from dray.scheduling.node_fit import NodeState, Sort
-from dray.scheduling.pod_requirements import Charge
+from dray.scheduling.node_fit import NodeState, ReasonKind
+from dray.scheduling.pod_requirements import PodUsage
 from dray.scheduling.scoring import Ranking
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ COMBINATIONS_LIMIT = 200
 _PRIORITY_OFFSET = 1 << 31
 
 
-class Plan(NamedTuple):
+class PreemptionPlan(NamedTuple):
     """A node, and the pods that have to leave it."""
 
     node: str
@@ -94,12 +94,12 @@ class Nominations:
         )
 
 
-class _WhatIf:
+class _RemovalSimulation:
     """Pods taken off their nodes in thought, with the devices that nobody uses without them."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: SchedulerState) -> None:
         self._state = state
-        self._charges: dict[str, tuple[NodeState, Charge]] = {}
+        self._charges: dict[str, tuple[NodeState, PodUsage]] = {}
         self._absent: dict[str, Pod] = {}
         self._released: dict[ClaimKey, AllocationResult] = {}
 
@@ -125,7 +125,7 @@ class _WhatIf:
             state.add(uid, charge)
         for key in pod_claims.used_claims(pod):
             if key in self._released:
-                self._state.fleet.hold(key, self._released.pop(key))
+                self._state.fleet.record_allocation(key, self._released.pop(key))
 
     def set(self, absent: Iterable[Pod]) -> None:
         """Exactly these are away."""
@@ -140,9 +140,12 @@ class _WhatIf:
 
 class Preemption:
     def __init__(
-        self, state: State, finder: Devices, breathe: Callable[[], Awaitable[None]]
+        self,
+        state: SchedulerState,
+        finder: DeviceMatcher,
+        yield_to_loop: Callable[[], Awaitable[None]],
     ) -> None:
-        self._state, self._devices, self._breathe = state, finder, breathe
+        self._state, self._devices, self._breathe = state, finder, yield_to_loop
         self._budgets: Sequence[_Budget] = ()
         self.nominations = Nominations(self._pending)
 
@@ -158,15 +161,15 @@ class Preemption:
             return "not eligible due to a terminating pod on the nominated node."
         return ""
 
-    async def plan(self, demand: Demand, ranking: Ranking) -> Plan | None:
+    async def plan(self, demand: PodDemand, ranking: Ranking) -> PreemptionPlan | None:
         """The best way to make room, if there is one."""
-        best: Plan | None = None
+        best: PreemptionPlan | None = None
         self._budgets = [_Budget.of(each) for each in self._state.budgets or ()]
         lowest = min(map(priority_of, self._state.pods), default=0)
         candidates = self._candidates(demand.pod, ranking)
         for state, possible in itertools.islice(candidates, CANDIDATES_LIMIT):
             victims = await self._victims_on(state, demand, possible)
-            plan = Plan(state.name, victims)
+            plan = PreemptionPlan(state.name, victims)
             if victims and (best is None or plan.cost() < best.cost()):
                 best = plan
                 if len(victims) == 1 and priority_of(victims[0]) == lowest:
@@ -178,7 +181,7 @@ class Preemption:
         """The nodes on which fewer pods could help, and which pods those are."""
         elsewhere = list(self._holders_of_shared_devices(pod))
         for state, reasons in list(ranking.refused()):
-            if all(reason.is_resolvable or reason.sort is Sort.DEVICES for reason in reasons):
+            if all(reason.is_resolvable or reason.sort is ReasonKind.DEVICES for reason in reasons):
                 on_node = self._state.pods.find(ON_NODE, state.name)
                 lesser = [each for each in on_node if priority_of(each) < priority_of(pod)]
                 lesser += [each for each in elsewhere if each.spec.node_name != state.name]
@@ -210,9 +213,9 @@ class Preemption:
                     break
 
     async def _victims_on(
-        self, state: NodeState, demand: Demand, possible: Sequence[Pod]
+        self, state: NodeState, demand: PodDemand, possible: Sequence[Pod]
     ) -> Sequence[Pod]:
-        what_if = _WhatIf(self._state)
+        what_if = _RemovalSimulation(self._state)
         try:
             what_if.set(possible)
             if not await self._fits(state, demand):
@@ -232,10 +235,10 @@ class Preemption:
     async def _fewest(
         self,
         state: NodeState,
-        demand: Demand,
+        demand: PodDemand,
         possible: Sequence[Pod],
         victims: Sequence[Pod],
-        what_if: _WhatIf,
+        what_if: _RemovalSimulation,
     ) -> Sequence[Pod]:
         """Fewer victims that are no more important, if there are any; none that must not go."""
         may_go = self._may_go(victims)
@@ -252,10 +255,10 @@ class Preemption:
                     return some
         return victims if may_go else ()
 
-    async def _fits(self, state: NodeState, demand: Demand) -> bool:
+    async def _fits(self, state: NodeState, demand: PodDemand) -> bool:
         if node_fit.reasons_against(state, demand.wanted, demand.extended.__contains__):
             return False
-        return isinstance(await self._devices.ask(demand, state), Fitting)
+        return isinstance(await self._devices.ask(demand, state), NodeFit)
 
     def _pending(self, key: ObjectKey) -> Pod | None:
         pod = self._state.pod(key)
@@ -302,7 +305,7 @@ class Evictor:
     ) -> None:
         self._client, self._recorder, self._name, self._now = client, recorder, name, now
 
-    async def carry_out(self, plan: Plan, pod: Pod) -> None:
+    async def carry_out(self, plan: PreemptionPlan, pod: Pod) -> None:
         """Nominate the node for the pod, then delete the victims."""
         await self._patch(pod, {"nominatedNodeName": plan.node})
         for victim in plan.victims:

@@ -25,30 +25,30 @@ COST_FACTOR = 20
 MAX_COST_SECONDS = 60.0
 
 
-class Cause(NamedTuple):
+class WakeEvent(NamedTuple):
     """What could make a pod fit, if it changed."""
 
     what: str
     which: ObjectKey | None = None
 
 
-NODES = Cause("nodes")
+NODES = WakeEvent("nodes")
 """A node comes, or allows more than before."""
-ROOM = Cause("room")
+ROOM = WakeEvent("room")
 """A pod leaves a node."""
-NEIGHBOURS = Cause("neighbours")
+NEIGHBOURS = WakeEvent("neighbours")
 """A pod gets a node."""
-DEVICES = Cause("devices")
+DEVICES = WakeEvent("devices")
 """Devices come or are freed."""
-CLASSES = Cause("classes")
+CLASSES = WakeEvent("classes")
 
 
-def claim_changes(key: ObjectKey) -> Cause:
-    return Cause("claim", key)
+def claim_changes(key: ObjectKey) -> WakeEvent:
+    return WakeEvent("claim", key)
 
 
-def group_changes(key: ObjectKey) -> Cause:
-    return Cause("group", key)
+def group_changes(key: ObjectKey) -> WakeEvent:
+    return WakeEvent("group", key)
 
 
 class Entry:
@@ -64,7 +64,7 @@ class Entry:
         """When the pod was first seen."""
         self.where = ""
         """READY, BACKING_OFF, WAITING or WORKED_ON."""
-        self.cohort: Cohort | None = None
+        self.cohort: WaitingGroup | None = None
         """Where it waits, or waited before it was tried again."""
         self.errors = 0
         self.reason = ""
@@ -78,19 +78,19 @@ class Entry:
 READY, BACKING_OFF, WAITING, WORKED_ON = "ready", "backing off", "waiting", "worked on"
 
 
-class Cohort:
+class WaitingGroup:
     """Pods that wait for the same answer."""
 
-    __slots__ = ("causes", "entries", "is_woken", "not_before", "question", "refusals", "scout")
+    __slots__ = ("causes", "entries", "is_woken", "not_before", "probe", "question", "refusals")
 
     def __init__(self, question: Hashable) -> None:
         self.question = question
         self.entries: dict[ObjectKey, Entry] = {}
-        self.causes: frozenset[Cause] = frozenset()
-        self.scout: Entry | None = None
+        self.causes: frozenset[WakeEvent] = frozenset()
+        self.probe: Entry | None = None
         """The one that is being tried for all."""
         self.is_woken = False
-        """Something happened since the scout set out, or while the cohort backs off."""
+        """Something happened since the probe set out, or while the cohort backs off."""
         self.refusals = 0
         self.not_before = 0.0
 
@@ -102,11 +102,11 @@ class Queue:
         self._clock = clock or asyncio.get_running_loop().time
         self._entries: dict[ObjectKey, Entry] = {}
         self._ready: list[tuple[int, int, Entry]] = []
-        self._cohorts: dict[Hashable, Cohort] = {}
-        self._by_cause: dict[Cause, dict[Cohort, None]] = {}
+        self._cohorts: dict[Hashable, WaitingGroup] = {}
+        self._by_cause: dict[WakeEvent, dict[WaitingGroup, None]] = {}
         self._arrivals = itertools.count()
         self._arrival = asyncio.Event()
-        self._woken: set[Cause] = set()
+        self._woken: set[WakeEvent] = set()
         """What happened since the last pod was handed out."""
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
 
@@ -184,22 +184,26 @@ class Queue:
         return entry
 
     def park(
-        self, entry: Entry, question: Hashable, causes: Iterable[Cause], cost_seconds: float = 0.0
+        self,
+        entry: Entry,
+        question: Hashable,
+        causes: Iterable[WakeEvent],
+        cost_seconds: float = 0.0,
     ) -> None:
         """No place for the pod: it waits until one of the causes changes."""
         if self._entries.get(entry.key) is not entry:
             return
         cohort = self._cohorts.get(question)
         if cohort is None:
-            cohort = self._cohorts[question] = Cohort(question)
+            cohort = self._cohorts[question] = WaitingGroup(question)
         if self._is_scout(entry) and entry.cohort is not cohort:
             self._next_scout(entry)
         self._expect(cohort, frozenset(causes))
-        if cohort.scout is entry or not cohort.entries:
+        if cohort.probe is entry or not cohort.entries:
             self._back_off(cohort, cost_seconds)
         missed = not self._woken.isdisjoint(cohort.causes)
-        if cohort.scout is entry:
-            cohort.scout = None
+        if cohort.probe is entry:
+            cohort.probe = None
             missed = missed or cohort.is_woken
         entry.where, entry.cohort = WAITING, cohort
         cohort.entries[entry.key] = entry
@@ -224,7 +228,7 @@ class Queue:
                 entry.cohort.refusals = 0
             self._next_scout(entry)
 
-    def wake(self, cause: Cause) -> None:
+    def wake(self, cause: WakeEvent) -> None:
         """Something changed."""
         self._woken.add(cause)
         for cohort in list(self._by_cause.get(cause, ())):
@@ -243,21 +247,21 @@ class Queue:
             heapq.heappush(self._ready, (*entry.rank(), entry))
             self._arrival.set()
 
-    def _expect(self, cohort: Cohort, causes: frozenset[Cause]) -> None:
+    def _expect(self, cohort: WaitingGroup, causes: frozenset[WakeEvent]) -> None:
         for cause in cohort.causes - causes:
             self._forget_cause(cohort, cause)
         for cause in causes:
             self._by_cause.setdefault(cause, {})[cohort] = None
         cohort.causes = causes
 
-    def _back_off(self, cohort: Cohort, cost_seconds: float) -> None:
+    def _back_off(self, cohort: WaitingGroup, cost_seconds: float) -> None:
         refusal = min(FIRST_REFUSAL_SECONDS * 2 ** min(cohort.refusals, 16), MAX_REFUSAL_SECONDS)
         cost = min(cost_seconds * COST_FACTOR, MAX_COST_SECONDS)
         cohort.refusals += 1
         cohort.not_before = max(cohort.not_before, self._clock() + max(refusal, cost))
 
-    def _wake(self, cohort: Cohort) -> None:
-        if cohort.scout is not None:
+    def _wake(self, cohort: WaitingGroup) -> None:
+        if cohort.probe is not None:
             cohort.is_woken = True
             return
         seconds = cohort.not_before - self._clock()
@@ -267,36 +271,36 @@ class Queue:
         else:
             self._release(cohort)
 
-    def _release(self, cohort: Cohort) -> None:
+    def _release(self, cohort: WaitingGroup) -> None:
         """Let the most important pod of the cohort try."""
-        if cohort.scout is not None:
+        if cohort.probe is not None:
             return
         cohort.is_woken = False
         if not cohort.entries:
             self._forget(cohort)
             return
-        scout = min(cohort.entries.values(), key=Entry.rank)
-        del cohort.entries[scout.key]
-        cohort.scout = scout
-        self._make_ready(scout)
+        probe = min(cohort.entries.values(), key=Entry.rank)
+        del cohort.entries[probe.key]
+        cohort.probe = probe
+        self._make_ready(probe)
 
     def _is_scout(self, entry: Entry) -> bool:
-        return entry.cohort is not None and entry.cohort.scout is entry
+        return entry.cohort is not None and entry.cohort.probe is entry
 
     def _next_scout(self, entry: Entry) -> None:
         cohort, entry.cohort = entry.cohort, None
         assert cohort is not None
-        cohort.scout = None
+        cohort.probe = None
         self._release(cohort)
 
     def _leave(self, entry: Entry) -> None:
         cohort, entry.cohort = entry.cohort, None
         if cohort is not None:
             cohort.entries.pop(entry.key, None)
-            if not cohort.entries and cohort.scout is None:
+            if not cohort.entries and cohort.probe is None:
                 self._forget(cohort)
 
-    def _forget(self, cohort: Cohort) -> None:
+    def _forget(self, cohort: WaitingGroup) -> None:
         for cause in cohort.causes:
             self._forget_cause(cohort, cause)
         cohort.causes = frozenset()
@@ -306,7 +310,7 @@ class Queue:
         if timer is not None:
             timer.cancel()
 
-    def _forget_cause(self, cohort: Cohort, cause: Cause) -> None:
+    def _forget_cause(self, cohort: WaitingGroup, cause: WakeEvent) -> None:
         waiting = self._by_cause.get(cause, {})
         waiting.pop(cohort, None)
         if not waiting:

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Callable, Hashable
 
 from dray import telemetry
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.search import device_order
 from dray.api import features as gates
 from dray.api.features import Features
@@ -27,17 +27,17 @@ from dray.client.api_client import Client
 from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.scheduler import podgroups, preemption, queue
-from dray.scheduler.binder import Binder, Choice, NotBound
+from dray.scheduler.binder import Binder, BindFailure, NodeAssignment
 from dray.scheduler.claims.claim_writes import ClaimWrites
-from dray.scheduler.claims.device_fit import Demand, Devices
-from dray.scheduler.cluster_state import EXTENDED, State
+from dray.scheduler.claims.device_fit import DeviceMatcher, PodDemand
+from dray.scheduler.cluster_state import EXTENDED, SchedulerState
 from dray.scheduler.metrics import Metrics
-from dray.scheduler.node_choice import Chooser
+from dray.scheduler.node_choice import NodeChooser
 from dray.scheduler.podgroups import Gang, GroupPlacement, Shared
 from dray.scheduler.preemption import Evictor, Preemption
 from dray.scheduler.queue import Entry
 from dray.scheduler.status_reporting import Reporter, Why
-from dray.scheduler.unschedulable import Refusal
+from dray.scheduler.unschedulable import Unschedulable
 from dray.scheduling import claim_readiness, pod_requirements, scoring
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ async def run(
     policy: str | None = None,
     now: Callable[[], datetime.datetime] = utc_now,
     registry: telemetry.Registry | None = None,
-    explainer: Callable[[Fleet], Why] | None = None,
+    explainer: Callable[[ClusterInventory], Why] | None = None,
     started: asyncio.Event | None = None,
 ) -> None:
     """Schedule the pods that name this scheduler until cancelled.
@@ -71,7 +71,7 @@ async def run(
     """
     scheduler = Scheduler(
         client,
-        State(client, features, name, node_selector),
+        SchedulerState(client, features, name, node_selector),
         Recorder(client, name, now=now),
         features,
         name=name,
@@ -87,7 +87,7 @@ class Scheduler:
     def __init__(
         self,
         client: Client,
-        state: State,
+        state: SchedulerState,
         recorder: Recorder,
         features: Features,
         *,
@@ -95,12 +95,12 @@ class Scheduler:
         policy: str | None,
         now: Callable[[], datetime.datetime],
         registry: telemetry.Registry,
-        explainer: Callable[[Fleet], Why] | None,
+        explainer: Callable[[ClusterInventory], Why] | None,
     ) -> None:
         self._client, self._now = client, now
         self._state, self._queue, self._recorder = state, state.queue, recorder
         self._accepts_groups = features.workload_resource_claims
-        self._devices = Devices(
+        self._devices = DeviceMatcher(
             state.fleet,
             state.inflight,
             state.classes,
@@ -109,13 +109,13 @@ class Scheduler:
             now=now,
             order=device_order.BY_NAME[policy] if policy else None,
         )
-        self._chooser = Chooser(state, self._devices, scoring.rate_for(policy, state.fleet))
+        self._chooser = NodeChooser(state, self._devices, scoring.rate_for(policy, state.fleet))
         self._writes = ClaimWrites(client, features, state.claim, self._wrote, now)
         self._binder = Binder(client, state, self._writes, recorder, features, now)
         self._groups = GroupPlacement(state, self._chooser, self._binder, self._demand)
         self._preemption: Preemption | None = None
         if features.preemption:
-            self._preemption = Preemption(state, self._devices, self._chooser.breathe)
+            self._preemption = Preemption(state, self._devices, self._chooser.yield_to_loop)
         self._evictor = Evictor(client, recorder, name, now)
         why = explainer(state.fleet) if explainer else None
         self._reporter = Reporter(client, state, recorder, self._writes, now, why)
@@ -144,7 +144,7 @@ class Scheduler:
             entry = await self._queue.pop()
             async with self._state.exclusively():
                 await self._attempt(entry)
-            await self._chooser.breathe()
+            await self._chooser.yield_to_loop()
 
     async def _attempt(self, entry: Entry) -> None:
         self._reporter.forget(entry.key)
@@ -170,24 +170,24 @@ class Scheduler:
             await self._place_gang(entry, gang)
             return
         demand = gang or self._demand(pod, {})
-        if isinstance(demand, Refusal):
+        if isinstance(demand, Unschedulable):
             self._refuse(entry, pod.metadata.uid, demand)
         else:
             await self._place_pod(entry, demand)
 
-    async def _place_pod(self, entry: Entry, demand: Demand) -> None:
+    async def _place_pod(self, entry: Entry, demand: PodDemand) -> None:
         started = time.perf_counter()
         kept: frozenset[str] = frozenset()
         if self._preemption is not None:
             kept = self._preemption.nominations.kept_from(entry.key, demand.pod)
         answer = await self._chooser.choose(demand, kept)
-        if not isinstance(answer, Refusal):
+        if not isinstance(answer, Unschedulable):
             self._binder.reserve(answer)
             self._start_binding(entry, answer)
             return
         preempting = await self._preempt(entry, demand)
         self._free_what_is_in_the_way(demand.pod, answer)
-        cost, question = time.perf_counter() - started, self._chooser.question(demand)
+        cost, question = time.perf_counter() - started, self._chooser.placement_key(demand)
         self._refuse(entry, question, answer, preempting, cost)
 
     async def _place_gang(self, entry: Entry, gang: Gang) -> None:
@@ -199,7 +199,7 @@ class Scheduler:
             for each in filter(None, taken):
                 self._queue.retry(each)
             raise
-        if isinstance(answer, Refusal):
+        if isinstance(answer, Unschedulable):
             for each in entries.values():
                 self._refuse(each, ("gang", gang.key), answer)
             self._note_group(gang, answer.of_group)
@@ -214,11 +214,11 @@ class Scheduler:
         noting = podgroups.note_scheduled(self._client, gang.group, self._now, message)
         self._tasks.create_task(noting)
 
-    def _demand(self, pod: Pod, shared: Shared) -> Demand | Refusal:
+    def _demand(self, pod: Pod, shared: Shared) -> PodDemand | Unschedulable:
         """What has to be found for a pod. `shared` is what its group is about to get."""
         hidden = self._state.inflight.hold_unreadable(self._state.claims.undecodable)
         if hidden and pod.spec.resource_claims:
-            return Refusal(
+            return Unschedulable(
                 before_nodes=f"a claim cannot be read, so its devices are not known: {hidden[0]}",
                 causes=frozenset({queue.DEVICES}),
             )
@@ -229,12 +229,12 @@ class Scheduler:
         try:
             demand = self._devices.demand(pod, pod_requirements.needs_of(pod), claims, shared)
         except label_selectors.SelectorError as error:
-            return Refusal(error=str(error))
-        if isinstance(demand, Demand) and demand.extended:
+            return Unschedulable(error=str(error))
+        if isinstance(demand, PodDemand) and demand.extended:
             return self._without_stale_claim(demand)
         return demand
 
-    def _without_stale_claim(self, demand: Demand) -> Demand | Refusal:
+    def _without_stale_claim(self, demand: PodDemand) -> PodDemand | Unschedulable:
         """What an earlier attempt made for the pod's extended resources has to go first."""
         stale = self._state.claims.find(EXTENDED, demand.pod.metadata.uid)
         if not stale:
@@ -242,7 +242,7 @@ class Scheduler:
         for claim in stale:
             self._tasks.create_task(self._writes.delete(claim))
         keys = (ObjectKey(*pod_claims.key_of(claim)) for claim in stale)
-        return Refusal(
+        return Unschedulable(
             before_nodes="cannot schedule extended resource claim",
             causes=frozenset(map(queue.claim_changes, keys)),
             is_passing=True,
@@ -252,7 +252,7 @@ class Scheduler:
         self,
         entry: Entry,
         question: Hashable,
-        refusal: Refusal,
+        refusal: Unschedulable,
         preempting: str = "",
         cost_seconds: float = 0.0,
     ) -> None:
@@ -263,7 +263,7 @@ class Scheduler:
         else:
             self._queue.park(entry, question, refusal.causes, cost_seconds)
 
-    async def _preempt(self, entry: Entry, demand: Demand) -> str:
+    async def _preempt(self, entry: Entry, demand: PodDemand) -> str:
         """Make room for the pod if that is possible; what to say about it."""
         ranking = self._chooser.latest
         if self._preemption is None or ranking is None:
@@ -280,7 +280,7 @@ class Scheduler:
         self._tasks.create_task(self._evictor.carry_out(plan, demand.pod))
         return str(plan)
 
-    def _free_what_is_in_the_way(self, pod: Pod, refusal: Refusal) -> None:
+    def _free_what_is_in_the_way(self, pod: Pod, refusal: Unschedulable) -> None:
         """Deallocate one claim that only this pod uses and that keeps it from some node."""
         mine = frozenset({pod.metadata.uid})
         for key in refusal.in_the_way:
@@ -290,26 +290,26 @@ class Scheduler:
                 self._tasks.create_task(withdrawal)
                 return
 
-    def _start_binding(self, entry: Entry, choice: Choice) -> None:
+    def _start_binding(self, entry: Entry, choice: NodeAssignment) -> None:
         self._queue.done(entry)
         if self._preemption is not None:
             self._preemption.nominations.remove(entry.key)
         self._tasks.create_task(self._bind(entry, choice))
 
-    async def _bind(self, entry: Entry, choice: Choice) -> None:
+    async def _bind(self, entry: Entry, choice: NodeAssignment) -> None:
         try:
             outcome = await self._binder.bind(choice)
         except Exception as error:
             log.exception("pod %s cannot be bound", entry.key)
             self._state.apply(functools.partial(self._binder.release, choice))
-            outcome = NotBound(f"{type(error).__name__}: {error}")
+            outcome = BindFailure(f"{type(error).__name__}: {error}")
         if outcome is None:
             self._metrics.bound(entry)
             self._state.apply(functools.partial(self._queue.finish, entry))
         else:
             self._state.apply(functools.partial(self._give_up, entry, outcome))
 
-    def _give_up(self, entry: Entry, outcome: NotBound) -> None:
+    def _give_up(self, entry: Entry, outcome: BindFailure) -> None:
         """What the pod had taken is there for others."""
         if outcome.is_gone:
             self._queue.finish(entry)
@@ -324,15 +324,15 @@ def _key(pod: Pod) -> ObjectKey:
     return ObjectKey(pod.metadata.namespace, pod.metadata.name)
 
 
-def _broken(message: str) -> Refusal:
+def _broken(message: str) -> Unschedulable:
     """Something went wrong that may go right next time."""
-    return Refusal(error=message, is_retried=True)
+    return Unschedulable(error=message, is_retried=True)
 
 
-def _not_ready(problem: claim_readiness.NotReady) -> Refusal:
-    causes: frozenset[queue.Cause] = frozenset()
+def _not_ready(problem: claim_readiness.NotReady) -> Unschedulable:
+    causes: frozenset[queue.WakeEvent] = frozenset()
     if problem.claim is not None:
         causes = frozenset({queue.claim_changes(ObjectKey(*problem.claim))})
-    return Refusal(
+    return Unschedulable(
         before_nodes=problem.message, causes=causes, template=problem.template, is_passing=True
     )

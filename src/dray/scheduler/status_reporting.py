@@ -29,8 +29,8 @@ from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.scheduler import resources, unschedulable
 from dray.scheduler.claims.claim_writes import EXPLANATION, ClaimWrites
-from dray.scheduler.cluster_state import State
-from dray.scheduler.unschedulable import Refusal
+from dray.scheduler.cluster_state import SchedulerState
+from dray.scheduler.unschedulable import Unschedulable
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ Why = Callable[[Sequence[ResourceClaim]], str]
 
 
 class _Report(NamedTuple):
-    refusal: Refusal
+    refusal: Unschedulable
     preemption: str
     due: float
     is_postponed: bool = False
@@ -65,7 +65,7 @@ class Reporter:
     def __init__(
         self,
         client: Client,
-        state: State,
+        state: SchedulerState,
         recorder: Recorder,
         writes: ClaimWrites,
         now: Callable[[], datetime.datetime],
@@ -82,7 +82,7 @@ class Reporter:
         """When templates were last seen to exist."""
         self._annotations = _Annotations(state, writes)
 
-    def refuse(self, key: ObjectKey, refusal: Refusal, preemption: str = "") -> None:
+    def refuse(self, key: ObjectKey, refusal: Unschedulable, preemption: str = "") -> None:
         """Note that a pod has no node; `run` tells it."""
         delay = PASSING_SECONDS if refusal.is_passing else 0.0
         self._note(key, _Report(refusal, preemption, time.monotonic() + delay))
@@ -172,7 +172,7 @@ class Reporter:
             for claim in refusal.claims:
                 self._annotations.set(pod_claims.key_of(claim), reason)
 
-    async def _reason(self, pod: Pod, refusal: Refusal, has_template: bool | None) -> str:
+    async def _reason(self, pod: Pod, refusal: Unschedulable, has_template: bool | None) -> str:
         """What dray adds to upstream's sentence."""
         if has_template is not None:
             return _about_template(pod, refusal.template, has_template)
@@ -247,7 +247,7 @@ class _Explanations:
     of the time.
     """
 
-    def __init__(self, state: State, why: Why) -> None:
+    def __init__(self, state: SchedulerState, why: Why) -> None:
         self._state, self._why = state, why
         self._known: dict[requests.Signature, tuple[float, str]] = {}
         self._turn = asyncio.Lock()
@@ -283,7 +283,7 @@ class _Noted(NamedTuple):
 class _Annotations:
     """The explanation on claims: written when the causes change, and not too often."""
 
-    def __init__(self, state: State, writes: ClaimWrites) -> None:
+    def __init__(self, state: SchedulerState, writes: ClaimWrites) -> None:
         self._state, self._writes = state, writes
         self._wanted: dict[ClaimKey, str] = {}
         self._noted: dict[ClaimKey, _Noted] = {}

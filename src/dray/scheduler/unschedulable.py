@@ -11,26 +11,26 @@ from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import ResourceClaim
 from dray.client.cache import ObjectKey
 from dray.scheduler import queue
-from dray.scheduler.queue import Cause
-from dray.scheduling.node_fit import Reason, Sort
+from dray.scheduler.queue import WakeEvent
+from dray.scheduling.node_fit import FilterReason, ReasonKind
 
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
-_HELPS: dict[Sort, tuple[Cause, ...]] = {
-    Sort.NODE: (queue.NODES,),
-    Sort.ROOM: (queue.NODES, queue.ROOM, queue.CLASSES),
-    Sort.DEVICES: (queue.NODES, queue.DEVICES, queue.CLASSES),
-    Sort.CLAIM: (queue.NODES,),
-    Sort.NEIGHBOURS: (queue.NODES, queue.ROOM, queue.NEIGHBOURS),
+_HELPS: dict[ReasonKind, tuple[WakeEvent, ...]] = {
+    ReasonKind.NODE: (queue.NODES,),
+    ReasonKind.ROOM: (queue.NODES, queue.ROOM, queue.CLASSES),
+    ReasonKind.DEVICES: (queue.NODES, queue.DEVICES, queue.CLASSES),
+    ReasonKind.CLAIM: (queue.NODES,),
+    ReasonKind.NEIGHBOURS: (queue.NODES, queue.ROOM, queue.NEIGHBOURS),
 }
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class Unschedulable(msgspec.Struct, frozen=True, kw_only=True):
     """No node for a pod."""
 
-    reasons: dict[Reason, int] = {}
+    reasons: dict[FilterReason, int] = {}
     """How many nodes cannot be used for which reason."""
     nodes: int | None = None
     """How many nodes there were."""
@@ -40,7 +40,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """What went wrong, where that is the reason."""
     of_group: str = ""
     """Why the pod's group cannot be scheduled, where that is the reason."""
-    causes: frozenset[Cause] = frozenset()
+    causes: frozenset[WakeEvent] = frozenset()
     claims: Sequence[ResourceClaim] = ()
     """The claims that need devices, if that is what the pod waits for."""
     in_the_way: frozenset[ClaimKey] = frozenset()
@@ -62,7 +62,13 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
         if self.before_nodes:
             return "class" if queue.CLASSES in self.causes else "claim"
         sorts = {reason.sort for reason in self.reasons}
-        for sort in (Sort.DEVICES, Sort.CLAIM, Sort.ROOM, Sort.NEIGHBOURS, Sort.NODE):
+        for sort in (
+            ReasonKind.DEVICES,
+            ReasonKind.CLAIM,
+            ReasonKind.ROOM,
+            ReasonKind.NEIGHBOURS,
+            ReasonKind.NODE,
+        ):
             if sort in sorts:
                 return str(sort.value)
         return "no nodes"
@@ -73,20 +79,20 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def no_fit(
-    reasons: Counter[Reason],
+    reasons: Counter[FilterReason],
     nodes: int,
     claims: Sequence[ResourceClaim] = (),
     in_the_way: Collection[ClaimKey] = (),
     shared: Collection[ClaimKey] = (),
-) -> Refusal:
+) -> Unschedulable:
     """No node fits. Without any node, one has to come.
 
     `shared` are claims that another pod may get allocated, which helps this one as well.
     """
     helpful = {cause for reason in reasons for cause in _HELPS[reason.sort]} or {queue.NODES}
     helpful |= {queue.claim_changes(ObjectKey(*key)) for key in (*in_the_way, *shared)}
-    needs_devices = any(reason.sort is Sort.DEVICES for reason in reasons)
-    return Refusal(
+    needs_devices = any(reason.sort is ReasonKind.DEVICES for reason in reasons)
+    return Unschedulable(
         reasons=dict(reasons),
         nodes=nodes,
         causes=frozenset(helpful),
@@ -95,7 +101,7 @@ def no_fit(
     )
 
 
-def sentence(refusal: Refusal, nodes: int, preemption: str = "") -> str:
+def sentence(refusal: Unschedulable, nodes: int, preemption: str = "") -> str:
     """What kube-scheduler says (framework/types.go FitError.Error)."""
     if refusal.error or refusal.of_group:
         return refusal.error or refusal.of_group
@@ -109,7 +115,7 @@ def sentence(refusal: Refusal, nodes: int, preemption: str = "") -> str:
     return f"{text} preemption: {preemption or no_preemption(refusal, nodes)}"
 
 
-def no_preemption(refusal: Refusal, nodes: int) -> str:
+def no_preemption(refusal: Unschedulable, nodes: int) -> str:
     """Why nobody is evicted for the pod (framework/preemption/preemption.go evaluate)."""
     resolvable = 0
     if not refusal.before_nodes:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.api.formats import quantity
 from dray.api.formats.names import PoolId
 from dray.api.formats.quantity import Quantity
@@ -32,9 +32,9 @@ from dray.api.types.pods import (
     Pod,
 )
 from dray.scheduling import pod_requirements
-from dray.scheduling.pod_requirements import Charge
+from dray.scheduling.pod_requirements import PodUsage
 
-COUNTING = pod_resources.Counting(node_allocatable_claims=True)
+COUNTING = pod_resources.ResourceCountOptions(node_allocatable_claims=True)
 
 FindDevice = Callable[[DeviceRequestAllocationResult], Device | None]
 
@@ -51,7 +51,7 @@ class Unusable(Exception):
     """The devices cannot be used as they are described."""
 
 
-def finder(inventory: Inventory) -> FindDevice:
+def finder(inventory: NodeInventory) -> FindDevice:
     """Looks devices of an allocation up on one node."""
 
     def find(result: DeviceRequestAllocationResult) -> Device | None:
@@ -168,7 +168,7 @@ def with_statuses(pod: Pod, noted: tuple[NodeAllocatableResourceClaimStatus, ...
     return msgspec.structs.replace(pod, status=status)
 
 
-def charge_of(pod: Pod) -> Charge:
+def charge_of(pod: Pod) -> PodUsage:
     """What a pod whose status notes node resources of its devices takes of a node."""
     return pod_requirements.charge_of(pod, COUNTING)
 

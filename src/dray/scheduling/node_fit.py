@@ -16,12 +16,12 @@ from dray.allocator.inventory.cluster_inventory import ChangeLog
 from dray.api.selectors import label_selectors
 from dray.api.types.nodes import Node
 from dray.scheduling import pod_requirements
-from dray.scheduling.pod_requirements import Amounts, Charge, Needs
+from dray.scheduling.pod_requirements import Amounts, PodRequirements, PodUsage
 
 PODS = "pods"
 
 
-class Sort(enum.Enum):
+class ReasonKind(enum.Enum):
     """Which sort of event could remove a reason."""
 
     NODE = "node"
@@ -36,30 +36,32 @@ class Sort(enum.Enum):
     """Other pods have to come to a node, or to leave one."""
 
 
-class Reason(NamedTuple):
+class FilterReason(NamedTuple):
     """Why a node cannot be used, in upstream's words."""
 
     text: str
-    sort: Sort
+    sort: ReasonKind
     is_resolvable: bool = False
     """Whether fewer pods on the node could help."""
 
 
-Reasons = tuple[Reason, ...]
+Reasons = tuple[FilterReason, ...]
 
-WERE_UNSCHEDULABLE = Reason("node(s) were unschedulable", Sort.NODE)
-HAD_TAINTS = Reason("node(s) had untolerated taint(s)", Sort.NODE)
-NOT_SELECTED = Reason("node(s) didn't match Pod's node affinity/selector", Sort.NODE)
-NOT_NAMED = Reason("node(s) didn't satisfy plugin(s) [NodeAffinity]", Sort.NODE)
-PORTS_TAKEN = Reason(
-    "node(s) didn't have free ports for the requested pod ports", Sort.ROOM, is_resolvable=True
+WERE_UNSCHEDULABLE = FilterReason("node(s) were unschedulable", ReasonKind.NODE)
+HAD_TAINTS = FilterReason("node(s) had untolerated taint(s)", ReasonKind.NODE)
+NOT_SELECTED = FilterReason("node(s) didn't match Pod's node affinity/selector", ReasonKind.NODE)
+NOT_NAMED = FilterReason("node(s) didn't satisfy plugin(s) [NodeAffinity]", ReasonKind.NODE)
+PORTS_TAKEN = FilterReason(
+    "node(s) didn't have free ports for the requested pod ports",
+    ReasonKind.ROOM,
+    is_resolvable=True,
 )
-TOO_MANY_PODS = Reason("Too many pods", Sort.ROOM, is_resolvable=True)
+TOO_MANY_PODS = FilterReason("Too many pods", ReasonKind.ROOM, is_resolvable=True)
 
 
 @functools.lru_cache(maxsize=1024)
-def insufficient(name: str, is_resolvable: bool) -> Reason:
-    return Reason(f"Insufficient {name}", Sort.ROOM, is_resolvable)
+def insufficient(name: str, is_resolvable: bool) -> FilterReason:
+    return FilterReason(f"Insufficient {name}", ReasonKind.ROOM, is_resolvable)
 
 
 class NodeState:
@@ -82,22 +84,22 @@ class NodeState:
         """None where pods are known to be on a node that is not."""
         self.index = -1
         self.allocatable: Amounts = {}
-        self.charges: dict[str, Charge] = {}
+        self.charges: dict[str, PodUsage] = {}
         """By uid of the pod."""
         self.requested: dict[str, int] = {}
         self.scored_cpu = 0
         self.scored_memory = 0
 
-    def add(self, uid: str, charge: Charge) -> None:
+    def add(self, uid: str, charge: PodUsage) -> None:
         self.charges[uid] = charge
         self._count(charge, 1)
 
-    def remove(self, uid: str) -> Charge:
+    def remove(self, uid: str) -> PodUsage:
         charge = self.charges.pop(uid)
         self._count(charge, -1)
         return charge
 
-    def _count(self, charge: Charge, sign: int) -> None:
+    def _count(self, charge: PodUsage, sign: int) -> None:
         for name, amount in charge.amounts.items():
             self.requested[name] = self.requested.get(name, 0) + sign * amount
         self.scored_cpu += sign * charge.scored_cpu
@@ -154,7 +156,7 @@ class Nodes:
             state.node, state.index = None, -1
             self._forget_unless_used(state)
 
-    def charge(self, uid: str, node: str, charge: Charge) -> None:
+    def charge(self, uid: str, node: str, charge: PodUsage) -> None:
         """A pod is on a node, or will be."""
         known = self._node_of.get(uid)
         if known is not None:
@@ -198,7 +200,9 @@ IsDelegated = Callable[[str], bool]
 """Whether a resource that a node does not have itself may come from devices instead."""
 
 
-def reasons_against(state: NodeState, wanted: Needs, is_delegated: IsDelegated) -> Reasons:
+def reasons_against(
+    state: NodeState, wanted: PodRequirements, is_delegated: IsDelegated
+) -> Reasons:
     """Why pods with these needs cannot run on the node; empty if they can."""
     assert state.node is not None
     static = _static_reason(state, state.node, wanted)
@@ -209,7 +213,7 @@ def reasons_against(state: NodeState, wanted: Needs, is_delegated: IsDelegated) 
     return _shortages(state, wanted.charge.amounts, is_delegated)
 
 
-def _static_reason(state: NodeState, node: Node, wanted: Needs) -> Reason | None:
+def _static_reason(state: NodeState, node: Node, wanted: PodRequirements) -> FilterReason | None:
     spec = node.spec
     if spec.unschedulable and not pod_requirements.tolerates(
         wanted.tolerations, pod_requirements.UNSCHEDULABLE
@@ -226,7 +230,7 @@ def _static_reason(state: NodeState, node: Node, wanted: Needs) -> Reason | None
     return None
 
 
-def _clashes(state: NodeState, charge: Charge) -> bool:
+def _clashes(state: NodeState, charge: PodUsage) -> bool:
     return any(
         wanted.clashes_with(taken)
         for other in state.charges.values()
@@ -236,7 +240,7 @@ def _clashes(state: NodeState, charge: Charge) -> bool:
 
 
 def _shortages(state: NodeState, amounts: Amounts, is_delegated: IsDelegated) -> Reasons:
-    found: list[Reason] = []
+    found: list[FilterReason] = []
     allocatable, requested = state.allocatable, state.requested
     if len(state.charges) + 1 > allocatable.get(PODS, 0):
         found.append(TOO_MANY_PODS)

@@ -16,15 +16,17 @@ from dray.api.types.core import Namespace
 from dray.api.types.meta import LabelSelector
 from dray.api.types.pods import Pod, PodAffinityTerm, TopologySpreadConstraint
 from dray.scheduling import pod_requirements
-from dray.scheduling.node_fit import Nodes, NodeState, Reason, Reasons, Sort
-from dray.scheduling.pod_requirements import Needs
+from dray.scheduling.node_fit import FilterReason, Nodes, NodeState, ReasonKind, Reasons
+from dray.scheduling.pod_requirements import PodRequirements
 
-NOT_NEAR = Reason("node(s) didn't match pod affinity rules", Sort.NEIGHBOURS)
-TOO_NEAR = Reason("node(s) didn't match pod anti-affinity rules", Sort.NEIGHBOURS)
-KEPT_AWAY = Reason("node(s) didn't satisfy existing pods anti-affinity rules", Sort.NEIGHBOURS)
-UNEVEN = Reason("node(s) didn't match pod topology spread constraints", Sort.NEIGHBOURS)
-NO_DOMAIN = Reason(
-    "node(s) didn't match pod topology spread constraints (missing required label)", Sort.NODE
+NOT_NEAR = FilterReason("node(s) didn't match pod affinity rules", ReasonKind.NEIGHBOURS)
+TOO_NEAR = FilterReason("node(s) didn't match pod anti-affinity rules", ReasonKind.NEIGHBOURS)
+KEPT_AWAY = FilterReason(
+    "node(s) didn't satisfy existing pods anti-affinity rules", ReasonKind.NEIGHBOURS
+)
+UNEVEN = FilterReason("node(s) didn't match pod topology spread constraints", ReasonKind.NEIGHBOURS)
+NO_DOMAIN = FilterReason(
+    "node(s) didn't match pod topology spread constraints (missing required label)", ReasonKind.NODE
 )
 
 DO_NOT_SCHEDULE = "DoNotSchedule"
@@ -33,7 +35,7 @@ Domain = tuple[str, str]
 """A topology key and its value on some nodes."""
 
 
-class Placed(NamedTuple):
+class PlacedPod(NamedTuple):
     pod: Pod
     node: NodeState
 
@@ -66,10 +68,10 @@ class _Term:
         return None if value is None else (self.key, value)
 
 
-Check = Callable[[NodeState], Reason | None]
+Check = Callable[[NodeState], FilterReason | None]
 
 
-class Neighbours:
+class PodAffinityIndex:
     """`pods` are all that are known, with or without a node."""
 
     def __init__(self, nodes: Nodes, pods: Iterable[Pod], namespaces: Iterable[Namespace]) -> None:
@@ -84,7 +86,9 @@ class Neighbours:
     def drop(self, pod: Pod) -> None:
         self._repelling.pop(pod.metadata.uid, None)
 
-    def checks_for(self, pod: Pod, wanted: Needs) -> Callable[[NodeState], Reasons] | None:
+    def checks_for(
+        self, pod: Pod, wanted: PodRequirements
+    ) -> Callable[[NodeState], Reasons] | None:
         """What neighbours say about a node for the pod; None if they have nothing to say."""
         checks = [
             check
@@ -108,12 +112,12 @@ class Neighbours:
 
         return reasons
 
-    def _placed(self, pods: Iterable[Pod]) -> Iterator[Placed]:
+    def _placed(self, pods: Iterable[Pod]) -> Iterator[PlacedPod]:
         for pod in pods:
             name = pod.spec.node_name or self._nodes.node_of(pod.metadata.uid)
             state = self._nodes.get(name) if name else None
             if state is not None:
-                yield Placed(pod, state)
+                yield PlacedPod(pod, state)
 
     def _terms(self, owner: Pod, terms: Iterable[PodAffinityTerm]) -> list[_Term]:
         return [_Term(owner, term, self._namespaces) for term in terms]
@@ -154,7 +158,7 @@ class Neighbours:
         domains = set(self._domains(terms, meant))
         is_first = not domains and all(term.means(pod) for term in terms)
 
-        def check(state: NodeState) -> Reason | None:
+        def check(state: NodeState) -> FilterReason | None:
             here = [term.domain_of(state) for term in terms]
             if None in here or not (is_first or domains.issuperset(here)):
                 return NOT_NEAR
@@ -162,7 +166,7 @@ class Neighbours:
 
         return check
 
-    def _spread(self, pod: Pod, wanted: Needs) -> Check | None:
+    def _spread(self, pod: Pod, wanted: PodRequirements) -> Check | None:
         constraints = [
             each
             for each in pod.spec.topology_spread_constraints
@@ -173,7 +177,7 @@ class Neighbours:
         eligible = [state for state in self._nodes if self._is_eligible(state, constraints, wanted)]
         spreads = [self._one_spread(pod, each, eligible) for each in constraints]
 
-        def check(state: NodeState) -> Reason | None:
+        def check(state: NodeState) -> FilterReason | None:
             for spread in spreads:
                 reason = spread.check(state)
                 if reason is not None:
@@ -183,7 +187,10 @@ class Neighbours:
         return check
 
     def _is_eligible(
-        self, state: NodeState, constraints: Iterable[TopologySpreadConstraint], wanted: Needs
+        self,
+        state: NodeState,
+        constraints: Iterable[TopologySpreadConstraint],
+        wanted: PodRequirements,
     ) -> bool:
         for constraint in constraints:
             if constraint.topology_key not in state.labels:
@@ -217,7 +224,7 @@ class _Spread(NamedTuple):
     counts: Mapping[str, int]
     most: int
 
-    def check(self, state: NodeState) -> Reason | None:
+    def check(self, state: NodeState) -> FilterReason | None:
         value = state.labels.get(self.key)
         if value is None:
             return NO_DOMAIN
@@ -241,10 +248,10 @@ def _compiled(selector: LabelSelector | None) -> label_selectors.Selector:
         return label_selectors.NOTHING
 
 
-def _outside(forbidden: set[Domain], reason: Reason) -> Check:
+def _outside(forbidden: set[Domain], reason: FilterReason) -> Check:
     keys = {key for key, _ in forbidden}
 
-    def check(state: NodeState) -> Reason | None:
+    def check(state: NodeState) -> FilterReason | None:
         here = {(key, state.labels[key]) for key in keys if key in state.labels}
         return None if forbidden.isdisjoint(here) else reason
 
@@ -261,13 +268,13 @@ def _counts_for(other: Pod, pod: Pod, selector: label_selectors.Selector) -> boo
     )
 
 
-def _is_selected(state: NodeState, wanted: Needs) -> bool:
+def _is_selected(state: NodeState, wanted: PodRequirements) -> bool:
     if wanted.names is not None and state.name not in wanted.names:
         return False
     return wanted.selects is None or wanted.selects(state.labels, state.name)
 
 
-def _is_tainted(state: NodeState, wanted: Needs) -> bool:
+def _is_tainted(state: NodeState, wanted: PodRequirements) -> bool:
     assert state.node is not None
     taints = state.node.spec.taints
     return bool(

@@ -26,7 +26,7 @@ UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE
 ANY_ADDRESS = "0.0.0.0"
 
 _NEEDS_LIMIT = 4096
-_ASSUMED = pod_resources.Counting(
+_ASSUMED = pod_resources.ResourceCountOptions(
     assumed={"cpu": quantity.parse("100m"), "memory": quantity.parse("200Mi")}
 )
 """What scoring takes a container to request that does not say (scheduler/util/pod_resources.go)."""
@@ -49,7 +49,7 @@ class Port(NamedTuple):
         )
 
 
-class Charge(NamedTuple):
+class PodUsage(NamedTuple):
     """What a pod takes of the node it is on."""
 
     amounts: Amounts
@@ -58,7 +58,7 @@ class Charge(NamedTuple):
     ports: tuple[Port, ...] = ()
 
 
-class Needs:
+class PodRequirements:
     """The demands of pods that are alike. Compared by identity: equal demands share one."""
 
     __slots__ = ("charge", "names", "preference", "selects", "tolerations")
@@ -83,17 +83,17 @@ class Needs:
         )
 
 
-def needs_of(pod: Pod) -> Needs:
+def needs_of(pod: Pod) -> PodRequirements:
     key = _signature(pod)
     known = _known.get(key)
     if known is None:
         if len(_known) >= _NEEDS_LIMIT:
             _known.clear()
-        known = _known[key] = Needs(pod)
+        known = _known[key] = PodRequirements(pod)
     return known
 
 
-_known: dict[bytes, Needs] = {}
+_known: dict[bytes, PodRequirements] = {}
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -116,9 +116,11 @@ def _signature(pod: Pod) -> bytes:
     )
 
 
-def charge_of(pod: Pod, counting: pod_resources.Counting = pod_resources.AS_WRITTEN) -> Charge:
+def charge_of(
+    pod: Pod, counting: pod_resources.ResourceCountOptions = pod_resources.AS_WRITTEN
+) -> PodUsage:
     scored = pod_resources.pod_requests(pod, counting._replace(assumed=_ASSUMED.assumed))
-    return Charge(
+    return PodUsage(
         whole(pod_resources.pod_requests(pod, counting)),
         scored.get("cpu", quantity.ZERO).milli_value(),
         scored.get("memory", quantity.ZERO).value(),

@@ -11,11 +11,11 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.scheduling import node_fit, pod_requirements
-from dray.scheduling.node_fit import Nodes, NodeState, Reason, Reasons
-from dray.scheduling.pod_requirements import Needs
+from dray.scheduling.node_fit import FilterReason, Nodes, NodeState, Reasons
+from dray.scheduling.pod_requirements import PodRequirements
 
 HIGHEST = 100
 ALTERNATIVES_LIMIT = 8
@@ -26,22 +26,22 @@ _STEP = 128
 # The weights of the plugins in apis/config/v1/default_plugins.go.
 TAINTS_WEIGHT, AFFINITY_WEIGHT, ALTERNATIVES_WEIGHT = 3, 2, 2
 
-Rate = Callable[[NodeState, Needs], float]
+Rate = Callable[[NodeState, PodRequirements], float]
 
 
-def least_allocated(state: NodeState, wanted: Needs) -> float:
+def least_allocated(state: NodeState, wanted: PodRequirements) -> float:
     """Where most is left: noderesources, leastResourceScorer."""
     free = _free_portions(state, wanted)
     return sum(free) // len(free) if free else 0
 
 
-def most_allocated(state: NodeState, wanted: Needs) -> float:
+def most_allocated(state: NodeState, wanted: PodRequirements) -> float:
     """Where least is left and the pod still fits."""
     free = _free_portions(state, wanted)
     return HIGHEST - sum(free) // len(free) if free else 0
 
 
-def _free_portions(state: NodeState, wanted: Needs) -> list[int]:
+def _free_portions(state: NodeState, wanted: PodRequirements) -> list[int]:
     asked = (
         ("cpu", state.scored_cpu + wanted.charge.scored_cpu),
         ("memory", state.scored_memory + wanted.charge.scored_memory),
@@ -54,7 +54,7 @@ def _free_portions(state: NodeState, wanted: Needs) -> list[int]:
     return portions
 
 
-def preference(state: NodeState, wanted: Needs) -> float:
+def preference(state: NodeState, wanted: PodRequirements) -> float:
     """What the pod prefers and what the node would rather not have."""
     assert state.node is not None
     score = 0.0
@@ -66,7 +66,7 @@ def preference(state: NodeState, wanted: Needs) -> float:
     return score + TAINTS_WEIGHT * HIGHEST // (unwelcome + 1)
 
 
-def devices_in_use(fleet: Fleet, state: NodeState) -> float:
+def devices_in_use(fleet: ClusterInventory, state: NodeState) -> float:
     """How much of the node's devices claims hold, from 0 to `HIGHEST`."""
     inventory = fleet.inventory(fleet.nodes[state.name])
     there = inventory.everything.bit_count()
@@ -74,7 +74,7 @@ def devices_in_use(fleet: Fleet, state: NodeState) -> float:
     return held * HIGHEST / there if there else 0
 
 
-def rate_for(policy: str | None, fleet: Fleet) -> Rate:
+def rate_for(policy: str | None, fleet: ClusterInventory) -> Rate:
     """How to score nodes where a policy is chosen, or as upstream does."""
     if policy is None:
         return lambda state, wanted: preference(state, wanted) + least_allocated(state, wanted)
@@ -123,8 +123,8 @@ class Ranking:
     def __init__(
         self,
         nodes: Nodes,
-        fleet: Fleet,
-        wanted: Needs,
+        fleet: ClusterInventory,
+        wanted: PodRequirements,
         rate: Rate,
         is_delegated: node_fit.IsDelegated,
         among: Sequence[NodeState] | None = None,
@@ -186,9 +186,9 @@ class Ranking:
         self._scores.pop(state.index, None)
         self._reasons[state.index] = reasons
 
-    def reasons(self) -> Counter[Reason]:
+    def reasons(self) -> Counter[FilterReason]:
         """Why nodes are no candidates, and how many are not."""
-        counted: Counter[Reason] = Counter()
+        counted: Counter[FilterReason] = Counter()
         for reasons in self._reasons.values():
             counted.update(reasons)
         return counted
@@ -200,7 +200,7 @@ class Ranking:
                 yield state, reasons
 
     def _changed(self) -> int:
-        nodes, fleet = self._nodes.changes, self._fleet.loosened
+        nodes, fleet = self._nodes.changes, self._fleet.relaxed_nodes
         if self._seen_changes < 0:
             changed = -1
         else:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dray.store import store
 
 
-class Image(NamedTuple):
+class StateSnapshot(NamedTuple):
     """A whole state at one revision: entries in key order, and the tokens keys hold."""
 
     revision: int
@@ -25,10 +25,10 @@ class Image(NamedTuple):
 Before = dict[str, store.Entry | None]
 """What some keys were at an earlier time."""
 
-EMPTY = Image(revision=0, entries=(), holds={})
+EMPTY = StateSnapshot(revision=0, entries=(), holds={})
 
 
-class Change(NamedTuple):
+class StateChange(NamedTuple):
     """An event, its place among those of its transaction, and what its key holds from then on."""
 
     event: store.Event
@@ -36,10 +36,10 @@ class Change(NamedTuple):
     holds: tuple[str, ...]
 
 
-class State:
+class CommittedState:
     """The current entries and holds. Changed only by applying a draft."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: StateSnapshot) -> None:
         self.revision = image.revision
         self._changed_at: defaultdict[str, int] = defaultdict(lambda: image.revision)
         self._entries = {entry.key: entry for entry in image.entries}
@@ -78,7 +78,7 @@ class State:
         entries = entries[:limit] if limit else entries
         return store.Page(entries, revision, count - len(entries))
 
-    def apply(self, draft: Draft) -> None:
+    def apply(self, draft: PendingCommits) -> None:
         self.revision = draft.revision
         for change in draft.changes:
             self._set_entry(change.event.key, change.event.current)
@@ -110,17 +110,17 @@ def _area(key: str) -> str:
     return key[: key.find("/", key.find("/", 1) + 1) + 1]
 
 
-class Draft:
+class PendingCommits:
     """Transactions judged but not yet done; each one sees those before it.
 
     A refused transaction leaves no trace. Dropping the draft undoes all of it.
     """
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: CommittedState) -> None:
         self._state = state
         self._entries: dict[str, store.Entry | None] = {}
         self.revision = state.revision
-        self.changes: list[Change] = []
+        self.changes: list[StateChange] = []
         self.new_holds: dict[str, tuple[str, ...]] = {}
         self.new_owners: dict[str, str | None] = {}
 
@@ -138,7 +138,7 @@ class Draft:
             self.revision += 1
         for place, event in enumerate(events):
             self._entries[event.key] = event.current
-            self.changes.append(Change(event, place, self._holds(event.key)))
+            self.changes.append(StateChange(event, place, self._holds(event.key)))
         return self.revision
 
     def _check_revisions(self, transaction: store.Transaction) -> None:
@@ -154,7 +154,7 @@ class Draft:
         for token in claimed:
             owner = self._owner(token)
             if owner is not None and owner not in releasing:
-                raise store.HeldElsewhere(token, owner)
+                raise store.TokenAlreadyHeld(token, owner)
         return claimed
 
     def _move_holds(self, transaction: store.Transaction, claimed: Mapping[str, str]) -> None:

@@ -58,7 +58,9 @@ class EtcdStore(store.Store):
         if answer.kvs:
             found = msgspec.json.decode(answer.kvs[0].value, type=_Mark).format
             if found > FORMAT:
-                raise store.Unusable(f"etcd has format {found}; this version knows up to {FORMAT}")
+                raise store.StoreUnusable(
+                    f"etcd has format {found}; this version knows up to {FORMAT}"
+                )
         self._fanout.start_at(await self._write_mark())
 
     async def _write_mark(self) -> int:

@@ -113,7 +113,7 @@ class Attempt:
         if held == self._held:
             for token in self._foreign:
                 if taken := next(found):
-                    raise store.HeldElsewhere(token, taken.value.decode())
+                    raise store.TokenAlreadyHeld(token, taken.value.decode())
         return held
 
 

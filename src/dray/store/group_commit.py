@@ -34,7 +34,7 @@ _REFUSED_WRITES = {
 Answer = TypeVar("Answer")
 
 
-class _Waiting(NamedTuple):
+class _QueuedTransaction(NamedTuple):
     transaction: store.Transaction
     outcome: asyncio.Future[int]
 
@@ -42,11 +42,11 @@ class _Waiting(NamedTuple):
 class _Group(NamedTuple):
     """Transactions written together: what they change, and what each will be told."""
 
-    draft: committed_state.Draft
-    answers: list[tuple[asyncio.Future[int], int | store.Refused]]
+    draft: committed_state.PendingCommits
+    answers: list[tuple[asyncio.Future[int], int | store.CommitRejected]]
 
 
-class _End(enum.Enum):
+class _ResumeCondition(enum.Enum):
     """What ends a stop."""
 
     ROOM = enum.auto()
@@ -55,20 +55,22 @@ class _End(enum.Enum):
     REOPENING = enum.auto()
 
 
-class _Stop(NamedTuple):
+class _WriteFailure(NamedTuple):
     """Why the last write failed, and when writing may go on."""
 
     reason: str
-    end: _End
+    end: _ResumeCondition
 
     @classmethod
-    def because(cls, error: BaseException, *, has_room: bool) -> _Stop:
+    def because(cls, error: BaseException, *, has_room: bool) -> _WriteFailure:
         if getattr(error, "sqlite_errorcode", None) not in _REFUSED_WRITES:
-            return cls(f"writing failed: {error}; the store must be reopened", _End.REOPENING)
+            return cls(
+                f"writing failed: {error}; the store must be reopened", _ResumeCondition.REOPENING
+            )
         if not has_room:
-            return cls(f"no room to write: {error}", _End.ROOM)
+            return cls(f"no room to write: {error}", _ResumeCondition.ROOM)
         advice = "there is free space, so look at the disk, at quotas and at file size limits"
-        return cls(f"the last write failed: {error}; {advice}", _End.SUCCESS)
+        return cls(f"the last write failed: {error}; {advice}", _ResumeCondition.SUCCESS)
 
 
 class GroupCommit:
@@ -77,28 +79,30 @@ class GroupCommit:
     def __init__(
         self,
         file: sqlite_file.Database,
-        current: committed_state.State,
+        current: committed_state.CommittedState,
         fanout: watch.Fanout,
         thread: Executor,
     ) -> None:
         self._file, self._state, self._fanout, self._thread = file, current, fanout, thread
         self._loop = asyncio.get_running_loop()
-        self._queue: deque[_Waiting] = deque()
+        self._queue: deque[_QueuedTransaction] = deque()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._stop: _Stop | None = None
+        self._stop: _WriteFailure | None = None
         self._closed = False
 
     def health(self) -> store.Health:
         if self._closed:
             return store.Health(writable=False, reason="the store is closed")
-        if self._stop is None or (self._stop.end is _End.ROOM and self._file.has_room()):
+        if self._stop is None or (
+            self._stop.end is _ResumeCondition.ROOM and self._file.has_room()
+        ):
             return store.Health(writable=True)
         return store.Health(writable=False, reason=self._stop.reason)
 
     async def commit(self, transaction: store.Transaction) -> int:
         self._check_writable()
-        waiting = _Waiting(transaction, self._loop.create_future())
+        waiting = _QueuedTransaction(transaction, self._loop.create_future())
         self._queue.append(waiting)
         if self._idle.is_set():
             self._idle.clear()
@@ -128,12 +132,12 @@ class GroupCommit:
 
     def _refusal(self) -> str:
         """Why a write need not even be tried; empty where it may succeed."""
-        if self._stop is None or self._stop.end is _End.SUCCESS:
+        if self._stop is None or self._stop.end is _ResumeCondition.SUCCESS:
             return ""
         return self.health().reason
 
-    def _stop_because(self, error: BaseException) -> _Stop:
-        return _Stop.because(error, has_room=self._file.has_room())
+    def _stop_because(self, error: BaseException) -> _WriteFailure:
+        return _WriteFailure.because(error, has_room=self._file.has_room())
 
     def _write_group(self) -> None:
         if reason := self._refusal():
@@ -150,14 +154,14 @@ class GroupCommit:
             _settle(self._queue.popleft().outcome, store.ReadOnly(reason))
 
     def _take_group(self) -> _Group:
-        group = _Group(committed_state.Draft(self._state), [])
+        group = _Group(committed_state.PendingCommits(self._state), [])
         while self._queue and len(group.draft.changes) < CHANGES_IN_GROUP:
             transaction, outcome = self._queue.popleft()
             if outcome.cancelled():
                 continue
             try:
                 group.answers.append((outcome, group.draft.add(transaction)))
-            except store.Refused as refusal:
+            except store.CommitRejected as refusal:
                 # Told only with the rest: it may rest on a change that fails to become durable.
                 group.answers.append((outcome, refusal))
         return group
@@ -178,8 +182,8 @@ class GroupCommit:
             _settle(outcome, answer)
         self._go_on()
 
-    def _abandon(self, group: _Group, stop: _Stop) -> None:
-        kind = store.Unavailable if stop.end is _End.REOPENING else store.ReadOnly
+    def _abandon(self, group: _Group, stop: _WriteFailure) -> None:
+        kind = store.Unavailable if stop.end is _ResumeCondition.REOPENING else store.ReadOnly
         for outcome, _ in group.answers:
             _settle(outcome, kind(stop.reason))
         self._go_on()

@@ -15,7 +15,7 @@ class MemoryStore(store.Store):
     """A store without a disk. Only `open` makes one."""
 
     def __init__(self, fanout: watch.Fanout) -> None:
-        self._state = committed_state.State(committed_state.EMPTY)
+        self._state = committed_state.CommittedState(committed_state.EMPTY)
         self._fanout = fanout
         self._closed = False
 
@@ -41,7 +41,7 @@ class MemoryStore(store.Store):
     async def commit(self, transaction: store.Transaction) -> int:
         if self._closed:
             raise store.Closed
-        draft = committed_state.Draft(self._state)
+        draft = committed_state.PendingCommits(self._state)
         revision = draft.add(transaction)
         self._state.apply(draft)
         self._fanout.publish(revision, draft.events)

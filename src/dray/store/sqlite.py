@@ -41,7 +41,7 @@ class SqliteStore(store.Store):
         limits: watch.Limits,
     ) -> None:
         self._file, self._past, self._reader = file, past, threads.reader
-        self._state = committed_state.State(loaded.image)
+        self._state = committed_state.CommittedState(loaded.image)
         self._compacted = loaded.compacted
         self._fanout = watch.Fanout(loaded.image.revision, limits)
         self._writer = group_commit.GroupCommit(file, self._state, self._fanout, threads.writer)

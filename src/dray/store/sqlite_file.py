@@ -95,7 +95,7 @@ def revision_of(row_ordinal: int) -> int:
 class Loaded(NamedTuple):
     """What a database held when it was opened."""
 
-    image: committed_state.Image
+    image: committed_state.StateSnapshot
     compacted: int
 
 
@@ -127,9 +127,9 @@ class Database:
             row[1]: msgspec.json.decode(row[4], type=tuple[str, ...]) for row in rows if row[4]
         }
         revision = max(revision_of(newest or 0), compacted)
-        return Loaded(committed_state.Image(revision, entries, holds), compacted)
+        return Loaded(committed_state.StateSnapshot(revision, entries, holds), compacted)
 
-    def append(self, changes: Sequence[committed_state.Change]) -> None:
+    def append(self, changes: Sequence[committed_state.StateChange]) -> None:
         """Write changes as one durable transaction.
 
         One statement, because sqlite3 gives up the interpreter lock at every row it steps to: with
@@ -170,7 +170,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     connection.execute(f"PRAGMA page_size = {PAGE_BYTES}").fetchall()
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
-        raise store.Unusable(f"{path}: the file system cannot hold a write-ahead log")
+        raise store.StoreUnusable(f"{path}: the file system cannot hold a write-ahead log")
     connection.execute("PRAGMA synchronous = FULL").fetchall()
     connection.execute("PRAGMA journal_size_limit = 67108864").fetchall()
     _create_tables(connection)
@@ -186,9 +186,9 @@ def check_format(connection: sqlite3.Connection, path: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if tables and application != APPLICATION_ID:
-        raise store.Unusable(f"{path} is not a store")
+        raise store.StoreUnusable(f"{path} is not a store")
     if found > FORMAT:
-        raise store.Unusable(f"{path} has format {found}; this version knows up to {FORMAT}")
+        raise store.StoreUnusable(f"{path} has format {found}; this version knows up to {FORMAT}")
 
 
 @contextlib.contextmanager
@@ -197,9 +197,11 @@ def refusing(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.OperationalError) as error:
-        raise store.Unusable(f"{path} cannot be opened: {error}") from error
+        raise store.StoreUnusable(f"{path} cannot be opened: {error}") from error
     except sqlite3.DatabaseError as error:
-        raise store.Unusable(f"{path} is damaged ({error}); restore it from a backup") from error
+        raise store.StoreUnusable(
+            f"{path} is damaged ({error}); restore it from a backup"
+        ) from error
 
 
 def check_pages(connection: sqlite3.Connection) -> None:
@@ -223,7 +225,9 @@ def _insertion(rows: int) -> str:
     return "INSERT INTO log VALUES " + ",".join(["(?,?,?,?,?,?)"] * rows)
 
 
-def _row(change: committed_state.Change) -> tuple[int, str, bytes | None, int, int, str | None]:
+def _row(
+    change: committed_state.StateChange,
+) -> tuple[int, str, bytes | None, int, int, str | None]:
     event = change.event
     return (
         ordinal(event.revision, change.place),
@@ -245,7 +249,7 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise store.Unusable(f"{path} is in use by another process") from error
+            raise store.StoreUnusable(f"{path} is in use by another process") from error
         yield
 
 

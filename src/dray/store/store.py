@@ -47,11 +47,11 @@ class StoreError(Exception):
     """Whatever a store can answer other than a result."""
 
 
-class Refused(StoreError):
+class CommitRejected(StoreError):
     """The commit changed nothing."""
 
 
-class GuardFailed(Refused):
+class GuardFailed(CommitRejected):
     """A key is not at the revision the transaction expects; `ABSENT` stands for no entry."""
 
     def __init__(self, key: str, expected: int, actual: int) -> None:
@@ -62,7 +62,7 @@ class GuardFailed(Refused):
         return f"{self.key} is at revision {self.actual}, not {self.expected}"
 
 
-class HeldElsewhere(Refused):
+class TokenAlreadyHeld(CommitRejected):
     """Another key holds the token."""
 
     def __init__(self, token: str, owner: str) -> None:
@@ -129,7 +129,7 @@ class Closed(StoreError):
     """The store has been closed."""
 
 
-class Unusable(StoreError):
+class StoreUnusable(StoreError):
     """The stored state cannot be opened: a newer format, damage, in use. The text is the reason."""
 
 
@@ -234,7 +234,7 @@ class Transaction(msgspec.Struct, frozen=True):
         for operation in self.operations:
             for token in (operation.holds or ()) if isinstance(operation, Put) else ():
                 if owners.setdefault(token, operation.key) != operation.key:
-                    raise HeldElsewhere(token, owners[token])
+                    raise TokenAlreadyHeld(token, owners[token])
         return owners
 
     def releasing(self) -> list[str]:

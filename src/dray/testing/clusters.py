@@ -30,9 +30,9 @@ from dray.api.kinds import Kind
 from dray.apiserver.https_server import Limits
 from dray.apiserver.server import Settings
 from dray.client import kubeconfig
-from dray.client.api_client import Client, InProcessTransport, Selection
+from dray.client.api_client import Client, InProcessTransport, ObjectSelection
 from dray.cluster import assembly
-from dray.cluster.assembly import ADMIN, Plan
+from dray.cluster.assembly import ADMIN, ClusterPlan
 from dray.driverkit.driver import Driver
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.faults import FAILED_ANNOTATION
@@ -77,7 +77,7 @@ class Cluster:
         # Nobody waits for answers when a test is over.
         limits = Limits(shutdown_seconds=0.1)
         settings = Settings(features=features.parse(feature_gates), limits=limits)
-        self._plan = Plan(settings=settings, fleet=self.fleet)
+        self._plan = ClusterPlan(settings=settings, fleet=self.fleet)
         self._thread = threading.Thread(target=self._main, name="dray-cluster", daemon=True)
         self._started: Future[_Live] = Future()
         self._directory: Path | None = None
@@ -149,7 +149,7 @@ class Cluster:
 
     def list(self, kind: str, namespace: str = "", *, labels: str = "") -> Objects:
         """The objects of one kind, of all namespaces unless one is named."""
-        selection = Selection(namespace, label_selector=labels)
+        selection = ObjectSelection(namespace, label_selector=labels)
         page = self.run(self._live.client.list(_kind(kind), selection))
         return [msgspec.json.decode(raw) for raw in page.items]
 

@@ -16,7 +16,7 @@ from dray.driverkit.cdi import Edits
 from dray.driverkit.driver import Driver
 from dray.driverkit.plugin import Directories, Plugin
 from dray.node.devices.drivers import ClaimReference, Drivers
-from dray.node.devices.drivers import Driver as RegisteredDriver
+from dray.node.devices.drivers import DriverConnection as RegisteredDriver
 
 CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
 DEVICE_CLASS = kinds.served("resource.k8s.io", "DeviceClass")

@@ -26,7 +26,7 @@ async def violations(client: Client, gates: Features = features.DEFAULT) -> list
     pods = await _listed(client, kinds.served("", "Pod"), Pod)
     found = [
         str(violation)
-        for violation in verifier.judge(slices, claims, gates)
+        for violation in verifier.find_violations(slices, claims, gates)
         # A taint may come after the allocation, and a slice may go.
         if not isinstance(violation, verifier.TaintIgnored | verifier.UnknownDevice)
     ]

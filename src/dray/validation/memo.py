@@ -22,7 +22,7 @@ _DIGEST_BYTES: Final = 32
 _encode = msgspec.json.Encoder().encode
 
 
-class Sound:
+class ValidValueCache:
     """The sound values of one rule. Where they stand makes no difference, circumstances do."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.features import DEFAULT, Features
 from dray.api.types.dra import (
     AllocationResult,
@@ -47,7 +47,7 @@ CAPACITY = f'device.capacity["{DRIVER}"]'
 
 
 class Situation(NamedTuple):
-    fleet: Fleet
+    fleet: ClusterInventory
     claims: Sequence[ResourceClaim]
 
 
@@ -64,7 +64,7 @@ def with_gates(**gates: bool) -> Features:
     return msgspec.structs.replace(DEFAULT, **gates)
 
 
-def two_models() -> Fleet:
+def two_models() -> ClusterInventory:
     """Four H100 with 80Gi on n1, four A100 with 40Gi on n2."""
     return fleet(gpu_slice("n1", 4), gpu_slice("n2", 4, product="A100", memory="40Gi"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dray.allocator.placement import Fit, Placement
+from dray.allocator.placement import Allocator, Fit
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.text import explanation_text
@@ -53,8 +53,8 @@ def test_each_change_helps_when_it_is_made(name: str) -> None:
         waiting = [each for each in claims if each.status.allocation is None]
         with change.applied_in(fleet):
             changed = change.applied_to(waiting)
-            asked = Placement(fleet, new_share_id=lambda: "share")
-            assert isinstance(asked.ask(changed, change.node), Fit), (number, change)
+            asked = Allocator(fleet, new_share_id=lambda: "share")
+            assert isinstance(asked.allocate_on(changed, change.node), Fit), (number, change)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dray.explain.pod import pod_progress, pod_progress_text
-from dray.explain.pod.pod_progress import Stage, State, Way
+from dray.explain.pod.pod_progress import PodProgress, PodStage, StageState
 from tests.conftest import CheckText
 from tests.golden.path.ways import WAYS
 
@@ -16,8 +16,8 @@ HERE = Path(__file__).parent
 NAMES = sorted(WAYS)
 
 
-def followed(name: str) -> Way:
-    return pod_progress.follow(*WAYS[name]())
+def followed(name: str) -> PodProgress:
+    return pod_progress.inspect_pod(*WAYS[name]())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -28,13 +28,13 @@ def test_told_as_kept(name: str, check_golden: CheckText) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_has_every_stage_once_and_a_json_form(name: str) -> None:
     way = followed(name)
-    assert [step.stage for step in way.steps] == list(Stage)
+    assert [step.stage for step in way.steps] == list(PodStage)
     states = [step.state for step in way.steps]
-    assert states.count(State.HERE) <= 1
-    if State.HERE in states:
-        assert set(states[states.index(State.HERE) + 1 :]) <= {State.AHEAD}
+    assert states.count(StageState.HERE) <= 1
+    if StageState.HERE in states:
+        assert set(states[states.index(StageState.HERE) + 1 :]) <= {StageState.AHEAD}
     built = json.loads(json.dumps(pod_progress_text.as_json(way)))
-    assert len(built["steps"]) == len(Stage)
+    assert len(built["steps"]) == len(PodStage)
     assert "\n" not in built["summary"]
 
 

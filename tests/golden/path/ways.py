@@ -42,7 +42,7 @@ from dray.api.types.nodes import Node, NodeCondition, NodeStatus
 from dray.api.types.pods import Pod
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Explanation
-from dray.explain.pod.pod_progress import Surroundings
+from dray.explain.pod.pod_progress import PodContext
 from tests.builders import DRIVER, claim, fleet, gpu_slice, request
 
 GPU = f"{DRIVER}/n1/gpu-0"
@@ -57,7 +57,7 @@ ELSEWHERE = NodeSelector(
 
 class Situation(NamedTuple):
     pod: Pod
-    around: Surroundings
+    around: PodContext
     explanation: Explanation | None = None
 
 
@@ -111,10 +111,10 @@ def said(reason: str, message: str) -> CoreEvent:
     return CoreEvent(involved_object=about, reason=reason, message=message, type="Warning")
 
 
-def around(*claims: ResourceClaim, **settings: Any) -> Surroundings:
+def around(*claims: ResourceClaim, **settings: Any) -> PodContext:
     known = {ClaimKey(each.metadata.namespace, each.metadata.name): each for each in claims}
     settings.setdefault("nodes", {"n1": node()})
-    return Surroundings(claims=known, **settings)
+    return PodContext(claims=known, **settings)
 
 
 def template(namespace: str = "team", count: int = 1) -> dict[ClaimKey, ResourceClaimTemplate]:
@@ -462,7 +462,7 @@ def nothing_may_be_read() -> Situation:
     explanation = claim_explanation.explain(
         fleet(gpu_slice("n1", 2)), [asked()], new_share_id=lambda: "s"
     )
-    return Situation(pod(), Surroundings(unread=unread), explanation)
+    return Situation(pod(), PodContext(unread=unread), explanation)
 
 
 @way

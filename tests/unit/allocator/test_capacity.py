@@ -84,7 +84,7 @@ def test_the_refusal_says_what_is_left_and_who_has_the_rest() -> None:
     reason = asking.refusal(fleet, builders.claim(builders.request(capacity={"memory": "30Gi"})))
     assert isinstance(reason, rejections.NoCombination)
     short = reason.last
-    assert isinstance(short, rejections.CapacityShort)
+    assert isinstance(short, rejections.InsufficientCapacity)
     assert (short.needed, short.available, short.total) == ("30Gi", "20Gi", "80Gi")
     assert [holder.name for holder in short.holders] == ["other"]
 

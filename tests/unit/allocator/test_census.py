@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from dray.allocator.inventory.cluster_inventory import Fleet
-from dray.allocator.inventory.device_counts import Census, Group
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.inventory.device_counts import DeviceCounts, DeviceGroupKey
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import (
     DeviceTaint,
@@ -19,8 +19,8 @@ from tests import builders
 BROKEN = DeviceTaint(key="example.com/broken", effect="NoExecute")
 
 
-def counted(fleet: Fleet) -> dict[Group, int]:
-    return {group: count for group, count in Census(fleet).counts().items() if count}
+def counted(fleet: ClusterInventory) -> dict[DeviceGroupKey, int]:
+    return {group: count for group, count in DeviceCounts(fleet).counts().items() if count}
 
 
 def test_a_device_counts_in_every_class_that_it_matches_or_in_none() -> None:
@@ -28,19 +28,19 @@ def test_a_device_counts_in_every_class_that_it_matches_or_in_none() -> None:
         builders.gpu_slice("n1", 2),
         classes=[builders.device_class("gpu"), builders.device_class("none", "false")],
     )
-    assert counted(fleet) == {Group("free", "gpu"): 2}
+    assert counted(fleet) == {DeviceGroupKey("free", "gpu"): 2}
     fleet.put_class(builders.device_class("all"))
-    assert counted(fleet) == {Group("free", "gpu"): 2, Group("free", "all"): 2}
+    assert counted(fleet) == {DeviceGroupKey("free", "gpu"): 2, DeviceGroupKey("free", "all"): 2}
     fleet.drop_class("gpu")
     fleet.drop_class("all")
-    assert counted(fleet) == {Group("free", ""): 2}
+    assert counted(fleet) == {DeviceGroupKey("free", ""): 2}
 
 
 def test_the_newest_generation_of_a_pool_counts() -> None:
     old = [builders.gpu(f"gpu-{number}") for number in range(3)]
     new = builders.resource_slice(builders.gpu("gpu-0"), name="new", generation=7)
     fleet = builders.fleet(builders.resource_slice(*old, name="old"), new)
-    assert counted(fleet) == {Group("free", "gpu"): 1}
+    assert counted(fleet) == {DeviceGroupKey("free", "gpu"): 1}
 
 
 def test_a_held_device_is_not_counted_as_tainted() -> None:
@@ -48,13 +48,16 @@ def test_a_held_device_is_not_counted_as_tainted() -> None:
     builders.hold(fleet, "train", "gpu-0")
     spec = DeviceTaintRuleSpec(device_selector=DeviceTaintSelector(), taint=BROKEN)
     fleet.put_taint_rule(DeviceTaintRule(ObjectMeta(name="all"), spec))
-    assert counted(fleet) == {Group("allocated", "gpu"): 1, Group("tainted", "gpu"): 1}
+    assert counted(fleet) == {
+        DeviceGroupKey("allocated", "gpu"): 1,
+        DeviceGroupKey("tainted", "gpu"): 1,
+    }
 
 
 def test_what_is_remembered_is_what_a_fresh_count_says() -> None:
     dice = random.Random(7)
     fleet = builders.fleet()
-    census = Census(fleet)
+    census = DeviceCounts(fleet)
     held: list[str] = []
     for step in range(300):
         node = f"n{dice.randrange(4)}"

@@ -72,7 +72,7 @@ def test_a_subrequest_is_meant_by_its_parent_or_by_itself(
     asked = builders.claim(
         builders.alternatives("any", builders.option("big"), builders.option("small"))
     )
-    (request,) = requests.parse(asked.spec.devices).requests
+    (request,) = requests.parse_claim(asked.spec.devices).requests
     constraint = DeviceConstraint(named, match_attribute=RING)
     assert constraints.applies_to(constraint, request.options[0]) is applies
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.checks.counters import Ledger
+from dray.allocator.checks.counters import PoolCounters
 from dray.allocator.model import rejections
 from dray.api.types.dra import Counter, CounterSet
 from tests import builders
@@ -14,10 +14,10 @@ HALF = 'device.attributes["gpu.example.com"].size == "half"'
 WHOLE = 'device.attributes["gpu.example.com"].size == "whole"'
 
 
-def ledger(total: dict[str, str], **needs: dict[str, str]) -> Ledger:
+def ledger(total: dict[str, str], **needs: dict[str, str]) -> PoolCounters:
     counters = {name: Counter(value) for name, value in total.items()}
     devices = [builders.device(name, consumes={"set": need}) for name, need in needs.items()]
-    return Ledger({"set": CounterSet("set", counters)}, devices)
+    return PoolCounters({"set": CounterSet("set", counters)}, devices)
 
 
 def test_a_device_is_allowed_while_every_counter_lasts() -> None:
@@ -63,7 +63,7 @@ def test_the_refusal_says_what_is_short_and_who_has_it() -> None:
     reason = asking.refusal(fleet, builders.claim(builders.request("gpu", WHOLE)))
     assert isinstance(reason, rejections.NoCombination)
     short = reason.last
-    assert isinstance(short, rejections.CounterShort)
+    assert isinstance(short, rejections.InsufficientCounter)
     assert (short.counter_set, short.counter) == ("gpu-0", "memory")
     assert (short.needed, short.available) == ("40Gi", "20Gi")
     assert [holder.name for holder in short.holders] == ["other"]

@@ -66,7 +66,7 @@ def test_a_dropped_slice_takes_its_devices_along() -> None:
 def test_slices_may_come_before_their_node() -> None:
     fleet = builders.fleet()
     fleet.put_slice(builders.gpu_slice("late"))
-    assert not fleet.present
+    assert not fleet.existing_nodes
     fleet.put_node(builders.node("late"))
     assert asking.devices(fleet, CLAIM, node="late") == ["gpu-0"]
 
@@ -76,7 +76,7 @@ def test_the_number_of_a_node_that_left_is_given_to_the_next() -> None:
     fleet.drop_node("a")
     fleet.put_node(builders.node("c"))
     assert [entry.name for entry in fleet.by_index if entry] == ["c", "b"]
-    assert fleet.present == 0b11
+    assert fleet.existing_nodes == 0b11
 
 
 def test_labels_decide_anew_which_slices_a_node_sees() -> None:

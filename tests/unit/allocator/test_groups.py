@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dray.allocator.checks.compatibility_groups import Intersection
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections
 from dray.api import features
 from tests import builders
@@ -15,7 +15,7 @@ from tests.unit.allocator import asking
 GATES = msgspec.structs.replace(features.DEFAULT, device_compatibility_groups=True)
 
 
-def grouped(**groups: list[str]) -> Fleet:
+def grouped(**groups: list[str]) -> ClusterInventory:
     devices = [
         builders.device(name, consumes={"set": {"lanes": "1"}}, groups=each)
         for name, each in groups.items()

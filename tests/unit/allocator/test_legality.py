@@ -45,7 +45,7 @@ def judged(
     slices: Sequence[ResourceSlice], *claims: ResourceClaim
 ) -> list[type[verifier.Violation]]:
     keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in claims]
-    found = verifier.judge(slices, claims, features.DEFAULT, just_allocated=keys)
+    found = verifier.find_violations(slices, claims, features.DEFAULT, just_allocated=keys)
     return [type(each) for each in found]
 
 
@@ -146,4 +146,4 @@ def test_admin_access_does_not_count_as_use() -> None:
 
 def test_taints_that_came_later_are_no_violation() -> None:
     tainted = builders.gpu_slice(taints=[DeviceTaint("worn", "", "NoSchedule")])
-    assert verifier.judge([tainted], [given(one(), "gpu-0")], features.DEFAULT) == []
+    assert verifier.find_violations([tainted], [given(one(), "gpu-0")], features.DEFAULT) == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.model.rejections import Failure
-from dray.allocator.placement import Fit, Refused
+from dray.allocator.model.rejections import AllocationError
+from dray.allocator.placement import Fit, NoFit
 from dray.allocator.search import backtracking
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import AllocationResult
@@ -34,7 +34,7 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> Searches:
     return Searches(monkeypatch)
 
 
-def allocation_of(answer: Fit | Refused) -> AllocationResult:
+def allocation_of(answer: Fit | NoFit) -> AllocationResult:
     assert isinstance(answer, Fit)
     return answer.allocations[0]
 
@@ -65,9 +65,9 @@ def test_the_search_may_start_at_any_node_and_comes_round() -> None:
 def test_an_answer_is_given_again_without_a_search(searches: Searches) -> None:
     fleet = builders.fleet(builders.gpu_slice("n1"), builders.gpu_slice("n2"))
     asked = asking.placement_on(fleet)
-    first = asked.ask([CLAIM], "n1")
-    assert asked.ask([builders.claim(builders.request(), name="twin")], "n1") is first
-    asked.ask([CLAIM], "n2")
+    first = asked.allocate_on([CLAIM], "n1")
+    assert asked.allocate_on([builders.claim(builders.request(), name="twin")], "n1") is first
+    asked.allocate_on([CLAIM], "n2")
     assert searches.nodes == ["n1", "n2"]
 
 
@@ -75,10 +75,10 @@ def test_only_the_node_that_changed_is_asked_again(searches: Searches) -> None:
     fleet = builders.fleet(builders.gpu_slice("n1"), builders.gpu_slice("n2"))
     asked = asking.placement_on(fleet)
     for node in ("n1", "n2"):
-        asked.ask([CLAIM], node)
+        asked.allocate_on([CLAIM], node)
     builders.hold(fleet, "other", "gpu-0", pool="n1")
     for node in ("n1", "n2"):
-        asked.ask([CLAIM], node)
+        asked.allocate_on([CLAIM], node)
     assert searches.nodes == ["n1", "n2", "n1"]
 
 
@@ -88,9 +88,9 @@ def test_a_no_stands_while_devices_are_only_taken(searches: Searches) -> None:
     asked = asking.placement_on(fleet)
     big = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0'
     claim = builders.claim(builders.request("gpu", big))
-    fleet.hold(ClaimKey("", "a"), allocation_of(asked.first_fit([claim])))
+    fleet.record_allocation(ClaimKey("", "a"), allocation_of(asked.first_fit([claim])))
     builders.hold(fleet, "other", "gpu-0", pool="n0")
-    fleet.hold(ClaimKey("", "b"), allocation_of(asked.first_fit([claim])))
+    fleet.record_allocation(ClaimKey("", "b"), allocation_of(asked.first_fit([claim])))
     assert searches.nodes == ["n0", "n1", "n2", "n9", "n9"]
 
 
@@ -98,8 +98,8 @@ def test_a_released_device_opens_its_node_again(searches: Searches) -> None:
     fleet = builders.fleet(*[builders.gpu_slice(f"n{number}", 1) for number in range(3)])
     asked = asking.placement_on(fleet)
     for number in range(3):
-        fleet.hold(ClaimKey("", f"c{number}"), allocation_of(asked.first_fit([CLAIM])))
-    assert isinstance(asked.first_fit([CLAIM]), Refused)
+        fleet.record_allocation(ClaimKey("", f"c{number}"), allocation_of(asked.first_fit([CLAIM])))
+    assert isinstance(asked.first_fit([CLAIM]), NoFit)
     searches.nodes.clear()
     fleet.release(ClaimKey("", "c1"))
     answer = asked.first_fit([CLAIM])
@@ -112,7 +112,7 @@ def test_full_nodes_are_not_asked_by_questions_that_need_a_free_device(searches:
     fleet = builders.fleet(*[builders.gpu_slice(f"n{number}", 1) for number in range(3)])
     asked = asking.placement_on(fleet)
     for number in range(2):
-        fleet.hold(ClaimKey("", f"c{number}"), allocation_of(asked.first_fit([CLAIM])))
+        fleet.record_allocation(ClaimKey("", f"c{number}"), allocation_of(asked.first_fit([CLAIM])))
     searches.nodes.clear()
     other = builders.claim(builders.request("other", "true"))
     assert isinstance(asked.first_fit([other]), Fit)
@@ -124,7 +124,7 @@ def test_what_is_wrong_with_a_claim_shows_on_full_nodes_too() -> None:
     builders.hold(fleet, "other", "gpu-0")
     asked = asking.placement_on(fleet)
     claims = [builders.claim(builders.request(cls="no-such-class"))]
-    with pytest.raises(Failure) as found:
+    with pytest.raises(AllocationError) as found:
         asked.first_fit(claims)
     assert found.value.text(claims) == (
         "claim default/train, request gpu: could not retrieve device class no-such-class: "
@@ -143,6 +143,6 @@ def test_a_failure_on_one_node_only_does_not_stop_the_others() -> None:
 def test_a_changed_class_makes_everything_be_asked_again() -> None:
     fleet = builders.fleet(builders.gpu_slice())
     asked = asking.placement_on(fleet)
-    assert isinstance(asked.ask([CLAIM], "n1"), Fit)
+    assert isinstance(asked.allocate_on([CLAIM], "n1"), Fit)
     fleet.put_class(builders.device_class("gpu", "false"))
-    assert isinstance(asked.ask([CLAIM], "n1"), Refused)
+    assert isinstance(asked.allocate_on([CLAIM], "n1"), NoFit)

@@ -16,9 +16,11 @@ from tests.unit.allocator import asking
 NODE = builders.node("n1", labels={"rack": "a"})
 
 
-def gather(*slices: ResourceSlice, everywhere: tuple[ResourceSlice, ...] = ()) -> list[pools.Pool]:
+def gather(
+    *slices: ResourceSlice, everywhere: tuple[ResourceSlice, ...] = ()
+) -> list[pools.PoolOnNode]:
     known = (*slices, *everywhere)
-    return pools.gather(
+    return pools.pools_of_node(
         NODE,
         slices,
         lambda id: [each for each in known if (each.spec.driver, each.spec.pool.name) == id],
@@ -26,7 +28,7 @@ def gather(*slices: ResourceSlice, everywhere: tuple[ResourceSlice, ...] = ()) -
     )
 
 
-def names(pool: pools.Pool) -> list[str]:
+def names(pool: pools.PoolOnNode) -> list[str]:
     return [device.name for device in pools.devices_of(pool)]
 
 
@@ -149,7 +151,7 @@ def test_slices_select_nodes_in_four_ways(piece: ResourceSlice, found: int) -> N
 def test_a_node_selector_that_cannot_be_understood_is_a_failure() -> None:
     wrong = NodeSelectorTerm((NodeSelectorRequirement("rack", "Near", ("a",)),))
     piece = builders.resource_slice(node_selector=NodeSelector((wrong,)), name="odd")
-    with pytest.raises(rejections.Failure) as found:
+    with pytest.raises(rejections.AllocationError) as found:
         gather(piece)
     assert found.value.detail.startswith(
         "gather pool information: failed to perform node selection for slice odd: failed to parse "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections
 from dray.allocator.search import infeasibility
 from dray.api.types.dra import DeviceCapacity, ResourceClaim
@@ -12,14 +12,14 @@ from tests.unit.allocator import asking
 RING = "gpu.example.com/ring"
 
 
-def proof(fleet: Fleet, claim: ResourceClaim) -> rejections.Verdict | None:
-    return infeasibility.impossibility(asking.placement_on(fleet).problem([claim], "n1"))
+def proof(fleet: ClusterInventory, claim: ResourceClaim) -> rejections.Rejection | None:
+    return infeasibility.find_infeasibility(asking.placement_on(fleet).problem([claim], "n1"))
 
 
 def test_requests_that_want_the_same_devices_are_counted_together() -> None:
     fleet = builders.fleet(builders.gpu_slice(count=3))
     two = builders.claim(builders.request("a", count=2), builders.request("b", count=2))
-    assert proof(fleet, two) == rejections.TooFewForAll(0, "a, b", needed=4, free=3)
+    assert proof(fleet, two) == rejections.TooFewDevicesCombined(0, "a, b", needed=4, free=3)
 
 
 def test_a_device_has_room_for_as_many_shares_as_fit() -> None:
@@ -27,7 +27,7 @@ def test_a_device_has_room_for_as_many_shares_as_fit() -> None:
     fleet = builders.fleet(shared)
     wanted = [builders.request(f"r{n}", capacity={"memory": "30Gi"}) for n in range(5)]
     assert proof(fleet, builders.claim(*wanted[:4])) is None
-    assert isinstance(proof(fleet, builders.claim(*wanted)), rejections.TooFewForAll)
+    assert isinstance(proof(fleet, builders.claim(*wanted)), rejections.TooFewDevicesCombined)
 
 
 def test_what_holds_for_no_option_holds_for_the_request() -> None:
@@ -61,6 +61,6 @@ def test_devices_whose_value_cannot_serve_all_are_of_no_use() -> None:
     problem.inventory.catch_up()
     left = [
         [device.device.name for device in problem.inventory.members(members)]
-        for members in infeasibility.usable(problem).values()
+        for members in infeasibility.usable_devices(problem).values()
     ]
     assert left == [["g2"], ["g1"]]

@@ -23,7 +23,7 @@ def test_subrequests_become_options_in_order_of_preference() -> None:
     asked = builders.claim(
         builders.alternatives("any", builders.option("big", count=2), builders.option("small"))
     )
-    (request,) = requests.parse(asked.spec.devices).requests
+    (request,) = requests.parse_claim(asked.spec.devices).requests
     assert request.is_prioritized
     assert [(str(each.name), each.count) for each in request.options] == [
         ("any/big", 2),

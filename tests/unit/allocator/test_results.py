@@ -150,8 +150,8 @@ def test_every_share_gets_an_id_of_its_own() -> None:
     ids = iter("abc")
     fleet = builders.fleet(builders.gpu_slice(count=1, shareable=True))
     wanted = [builders.request(name, capacity={"memory": "1Gi"}) for name in "xy"]
-    asked = placement.Placement(fleet, new_share_id=lambda: next(ids))
-    answer = asked.ask([builders.claim(*wanted)], "n1")
+    asked = placement.Allocator(fleet, new_share_id=lambda: next(ids))
+    answer = asked.allocate_on([builders.claim(*wanted)], "n1")
     assert isinstance(answer, placement.Fit)
     (allocation,) = answer.allocations
     assert [result.share_id for result in allocation.devices.results] == ["a", "b"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections
 from dray.allocator.search import backtracking
 from dray.allocator.search.backtracking import Search
@@ -17,7 +17,7 @@ RING = "gpu.example.com/ring"
 MEMORY = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("{}")) >= 0'
 
 
-def positions(fleet: Fleet, claim: ResourceClaim) -> int:
+def positions(fleet: ClusterInventory, claim: ResourceClaim) -> int:
     """How many positions the search goes through."""
     attempt = Search(asking.placement_on(fleet).problem([claim], "n1"))
     attempt.run()
@@ -80,7 +80,7 @@ def test_all_means_every_device_that_matches() -> None:
 def test_all_of_nothing_does_not_fit() -> None:
     claim = builders.claim(builders.request("gpu", "false", mode="All"))
     reason = asking.refusal(builders.fleet(builders.gpu_slice()), claim)
-    assert reason == rejections.NothingForAll(0, "gpu")
+    assert reason == rejections.NoMatchForAllMode(0, "gpu")
 
 
 def test_all_fails_while_a_pool_is_being_updated() -> None:
@@ -98,7 +98,7 @@ def test_a_search_stops_when_it_is_told_to() -> None:
     fleet = builders.fleet(builders.gpu_slice(count=4))
     asked = asking.placement_on(fleet)
     problem = asked.problem([builders.claim(builders.request(count=2))], "n1")
-    with pytest.raises(rejections.Stopped):
+    with pytest.raises(rejections.SearchTimeout):
         Search(problem, should_stop=lambda: True).run()
     assert Search(problem, should_stop=lambda: False).run() is not None
 
@@ -150,7 +150,10 @@ def test_no_value_with_enough_members_is_seen_without_trying_orders(size: int) -
     reason = asking.refusal(fleet, builders.claim(*requests, match=RING))
     assert isinstance(reason, rejections.NoCommonValue)
     assert (reason.needed, reason.best) == (size // 2 + 1, size // 2)
-    assert positions(fleet, builders.claim(*requests, match=RING)) <= backtracking._PATIENCE
+    assert (
+        positions(fleet, builders.claim(*requests, match=RING))
+        <= backtracking._POSITIONS_BEFORE_PROOF
+    )
 
 
 def test_a_device_that_fails_switches_leaving_out_off() -> None:

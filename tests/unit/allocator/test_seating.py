@@ -9,13 +9,13 @@ from dray.allocator.search import max_flow
 
 
 def test_requests_move_over_for_those_that_have_no_choice() -> None:
-    assert max_flow.everyone_sits([0b11, 0b01], [1, 1], lambda bit: 1)
-    assert not max_flow.everyone_sits([0b01, 0b01], [1, 1], lambda bit: 1)
+    assert max_flow.has_assignment([0b11, 0b01], [1, 1], lambda bit: 1)
+    assert not max_flow.has_assignment([0b01, 0b01], [1, 1], lambda bit: 1)
 
 
 def test_one_request_needs_different_devices() -> None:
-    assert not max_flow.everyone_sits([0b1], [2], lambda bit: 5)
-    assert max_flow.everyone_sits([0b1, 0b1], [1, 1], lambda bit: 2)
+    assert not max_flow.has_assignment([0b1], [2], lambda bit: 5)
+    assert max_flow.has_assignment([0b1, 0b1], [1, 1], lambda bit: 2)
 
 
 def test_agrees_with_trying_every_seating() -> None:
@@ -25,7 +25,7 @@ def test_agrees_with_trying_every_seating() -> None:
         seats = [dice.choice((1, 1, 2)) for _ in range(devices)]
         wishes = [dice.getrandbits(devices) for _ in range(number)]
         counts = [dice.choice((1, 1, 2)) for _ in range(number)]
-        found = max_flow.everyone_sits(wishes, counts, lambda bit: seats[bit.bit_length() - 1])  # noqa: B023
+        found = max_flow.has_assignment(wishes, counts, lambda bit: seats[bit.bit_length() - 1])  # noqa: B023
         assert found is _tries_everything(wishes, counts, seats)
 
 

@@ -94,8 +94,8 @@ def brief(seconds: int | None, effect: str = "NoExecute") -> DeviceToleration:
 def test_an_evicting_taint_is_endured_as_long_as_tolerations_say(
     tolerations: tuple[DeviceToleration, ...], seconds: int | None
 ) -> None:
-    assert taints.endured_seconds(DeviceTaint("hot", "", "NoExecute"), tolerations) == seconds
+    assert taints.tolerated_seconds(DeviceTaint("hot", "", "NoExecute"), tolerations) == seconds
 
 
 def test_other_taints_are_endured_for_ever() -> None:
-    assert taints.endured_seconds(WORN, ()) is None
+    assert taints.tolerated_seconds(WORN, ()) is None

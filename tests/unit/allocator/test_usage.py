@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.allocator.checks.usage import Holdings
+from dray.allocator.checks.usage import PoolHolders
 from dray.allocator.model import rejections
 from dray.api.formats.names import ClaimKey
 from tests import builders
@@ -12,7 +12,7 @@ ONE, OTHER = ClaimKey("default", "one"), ClaimKey("default", "other")
 
 
 def test_a_device_is_held_until_its_last_holder_lets_go() -> None:
-    holdings = Holdings()
+    holdings = PoolHolders()
     holdings.take("gpu-0", ONE)
     holdings.take("gpu-0", OTHER)
     holdings.release("gpu-0", ONE)
@@ -22,7 +22,7 @@ def test_a_device_is_held_until_its_last_holder_lets_go() -> None:
 
 
 def test_shares_add_up_and_go_away() -> None:
-    holdings = Holdings()
+    holdings = PoolHolders()
     holdings.take_share("gpu-0", ONE, {"memory": 3})
     holdings.take_share("gpu-0", OTHER, {"memory": 4})
     assert holdings.by_device["gpu-0"].capacity == {"memory": 7}
@@ -31,7 +31,7 @@ def test_shares_add_up_and_go_away() -> None:
 
 
 def test_the_journal_says_what_changed_until_it_is_too_long_ago() -> None:
-    holdings = Holdings()
+    holdings = PoolHolders()
     holdings.take("gpu-0", ONE)
     seen = holdings.version
     holdings.take("gpu-1", ONE)
@@ -77,5 +77,5 @@ def test_what_one_claim_of_a_pod_gets_the_next_does_not() -> None:
 def test_a_claim_with_admin_access_holds_nothing() -> None:
     fleet = builders.fleet(builders.gpu_slice(count=1))
     (allocation,) = asking.allocations(fleet, builders.claim(builders.request(admin=True)))
-    fleet.hold(ONE, allocation)
+    fleet.record_allocation(ONE, allocation)
     assert asking.devices(fleet, builders.claim(builders.request())) == ["gpu-0"]

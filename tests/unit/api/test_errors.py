@@ -50,15 +50,15 @@ def test_the_tree_has_a_leaf_for_every_reason_of_kubernetes() -> None:
 
 def test_refusals_are_4xx_and_failures_5xx() -> None:
     for leaf in LEAVES:
-        parent = errors.Refusal if leaf.default_code < 500 else errors.Failure
+        parent = errors.ClientError if leaf.default_code < 500 else errors.ServerError
         assert issubclass(leaf, parent)
 
 
 @pytest.mark.parametrize(
     ("reason", "code", "cls"),
     [
-        ("Overloaded", 418, errors.Refusal),
-        ("Overloaded", 599, errors.Failure),
+        ("Overloaded", 418, errors.ClientError),
+        ("Overloaded", 599, errors.ServerError),
         ("", 409, errors.Conflict),
         ("", 410, errors.Gone),
         ("NewReason", 404, errors.NotFound),
@@ -173,8 +173,13 @@ def test_invalid_without_causes() -> None:
     [
         (404, "page", errors.NotFound, "the server could not find the requested resource"),
         (403, "who are you", errors.Forbidden, "who are you"),
-        (502, "oops", errors.Failure, 'an error on the server ("oops") has prevented the'),
-        (418, "tea", errors.Refusal, "the server responded with the status code 418 but did not"),
+        (502, "oops", errors.ServerError, 'an error on the server ("oops") has prevented the'),
+        (
+            418,
+            "tea",
+            errors.ClientError,
+            "the server responded with the status code 418 but did not",
+        ),
     ],
 )
 def test_answers_that_are_no_status(

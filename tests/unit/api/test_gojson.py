@@ -17,7 +17,7 @@ def test_plain_json_is_plain_objects() -> None:
 
 def test_repeated_keys_are_remembered_and_the_last_value_counts() -> None:
     value = gojson.decode(b'{"a": 1, "b": 2, "a": 3}')
-    assert isinstance(value, gojson.RepeatingObject)
+    assert isinstance(value, gojson.ObjectWithDuplicateKeys)
     assert (value, value.repeated) == ({"a": 3, "b": 2}, {"a"})
 
 
@@ -49,14 +49,14 @@ def test_repeated_keys_are_remembered_and_the_last_value_counts() -> None:
     ],
 )
 def test_what_is_not_json_is_refused_in_the_words_of_go(data: str, complaint: str) -> None:
-    with pytest.raises(gojson.SyntaxProblem) as raised:
+    with pytest.raises(gojson.JsonSyntaxError) as raised:
         gojson.decode(data.encode())
     assert str(raised.value) == complaint
 
 
 @pytest.mark.parametrize("data", ["{}", "[]", "0", "-1.5e-3", '"\\u00e4\\n"', "[[], {}, null]"])
 def test_nothing_is_wrong_with_json(data: str) -> None:
-    assert gojson.complaint(data.encode()) == ""
+    assert gojson.syntax_error_message(data.encode()) == ""
 
 
 texts = st.sampled_from(["a", "b", 'q"', "\\", '\\"', "é", "\n", "u0022"])
@@ -98,7 +98,9 @@ def plain(value: Any) -> Any:
 def seen(value: Any) -> Any:
     if isinstance(value, dict):
         members = {key: seen(each) for key, each in value.items()}
-        return members, value.repeated if isinstance(value, gojson.RepeatingObject) else set()
+        return members, value.repeated if isinstance(
+            value, gojson.ObjectWithDuplicateKeys
+        ) else set()
     return list(map(seen, value)) if isinstance(value, list) else value
 
 

@@ -53,28 +53,32 @@ def test_enums_are_string_types_of_the_schema() -> None:
         (
             "core.v1.PodSpec",
             "containers",
-            merge_rules.Rule("map", ("name",), ("merge",), "name"),
+            merge_rules.MergeRule("map", ("name",), ("merge",), "name"),
         ),
         (
             "core.v1.PodSpec",
             "resourceClaims",
-            merge_rules.Rule("map", ("name",), ("merge", "retainKeys"), "name"),
+            merge_rules.MergeRule("map", ("name",), ("merge", "retainKeys"), "name"),
         ),
         (
             "core.v1.Container",
             "ports",
-            merge_rules.Rule("map", ("containerPort", "protocol"), ("merge",), "containerPort"),
+            merge_rules.MergeRule(
+                "map", ("containerPort", "protocol"), ("merge",), "containerPort"
+            ),
         ),
         (
             "resource.v1beta1.ResourceClaimStatus",
             "devices",
-            merge_rules.Rule("map", ("driver", "device", "pool", "shareID")),
+            merge_rules.MergeRule("map", ("driver", "device", "pool", "shareID")),
         ),
-        ("meta.v1.ObjectMeta", "finalizers", merge_rules.Rule("set", (), ("merge",))),
-        ("resource.v1.DeviceClaim", "requests", merge_rules.Rule("atomic")),
+        ("meta.v1.ObjectMeta", "finalizers", merge_rules.MergeRule("set", (), ("merge",))),
+        ("resource.v1.DeviceClaim", "requests", merge_rules.MergeRule("atomic")),
     ],
 )
-def test_lists_merge_as_kubernetes_says(type_name: str, field: str, rule: merge_rules.Rule) -> None:
+def test_lists_merge_as_kubernetes_says(
+    type_name: str, field: str, rule: merge_rules.MergeRule
+) -> None:
     assert merge_rules.rule(type_name, field) == rule
 
 

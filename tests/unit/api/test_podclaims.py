@@ -9,7 +9,7 @@ import pytest
 
 from dray.api.formats.names import ClaimKey
 from dray.api.semantics import pod_claims
-from dray.api.semantics.pod_claims import UsedClaim
+from dray.api.semantics.pod_claims import PodClaimReference
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
@@ -41,25 +41,25 @@ def claim(owner: dict[str, Any] | None = None, *consumers: dict[str, str]) -> Re
 @pytest.mark.parametrize(
     ("noted", "used"),
     [
-        pytest.param([], [UsedClaim("made", None, True)], id="not made yet"),
+        pytest.param([], [PodClaimReference("made", None, True)], id="not made yet"),
         pytest.param(
             [{"name": "made", "resourceClaimName": "p-made-x"}],
-            [UsedClaim("made", "p-made-x", True)],
+            [PodClaimReference("made", "p-made-x", True)],
             id="made",
         ),
         pytest.param([{"name": "made"}], [], id="not needed"),
         pytest.param(
             [{"name": "other", "resourceClaimName": "x"}],
-            [UsedClaim("made", None, True)],
+            [PodClaimReference("made", None, True)],
             id="noted for another entry",
         ),
     ],
 )
 def test_the_status_says_what_became_of_a_template(
-    noted: list[dict[str, str]], used: list[UsedClaim]
+    noted: list[dict[str, str]], used: list[PodClaimReference]
 ) -> None:
-    found = pod_claims.used_by(pod(OWN, MADE, resourceClaimStatuses=noted))
-    assert list(found) == [UsedClaim("own", "mine", False), *used]
+    found = pod_claims.claims_of_pod(pod(OWN, MADE, resourceClaimStatuses=noted))
+    assert list(found) == [PodClaimReference("own", "mine", False), *used]
 
 
 def test_the_claim_of_extended_resources_is_used_as_well() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dray.api.formats import quantity
 from dray.api.semantics import pod_resources
-from dray.api.semantics.pod_resources import Counting
+from dray.api.semantics.pod_resources import ResourceCountOptions
 from dray.api.types.pods import Pod
 
 
@@ -109,7 +109,7 @@ def test_pod_level_limits_replace_the_sum() -> None:
 
 
 def test_containers_that_do_not_say_are_assumed_to_request_something() -> None:
-    counting = Counting(assumed={"cpu": quantity.parse("100m")})
+    counting = ResourceCountOptions(assumed={"cpu": quantity.parse("100m")})
     spec = {"containers": [container(memory="1Gi"), container(cpu="0")]}
     requests = pod_resources.pod_requests(pod(spec=spec), counting)
     assert texts(requests) == {"cpu": "100m", "memory": "1Gi"}
@@ -150,7 +150,7 @@ def resized(condition: str = "", **status: Any) -> Pod:
 def test_resized_pods_charge_the_most_they_may_hold(
     condition: str, status: dict[str, Any], requests: str, limits: str
 ) -> None:
-    counting = Counting(resized=True)
+    counting = ResourceCountOptions(resized=True)
     changed = resized(condition, **status)
     assert texts(pod_resources.pod_requests(changed, counting)) == {"cpu": requests}
     assert texts(pod_resources.pod_limits(changed, counting)) == {"cpu": limits}
@@ -162,9 +162,11 @@ def test_pods_resized_as_a_whole() -> None:
         spec={"containers": [container(cpu="1")], "resources": {"requests": {"cpu": "2"}}},
         status={"allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "4"}}},
     )
-    as_a_whole = Counting(resized=True, resized_as_a_whole=True)
+    as_a_whole = ResourceCountOptions(resized=True, resized_as_a_whole=True)
     assert texts(pod_resources.pod_requests(changed, as_a_whole)) == {"cpu": "4"}
-    assert texts(pod_resources.pod_requests(changed, Counting(resized=True))) == {"cpu": "2"}
+    assert texts(pod_resources.pod_requests(changed, ResourceCountOptions(resized=True))) == {
+        "cpu": "2"
+    }
 
 
 CLAIM_STATUS = {
@@ -180,7 +182,7 @@ def test_devices_that_bring_node_resources_are_counted_on_demand() -> None:
         spec={"containers": [container(limits={"cpu": "2"}, cpu="1")]},
         status={"nodeAllocatableResourceClaimStatuses": [CLAIM_STATUS]},
     )
-    counting = Counting(node_allocatable_claims=True)
+    counting = ResourceCountOptions(node_allocatable_claims=True)
     assert texts(pod_resources.pod_requests(claiming)) == {"cpu": "1"}
     assert texts(pod_resources.pod_requests(claiming, counting)) == {"cpu": "5", "memory": "1536Mi"}
     assert texts(pod_resources.pod_limits(claiming, counting)) == {"cpu": "6"}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dray.api.conversion import canonical
 from dray.apiserver.patching import field_sets, schema_node
 from dray.apiserver.patching.field_sets import FieldSet
-from dray.apiserver.patching.schema_node import Place
+from dray.apiserver.patching.schema_node import SchemaNode
 
 Path = tuple[str, ...]
 
@@ -126,7 +126,7 @@ def test_a_new_object_is_compared_with_nothing(type_name: str, new: dict[str, An
     assert is_sorted(found)
 
 
-def values_by_path(value: Any, place: Place, path: Path = ()) -> dict[Path, Any]:
+def values_by_path(value: Any, place: SchemaNode, path: Path = ()) -> dict[Path, Any]:
     found = {path: value} if path else {}
     for name, each in (place.parts(value) or {}).items():
         element, inner = place.part(name)
@@ -134,13 +134,13 @@ def values_by_path(value: Any, place: Place, path: Path = ()) -> dict[Path, Any]
     return found
 
 
-def place_of(path: Path, place: Place) -> Place:
+def place_of(path: Path, place: SchemaNode) -> SchemaNode:
     for element in path:
         place = place.part(element.removeprefix(place.prefix)).place
     return place
 
 
-def is_replaced(old: Any, new: Any, place: Place) -> bool:
+def is_replaced(old: Any, new: Any, place: SchemaNode) -> bool:
     """Members tell what changed inside of what has some, and null is the same as having none."""
     has_members = [place.parts(value) is not None for value in (old, new)]
     if all(has_members) or (any(has_members) and None in (old, new)):

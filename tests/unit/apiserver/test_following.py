@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from dray.apiserver.storage.follower import Follower
+from dray.apiserver.storage.follower import StoreFollower
 from dray.store import memory, watch
 from dray.store.store import Delete, Entry, Put, Store, Transaction
 from tests import loop
@@ -42,7 +42,7 @@ def test_what_is_there_is_loaded_and_what_is_gone_forgotten() -> None:
     async def scenario() -> None:
         async with memory.open() as store:
             names = Names()
-            follower = Follower(store, "/a/", names)
+            follower = StoreFollower(store, "/a/", names)
             await write(store, "/a/1", b"one")
             await write(store, "/b/1", b"other")
             await follower.load()
@@ -59,7 +59,7 @@ def test_changes_are_followed_until_the_store_is_closed() -> None:
     async def scenario() -> None:
         names = Names()
         async with memory.open() as store:
-            following = asyncio.create_task(Follower(store, "/a/", names).run())
+            following = asyncio.create_task(StoreFollower(store, "/a/", names).run())
             await write(store, "/a/1", b"one")
             await until(lambda: names.values == {"/a/1": b"one"})
             await store.commit(Transaction((Delete("/a/1"),)))
@@ -74,7 +74,7 @@ def test_a_follower_that_fell_behind_starts_again() -> None:
         names = Names()
         limits = watch.Limits(buffered_events=2)
         async with memory.open(limits) as store:
-            following = asyncio.create_task(Follower(store, "/a/", names).run())
+            following = asyncio.create_task(StoreFollower(store, "/a/", names).run())
             await asyncio.sleep(0)
             for number in range(9):
                 await write(store, f"/a/{number}", b"x")
@@ -88,7 +88,7 @@ def test_what_cannot_be_read_is_left_out() -> None:
     async def scenario() -> None:
         async with memory.open() as store:
             names = Names()
-            follower = Follower(store, "/a/", names)
+            follower = StoreFollower(store, "/a/", names)
             await write(store, "/a/1", b"one")
             await follower.load()
             await write(store, "/a/1", b"!broken")

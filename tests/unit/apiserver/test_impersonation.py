@@ -20,7 +20,7 @@ def acting_as(*headers: tuple[str, str], user: User = ADMIN) -> tuple[User, list
         where = f"{attributes.namespace}/" if attributes.namespace else ""
         asked.append(f"{attributes.verb} {attributes.full_resource} {where}{attributes.name}")
 
-    return impersonation.acting_as(user, headers, allow), asked
+    return impersonation.impersonated_user(user, headers, allow), asked
 
 
 def test_without_headers_one_is_oneself() -> None:
@@ -84,4 +84,4 @@ def test_who_may_not_is_refused() -> None:
 
     headers = (("impersonate-user", "jane"), ("impersonate-group", "system:masters"))
     with pytest.raises(errors.Forbidden, match='groups "system:masters" is forbidden: eve cannot'):
-        impersonation.acting_as(User("eve"), headers, refuse)
+        impersonation.impersonated_user(User("eve"), headers, refuse)

@@ -11,7 +11,7 @@ import pytest
 from dray.api import features
 from dray.api.types.dra import DeviceClass, ResourceSlice
 from dray.apiserver.admission import partition_expansion, partition_profiles
-from dray.apiserver.admission.partition_profiles import Offer
+from dray.apiserver.admission.partition_profiles import PartitionDevice
 from dray.cel import device as cel
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import Object, World
@@ -71,7 +71,7 @@ MIG_CLASS = device_class("mig.example.com", "mig", **{partition_expansion.CLASS_
 DEVICES = [whole(), *(partition(profile, memory) for profile, memory in A100.items())]
 
 
-def offers(*devices: Object, **spec: Any) -> list[Offer]:
+def offers(*devices: Object, **spec: Any) -> list[PartitionDevice]:
     body = world.resource_slice("s", "n1", *(devices or DEVICES), **spec)
     return list(partition_profiles.offers(msgspec.convert(body, ResourceSlice)))
 
@@ -361,8 +361,8 @@ def test_lifting_leaves_alone_what_others_may_share(request_body: Object) -> Non
     before = json.dumps(shared)
     first = {"kind": "ResourceClaim", **shared}
     second = {"kind": "ResourceClaim", **shared}
-    partition_expansion.lift(first)
-    partition_expansion.lift(second)
+    partition_expansion.move_to_annotation(first)
+    partition_expansion.move_to_annotation(second)
     assert json.dumps(shared) == before
     assert first == second
-    assert partition_expansion.noted(first) == {"gpu": ASKED}
+    assert partition_expansion.requested_partitions(first) == {"gpu": ASKED}

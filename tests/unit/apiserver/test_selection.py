@@ -9,7 +9,7 @@ import pytest
 
 from dray.api.selectors import label_selectors
 from dray.apiserver.request import selection
-from dray.apiserver.request.selection import Selection
+from dray.apiserver.request.selection import StoredObjectSelector
 from dray.apiserver.storage import codec
 
 PODS: list[dict[str, Any]] = [
@@ -41,7 +41,9 @@ CASES = [
 
 @pytest.mark.parametrize(("labels", "fields"), CASES)
 def test_what_is_read_is_enough(labels: str, fields: str) -> None:
-    chosen = Selection(label_selectors.parse(labels), label_selectors.parse_fields(fields))
+    chosen = StoredObjectSelector(
+        label_selectors.parse(labels), label_selectors.parse_fields(fields)
+    )
     look = selection.reader(chosen)
     for pod in PODS:
         stored = codec.to_stored(pod)
@@ -50,6 +52,8 @@ def test_what_is_read_is_enough(labels: str, fields: str) -> None:
 
 
 def test_no_more_is_read_than_asked_for() -> None:
-    chosen = Selection(fields=label_selectors.parse_fields("spec.nodeName=n1,status.phase=Running"))
+    chosen = StoredObjectSelector(
+        fields=label_selectors.parse_fields("spec.nodeName=n1,status.phase=Running")
+    )
     looked = selection.reader(chosen)(codec.to_stored(PODS[2]))
     assert looked == {"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}

@@ -20,7 +20,7 @@ from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.discovery import Discovery
-from dray.apiserver.node_agents import Agents
+from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.verbs.deletion import Deleter
 from dray.apiserver.verbs.writes import Writer
@@ -71,7 +71,7 @@ class World:
         numbers = itertools.count()
         run(bootstrap.bootstrap(self.store, NOW, server.new_uid))
         self.authorizer = run(Authorizer.open(self.store))
-        around = composition.Surroundings(
+        around = composition.RuleDependencies(
             self.store,
             gates,
             self.authorizer,
@@ -80,13 +80,13 @@ class World:
             lambda: f"x{next(numbers)}",
             mounts_tokens,
         )
-        self.chain = composition.chain(around)
+        self.chain = composition.build_admission_chain(around)
         self.writer = Writer(self.store, gates, self.chain, server.new_uid, around.new_suffix)
         self.app = self._application()
 
     def _application(self) -> application.App:
         deleter = Deleter(self.store, self.chain)
-        behind = composition.Answerers(
+        behind = composition.SubresourceHandlers(
             self.store,
             self.chain,
             self.writer,
@@ -95,7 +95,7 @@ class World:
             self.authenticator,
             self.signer,
             server.new_uid,
-            Agents(self.store, None),
+            NodeAgents(self.store, None),
         )
         return application.App(
             store=self.store,

@@ -12,7 +12,7 @@ import pytest
 
 from dray.cli.command_errors import NotFound, WrongUsage
 from dray.cli.insight import history
-from dray.cli.insight.history import Change, Past
+from dray.cli.insight.history import ClaimHistory, ClaimRevision
 from tests.unit.cli.conftest import Cluster, as_list
 from tests.unit.cli.test_components import POD, TEMPLATE
 from tests.unit.cli.test_up import up
@@ -82,15 +82,22 @@ def test_periods_begin_with_an_allocation_and_end_with_its_removal_or_the_claim(
     used = claim("a", 7, "gpu-3", written="10:01", user="p")
     freed = claim("a", 9, written="10:05")
     other = claim("b", 11, "gpu-3", "gpu-4", written="10:06")
-    past = Past(
-        5, "10:00", [held], [Change(7, held, used), Change(9, used, freed), Change(11, None, other)]
+    past = ClaimHistory(
+        5,
+        "10:00",
+        [held],
+        [
+            ClaimRevision(7, held, used),
+            ClaimRevision(9, used, freed),
+            ClaimRevision(11, None, other),
+        ],
     )
     found = [each for each in history.periods(past) if each.device == DEVICE]
     assert [(each.claim, each.since, each.until, each.used_by) for each in found] == [
         ("a", "10:00", "10:05", ("pods/p",)),
         ("b", "10:06", "", ()),
     ]
-    deleted = Past(11, "", [other], [Change(12, other, None)])
+    deleted = ClaimHistory(11, "", [other], [ClaimRevision(12, other, None)])
     ends = {(each.until, each.until_is_about) for each in history.periods(deleted)}
     assert ends == {("10:06", True)}
 
@@ -101,24 +108,24 @@ def test_a_claim_that_let_go_without_a_time_did_so_before_its_next_change() -> N
     unprotected = claim("a", 11, written="10:05")
     other = claim("b", 10, written="10:03")
     changes = [
-        Change(9, held, freed),
-        Change(10, other, other),
-        Change(11, freed, unprotected),
-        Change(12, unprotected, claim("a", 12, written="10:07")),
+        ClaimRevision(9, held, freed),
+        ClaimRevision(10, other, other),
+        ClaimRevision(11, freed, unprotected),
+        ClaimRevision(12, unprotected, claim("a", 12, written="10:07")),
     ]
-    (period,) = history.periods(Past(5, "10:00", [held], changes))
+    (period,) = history.periods(ClaimHistory(5, "10:00", [held], changes))
     assert (period.until, period.until_is_about, period.until_revision) == ("10:05", False, 9)
 
 
 def test_the_deletion_of_a_claim_ends_what_it_held() -> None:
     held = claim("a", 5, "gpu-3", written="10:00")
     held["metadata"]["deletionTimestamp"] = "10:04"
-    (period,) = history.periods(Past(5, "10:00", [held], [Change(9, held, None)]))
+    (period,) = history.periods(ClaimHistory(5, "10:00", [held], [ClaimRevision(9, held, None)]))
     assert (period.until, period.until_is_about) == ("10:04", False)
 
 
 def test_a_time_before_what_is_remembered_is_refused() -> None:
-    past = Past(900, "2026-11-15T10:00:00.000000Z", [], [])
+    past = ClaimHistory(900, "2026-11-15T10:00:00.000000Z", [], [])
     with pytest.raises(NotFound, match="before what the server remembers"):
         history.require_visible(past, "2026-11-15T09:59:00Z", "09:59")
     history.require_visible(past, "2026-11-15T10:01:00Z", "10:01")

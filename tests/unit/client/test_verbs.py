@@ -9,7 +9,7 @@ import pytest
 
 from dray.api import errors, kinds
 from dray.api.http_messages import Request, Response
-from dray.client.api_client import Client, Selection
+from dray.client.api_client import Client, ObjectSelection
 from tests import loop
 
 PODS = kinds.served("", "Pod")
@@ -36,7 +36,7 @@ class Server:
 
 
 async def parts(server: Server, limit: int) -> list[list[int]]:
-    pages = Client(server).pages(PODS, Selection(label_selector="a=b"), limit=limit)
+    pages = Client(server).pages(PODS, ObjectSelection(label_selector="a=b"), limit=limit)
     return [[msgspec.json.decode(item) for item in page.items] async for page in pages]
 
 

@@ -24,7 +24,7 @@ from dray.apiserver import server
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.server import Settings
 from dray.apiserver.storage import codec, store_keys
-from dray.client.api_client import Client, InProcessTransport, Object, Selection
+from dray.client.api_client import Client, InProcessTransport, Object, ObjectSelection
 from dray.controllers import loops, served_kinds
 from dray.controllers.caches import Caches
 from dray.controllers.loops import Context, Loop
@@ -70,7 +70,7 @@ class World:
             return None
 
     async def list(self, kind: str, namespace: str = "") -> list[Object]:
-        page = await self.client.list(named(kind), Selection(namespace=namespace))
+        page = await self.client.list(named(kind), ObjectSelection(namespace=namespace))
         return [decode(bytes(item)) for item in page.items]
 
     async def patch(
@@ -178,7 +178,7 @@ async def world(
 ) -> AsyncIterator[World]:
     async with (
         memory.open() as store,
-        server.opened(store, signer=signer(), settings=Settings(features=features)) as api,
+        server.open_server(store, signer=signer(), settings=Settings(features=features)) as api,
     ):
         admin = Client(InProcessTransport(api.app.handle, ADMIN))
         client = Client(InProcessTransport(api.app.handle, CONTROLLERS))

@@ -13,7 +13,7 @@ from dray.api import features
 from dray.api.types.dra import DeviceRequestAllocationResult, ResourceClaim
 from dray.driverkit import pool_layout
 from dray.driverkit.driver import Allocated, Driver
-from dray.driverkit.pool_layout import Pool
+from dray.driverkit.pool_layout import PublishedPool
 from dray.validation.dra import slices
 
 
@@ -25,7 +25,7 @@ def allocated(driver: Driver, device: str, **result: object) -> Allocated:
 
 @pytest.mark.parametrize("driver", [hello.Hello(), shared_gpu.SharedGpu()])
 def test_an_example_publishes_valid_slices(driver: Driver) -> None:
-    pool = Pool(driver.name, "n1", tuple(driver.devices()), node_name="n1")
+    pool = PublishedPool(driver.name, "n1", tuple(driver.devices()), node_name="n1")
     for each in pool_layout.lay_out(pool):
         assert [str(error) for error in slices.resource_slice(each, features.DEFAULT)] == []
 

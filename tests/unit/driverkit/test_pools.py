@@ -11,15 +11,15 @@ from dray.api.types.dra import (
     DeviceTaint,
 )
 from dray.driverkit import pool_layout
-from dray.driverkit.pool_layout import Pool
+from dray.driverkit.pool_layout import PublishedPool
 
 
 def devices(count: int, **fields: object) -> tuple[Device, ...]:
     return tuple(Device(name=f"gpu-{number}", **fields) for number in range(count))  # type: ignore[arg-type]
 
 
-def pool(*made: Device, **fields: object) -> Pool:
-    return Pool("gpu.example.com", "n1", made, node_name="n1", **fields)  # type: ignore[arg-type]
+def pool(*made: Device, **fields: object) -> PublishedPool:
+    return PublishedPool("gpu.example.com", "n1", made, node_name="n1", **fields)  # type: ignore[arg-type]
 
 
 def sizes(slices: pool_layout.Slices) -> list[int]:
@@ -73,5 +73,7 @@ def test_every_slice_carries_the_generation_and_the_place() -> None:
 
 
 def test_a_pool_name_with_slashes_gives_a_valid_object_name() -> None:
-    (only,) = pool_layout.lay_out(Pool("gpu.example.com", "rack/1", devices(1), all_nodes=True))
+    (only,) = pool_layout.lay_out(
+        PublishedPool("gpu.example.com", "rack/1", devices(1), all_nodes=True)
+    )
     assert only.metadata.name == "rack-1-gpu.example.com"

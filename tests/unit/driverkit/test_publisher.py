@@ -10,10 +10,10 @@ import pytest
 from dray.api import features
 from dray.api.formats.names import PoolId
 from dray.api.types.dra import Device, DeviceTaint
-from dray.client.api_client import Object, Selection
+from dray.client.api_client import Object, ObjectSelection
 from dray.driverkit import driver
-from dray.driverkit.pool_layout import Pool
-from dray.driverkit.publisher import Offer, Publisher
+from dray.driverkit.pool_layout import PublishedPool
+from dray.driverkit.publisher import PoolToPublish, Publisher
 from tests.unit.controllers import world
 from tests.unit.controllers.world import World
 
@@ -26,12 +26,12 @@ class Published:
 
     def __init__(self, here: World) -> None:
         self.here = here
-        self.offers: dict[PoolId, Offer] = {}
-        ours = Selection(field_selector=f"spec.driver={DRIVER}")
+        self.offers: dict[PoolId, PoolToPublish] = {}
+        ours = ObjectSelection(field_selector=f"spec.driver={DRIVER}")
         self.publisher = Publisher(here.client, self.offers.get, selection=ours)
 
     async def offer(self, *devices: Device) -> list[Object]:
-        self.offers[POOL] = Offer(Pool(DRIVER, "n1", devices, node_name="n1"))
+        self.offers[POOL] = PoolToPublish(PublishedPool(DRIVER, "n1", devices, node_name="n1"))
         return await self.settle()
 
     async def settle(self) -> list[Object]:
@@ -125,7 +125,9 @@ def test_what_a_dead_process_left_is_taken_over() -> None:
     async def test(published: Published) -> None:
         await published.offer(*devices(2))
         successor = Published(published.here)
-        successor.offers[POOL] = Offer(Pool(DRIVER, "n1", tuple(devices(2)), node_name="n1"))
+        successor.offers[POOL] = PoolToPublish(
+            PublishedPool(DRIVER, "n1", tuple(devices(2)), node_name="n1")
+        )
         async with asyncio.TaskGroup() as group:
             task = group.create_task(successor.publisher.run())
             assert await published.here.writes(successor.settle()) == 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import requests
 from dray.allocator.problem import resolution
 from dray.api.formats.names import ClaimKey
@@ -16,7 +16,7 @@ from dray.api.types.dra import (
 )
 from dray.api.types.meta import ObjectMeta
 from dray.explain.survey import equivalence
-from dray.explain.survey.equivalence import Group
+from dray.explain.survey.equivalence import EquivalenceClass
 from tests.builders import (
     DRIVER,
     claim,
@@ -34,18 +34,18 @@ PRODUCT = f'device.attributes["{DRIVER}"].productName'
 SICK = DeviceTaint("sick", "", "NoSchedule")
 
 
-def grouped(world: Fleet, *claims: ResourceClaim) -> list[Group]:
+def grouped(world: ClusterInventory, *claims: ResourceClaim) -> list[EquivalenceClass]:
     present = [name for name, entry in world.nodes.items() if entry.node is not None]
-    paths = equivalence.read_by(resolved(world, *claims), world.features)
-    return equivalence.group(world, present, paths)
+    paths = equivalence.paths_read(resolved(world, *claims), world.features)
+    return equivalence.group_nodes(world, present, paths)
 
 
-def resolved(world: Fleet, *claims: ResourceClaim) -> list[resolution.ResolvedClaim]:
-    questions = [requests.parse(each.spec.devices) for each in claims]
+def resolved(world: ClusterInventory, *claims: ResourceClaim) -> list[resolution.ResolvedClaim]:
+    questions = [requests.parse_claim(each.spec.devices) for each in claims]
     return resolution.resolve(questions, world.classes, world.selectors, world.features)
 
 
-def names(groups: list[Group]) -> list[list[str]]:
+def names(groups: list[EquivalenceClass]) -> list[list[str]]:
     return [[member.node for member in group] for group in groups]
 
 
@@ -127,7 +127,7 @@ def test_twins_agree_in_order_and_in_which_constrained_values_are_the_same() -> 
     asked = claim(request(count=2), match=f"{DRIVER}/uuid")
     groups = grouped(world, asked)
     assert names(groups) == [["n1", "n2", "n3", "n4"]]
-    assert equivalence.twins(groups, resolved(world, asked)) == {
+    assert equivalence.representatives(groups, resolved(world, asked)) == {
         "n1": "n1",
         "n2": "n2",
         "n3": "n1",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.allocator.inventory.cluster_inventory import Fleet
-from dray.allocator.placement import Fit, Placement
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.placement import Allocator, Fit
 from dray.api.features import DEFAULT
 from dray.api.formats.names import ClaimKey, DeviceId
 from dray.api.types.dra import DeviceConstraint, DeviceTaint, DeviceToleration, ExactDeviceRequest
@@ -25,7 +25,7 @@ from tests.builders import (
 )
 
 
-def exactly(change: changes.Change) -> ExactDeviceRequest:
+def exactly(change: changes.SuggestedChange) -> ExactDeviceRequest:
     claims = [claim(request("gpu", "a", "b", count=3, capacity={"memory": "2Gi"}))]
     (changed,) = change.applied_to(claims)
     body = changed.spec.devices.requests[0].exactly
@@ -111,8 +111,8 @@ def test_claim_is_dropped() -> None:
     assert change.applied_to([first, second]) == (second,)
 
 
-def is_free(world: Fleet) -> bool:
-    return isinstance(Placement(world, new_share_id=str).ask([claim(request())], "n1"), Fit)
+def is_free(world: ClusterInventory) -> bool:
+    return isinstance(Allocator(world, new_share_id=str).allocate_on([claim(request())], "n1"), Fit)
 
 
 def test_claim_has_ended_inside_the_block_only() -> None:

@@ -12,8 +12,8 @@ from dray.api.types.dra import AllocationResult, ResourceClaimStatus
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Outcome
 from dray.explain.survey import faults
-from dray.explain.survey.filters import Kind
-from dray.explain.survey.unreachable_slices import Cause
+from dray.explain.survey.filters import FilterKind
+from dray.explain.survey.unreachable_slices import UnreachableReason
 from tests.builders import (
     DRIVER,
     claim,
@@ -61,7 +61,7 @@ def test_nodes_that_come_closest_are_named_first() -> None:
     selector = f'device.attributes["{DRIVER}"].productName == "H100"'
     found = claim_explanation.explain(world, [claim(request("gpu", selector))], new_share_id=str)
     causes = [(each.gate and each.gate.kind, each.nodes) for each in found.reasons]
-    assert causes == [(Kind.TAKEN, 1), (Kind.SELECTOR, 1), (None, 5)]
+    assert causes == [(FilterKind.TAKEN, 1), (FilterKind.SELECTOR, 1), (None, 5)]
 
 
 def test_requests_that_fit_alone_are_refused_by_the_allocators_verdict() -> None:
@@ -108,8 +108,8 @@ def test_slices_that_no_node_sees_are_named_with_the_cause() -> None:
     world = fleet(far, gpu_slice("gone", 2), nodes=[node("n1")])
     world.drop_node("gone")
     found = claim_explanation.explain(world, [claim(request())], new_share_id=str)
-    causes = {(stray.cause, stray.devices) for stray in found.strays}
-    assert causes == {(Cause.NO_NODE_MATCHES, 1), (Cause.NO_SUCH_NODE, 2)}
+    causes = {(stray.cause, stray.devices) for stray in found.unreachable_slices}
+    assert causes == {(UnreachableReason.NO_NODE_MATCHES, 1), (UnreachableReason.NO_SUCH_NODE, 2)}
 
 
 def test_search_is_given_up_after_many_positions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +122,8 @@ def test_search_is_given_up_after_many_positions(monkeypatch: pytest.MonkeyPatch
         distinct=f"{DRIVER}/b",
     )
     monkeypatch.setattr(
-        "dray.explain.suggestions.change_tester.Asking._is_out_of_patience", lambda self: True
+        "dray.explain.suggestions.change_tester.BoundedAllocator._is_out_of_patience",
+        lambda self: True,
     )
     found = claim_explanation.explain(fleet(resource_slice(*devices)), [asked], new_share_id=str)
     assert found.outcome is Outcome.UNDECIDED

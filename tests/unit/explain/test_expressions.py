@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dray.explain.selectors import expressions
-from dray.explain.selectors.expressions import Subject
+from dray.explain.selectors.expressions import SelectorSubject
 
-MODEL = Subject("attributes", "a.com", "model")
-MEMORY = Subject("capacity", "a.com", "memory")
+MODEL = SelectorSubject("attributes", "a.com", "model")
+MEMORY = SelectorSubject("capacity", "a.com", "memory")
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_constant_is_written_as_another_kind(text: str, kind: str, expected: str
 
 def test_subject_is_renamed_wherever_it_stands() -> None:
     text = 'has(device.attributes["a.com"].model) && device.attributes["a.com"]["model"] == "model"'
-    other = Subject("attributes", "b.com", "name")
+    other = SelectorSubject("attributes", "b.com", "name")
     assert expressions.renamed(text, MODEL, other) == (
         'has(device.attributes["b.com"].name) && device.attributes["b.com"]["name"] == "model"'
     )
@@ -135,7 +135,7 @@ def test_subject_is_renamed_wherever_it_stands() -> None:
 
 def test_subjects_of_other_domains_keep_their_names() -> None:
     text = 'device.attributes["c.com"].model == device.attributes["a.com"].model'
-    other = Subject("attributes", "a.com", "name")
+    other = SelectorSubject("attributes", "a.com", "name")
     assert expressions.renamed(text, MODEL, other) == (
         'device.attributes["c.com"].model == device.attributes["a.com"].name'
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import requests
 from dray.allocator.problem import resolution
 from dray.api.types.dra import ResourceClaim
@@ -14,15 +14,15 @@ ATTRIBUTES = f'device.attributes["{DRIVER}"]'
 CAPACITY = f'device.capacity["{DRIVER}"]'
 
 
-def observed(world: Fleet, asked: ResourceClaim) -> tuple[GateFacts, ...]:
-    question = requests.parse(asked.spec.devices)
+def observed(world: ClusterInventory, asked: ResourceClaim) -> tuple[GateFacts, ...]:
+    question = requests.parse_claim(asked.spec.devices)
     resolved = resolution.resolve([question], world.classes, world.selectors, world.features)
-    found = node_survey.take(world, list(world.nodes), resolved)
+    found = node_survey.survey_nodes(world, list(world.nodes), resolved)
     observations = facts.observe(world, found, resolved)
     return tuple(each.facts for each in observations)
 
 
-def two_models() -> Fleet:
+def two_models() -> ClusterInventory:
     return fleet(gpu_slice("n1", 4), gpu_slice("n2", 2, product="A100", memory="40Gi"))
 
 

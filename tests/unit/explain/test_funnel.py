@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections, requests
 from dray.allocator.problem import resolution
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import DeviceTaint, ResourceClaim
 from dray.explain.survey import node_survey
-from dray.explain.survey.filters import CannotEvaluate, Gate, Kind
+from dray.explain.survey.filters import CannotEvaluate, DeviceFilter, FilterKind
 from dray.explain.survey.funnel import Funnel, Holder, NodeCount
 from dray.explain.survey.node_survey import Survey
 from tests.builders import (
@@ -35,19 +35,21 @@ SECONDS_FOR_LARGE_FLEET = 2
 PRODUCT = f'device.attributes["{DRIVER}"].productName'
 
 
-def surveyed(world: Fleet, *claims: ResourceClaim) -> Survey:
-    questions = [requests.parse(each.spec.devices) for each in claims]
+def surveyed(world: ClusterInventory, *claims: ResourceClaim) -> Survey:
+    questions = [requests.parse_claim(each.spec.devices) for each in claims]
     resolved = resolution.resolve(questions, world.classes, world.selectors, world.features)
     present = [name for name, entry in world.nodes.items() if entry.node is not None]
-    return node_survey.take(world, present, resolved)
+    return node_survey.survey_nodes(world, present, resolved)
 
 
-def measured(world: Fleet, *claims: ResourceClaim) -> Funnel:
+def measured(world: ClusterInventory, *claims: ResourceClaim) -> Funnel:
     (funnel,) = surveyed(world, *claims).funnels
     return funnel
 
 
-def counts(funnel: Funnel, kinds: Sequence[Kind] = tuple(Kind)) -> list[tuple[str, int, int]]:
+def counts(
+    funnel: Funnel, kinds: Sequence[FilterKind] = tuple(FilterKind)
+) -> list[tuple[str, int, int]]:
     return [
         (str(stage.gate.kind), stage.before, stage.after)
         for stage in funnel.stages
@@ -81,7 +83,7 @@ def test_gate_that_only_some_nodes_have_does_not_hide_devices_of_the_others() ->
     world = fleet(*mig_slices("n1"), gpu_slice("n2", 2))
     hold(world, "other", "gpu-0")
     funnel = measured(world, claim(request()))
-    assert counts(funnel, [Kind.COUNTERS]) == [("counters", 8, 2)]
+    assert counts(funnel, [FilterKind.COUNTERS]) == [("counters", 8, 2)]
 
 
 def test_device_that_several_nodes_reach_counts_once() -> None:
@@ -107,7 +109,7 @@ def test_device_passes_if_it_is_for_one_of_the_nodes() -> None:
 def test_devices_on_which_a_selector_fails_are_counted_and_exemplified() -> None:
     world = fleet(resource_slice(gpu("gpu-0"), gpu("gpu-1", attributes={"nvlink": True})))
     funnel = measured(world, claim(request("gpu", f'device.attributes["{DRIVER}"].nvlink')))
-    stage = next(stage for stage in funnel.stages if stage.gate.kind is Kind.SELECTOR)
+    stage = next(stage for stage in funnel.stages if stage.gate.kind is FilterKind.SELECTOR)
     assert (stage.before, stage.after, stage.failing) == (2, 1, 1)
     assert stage.example is not None
     assert stage.example.device == "gpu-0"
@@ -145,19 +147,19 @@ def test_node_is_blocked_at_the_gate_where_too_few_are_left() -> None:
     hold(world, "other", "gpu-0", "gpu-1", "gpu-2")
     funnel = measured(world, claim(request("gpu", count=2)))
     blocked = {each.gate.kind: (each.nodes, each.example) for each in funnel.blocked}
-    assert blocked == {Kind.CLASS: (2, "n3"), Kind.TAKEN: (1, "n1")}
+    assert blocked == {FilterKind.CLASS: (2, "n3"), FilterKind.TAKEN: (1, "n1")}
     assert funnel.best == NodeCount("n1", 1)
 
 
-@pytest.mark.parametrize(("taken", "kind"), [(0, None), (1, Kind.TAKEN)])
+@pytest.mark.parametrize(("taken", "kind"), [(0, None), (1, FilterKind.TAKEN)])
 def test_all_is_blocked_where_one_of_the_matching_devices_is_lost(
-    taken: int, kind: Kind | None
+    taken: int, kind: FilterKind | None
 ) -> None:
     world = fleet(gpu_slice("n1", 3))
     if taken:
         hold(world, "other", "gpu-1")
     funnel = measured(world, claim(request("gpu", mode="All")))
-    assert [each.gate for each in funnel.blocked] == ([Gate(kind)] if kind else [])
+    assert [each.gate for each in funnel.blocked] == ([DeviceFilter(kind)] if kind else [])
     assert (funnel.needed, funnel.most_needed) == (0, 3)
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections, requests
 from dray.allocator.problem import resolution
 from dray.api.features import DEFAULT
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import Device, DeviceTaint, ResourceClaim
-from dray.explain.survey.filters import CannotEvaluate, Kind, Objection, Panel
+from dray.explain.survey.filters import CannotEvaluate, FilterKind, FilterRejection, NodeFilters
 from tests.builders import (
     DRIVER,
     claim,
@@ -27,12 +27,14 @@ from tests.builders import (
 )
 
 
-def objections(world: Fleet, asked: ResourceClaim, number: int = 0) -> dict[Kind, Objection]:
+def objections(
+    world: ClusterInventory, asked: ResourceClaim, number: int = 0
+) -> dict[FilterKind, FilterRejection]:
     """What the gates of the first node say about one of its devices."""
-    question = requests.parse(asked.spec.devices)
+    question = requests.parse_claim(asked.spec.devices)
     resolved = resolution.resolve([question], world.classes, world.selectors, world.features)
     entry = next(entry for entry in world.nodes.values() if entry.node is not None)
-    panel = Panel(world.inventory(entry), resolved, world.selectors)
+    panel = NodeFilters(world.inventory(entry), resolved, world.selectors)
     candidate = panel.inventory.devices[number]
     (plan,) = panel.steps[0].plans
     found = {}
@@ -53,16 +55,16 @@ def test_gates_are_asked_independently() -> None:
     world = fleet(resource_slice(gpu("gpu-0", taints=[taint])))
     hold(world, "other", "gpu-0")
     found = objections(world, claim(request("gpu", "false")))
-    assert set(found) == {Kind.SELECTOR, Kind.TAINTS, Kind.TAKEN}
-    assert found[Kind.TAKEN] == rejections.DeviceTaken(
-        found[Kind.TAKEN].device,  # type: ignore[union-attr]
+    assert set(found) == {FilterKind.SELECTOR, FilterKind.TAINTS, FilterKind.TAKEN}
+    assert found[FilterKind.TAKEN] == rejections.DeviceInUse(
+        found[FilterKind.TAKEN].device,  # type: ignore[union-attr]
         (ClaimKey("default", "other"),),
     )
 
 
 def test_selector_that_does_not_compile_fails_on_every_device() -> None:
     found = objections(fleet(gpu_slice()), claim(request("gpu", "nonsense")))
-    assert isinstance(found[Kind.SELECTOR], CannotEvaluate)
+    assert isinstance(found[FilterKind.SELECTOR], CannotEvaluate)
 
 
 def test_device_for_another_node() -> None:
@@ -70,7 +72,7 @@ def test_device_for_another_node() -> None:
         device("gpu-a", node="n1"), device("gpu-b", node="n2"), pool="rack", per_device=True
     )
     world = fleet(piece, nodes=[node("n1"), node("n2")])
-    assert set(objections(world, claim(request()), 1)) == {Kind.NODE}
+    assert set(objections(world, claim(request()), 1)) == {FilterKind.NODE}
 
 
 @pytest.mark.parametrize(
@@ -83,23 +85,25 @@ def test_device_for_another_node() -> None:
 def test_device_that_needs_a_gate(gate: str, needing: Device) -> None:
     features = msgspec.structs.replace(DEFAULT, **{gate: False})
     world = fleet(resource_slice(needing), features=features)
-    assert set(objections(world, claim(request()))) == {Kind.FEATURES}
+    assert set(objections(world, claim(request()))) == {FilterKind.FEATURES}
 
 
 def test_capacity_that_cannot_be_computed_is_an_objection_of_capacity_alone() -> None:
     world = fleet(gpu_slice("n1", 1, shareable=True))
     hold(world, "other", "gpu-0")
     found = objections(world, claim(request("gpu", capacity={"memory": "-1"})))
-    assert set(found) == {Kind.TAKEN, Kind.CAPACITY}
-    assert isinstance(found[Kind.CAPACITY], CannotEvaluate)
+    assert set(found) == {FilterKind.TAKEN, FilterKind.CAPACITY}
+    assert isinstance(found[FilterKind.CAPACITY], CannotEvaluate)
 
 
 def test_capacity_left_by_shares() -> None:
     world = fleet(gpu_slice("n1", 1, shareable=True))
     for name in ("b", "a"):
         hold(world, name, "gpu-0", share={"memory": "40Gi"})
-    short = objections(world, claim(request("gpu", capacity={"memory": "1Gi"})))[Kind.CAPACITY]
-    assert isinstance(short, rejections.CapacityShort)
+    short = objections(world, claim(request("gpu", capacity={"memory": "1Gi"})))[
+        FilterKind.CAPACITY
+    ]
+    assert isinstance(short, rejections.InsufficientCapacity)
     assert (short.available, short.total) == ("0", "80Gi")
     assert short.holders == (ClaimKey("default", "a"), ClaimKey("default", "b"))
 
@@ -107,15 +111,15 @@ def test_capacity_left_by_shares() -> None:
 def test_counters_that_others_have_drawn_from() -> None:
     world = fleet(*mig_slices())
     hold(world, "other", "gpu-0-half-0")
-    short = objections(world, claim(request()))[Kind.COUNTERS]
-    assert isinstance(short, rejections.CounterShort)
+    short = objections(world, claim(request()))[FilterKind.COUNTERS]
+    assert isinstance(short, rejections.InsufficientCounter)
     assert (short.needed, short.available) == ("40Gi", "20Gi")
     assert short.holders == (ClaimKey("default", "other"),)
 
 
 def test_attribute_that_a_constraint_compares_is_absent() -> None:
     found = objections(fleet(gpu_slice()), claim(request(), match=f"{DRIVER}/numa"))
-    assert isinstance(found[Kind.CONSTRAINTS], rejections.AttributeAbsent)
+    assert isinstance(found[FilterKind.CONSTRAINTS], rejections.AttributeAbsent)
 
 
 def test_derived_attribute_that_fails_is_an_objection_and_raises_nothing() -> None:
@@ -123,4 +127,4 @@ def test_derived_attribute_that_fails_is_an_objection_and_raises_nothing() -> No
     asked = request("gpu", derived={f"{DRIVER}/side": f'device.attributes["{DRIVER}"].nothing'})
     world = fleet(gpu_slice(), features=features)
     found = objections(world, claim(asked, match=f"{DRIVER}/side"))
-    assert isinstance(found[Kind.CONSTRAINTS], CannotEvaluate)
+    assert isinstance(found[FilterKind.CONSTRAINTS], CannotEvaluate)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.inventory.cluster_inventory import Fleet
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model import requests
 from dray.allocator.problem import resolution
-from dray.allocator.problem.resolution import ResolvedOption
+from dray.allocator.problem.resolution import ResolvedAlternative
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import (
     CapacityRequestPolicy,
@@ -22,8 +22,10 @@ from dray.explain.suggestions import availability
 from tests.builders import claim, fleet, gpu_slice, hold, mig_slices, request, valid_values
 
 
-def on_node(world: Fleet, asked: DeviceRequest) -> tuple[Inventory, ResolvedOption]:
-    question = requests.parse(claim(asked).spec.devices)
+def on_node(
+    world: ClusterInventory, asked: DeviceRequest
+) -> tuple[NodeInventory, ResolvedAlternative]:
+    question = requests.parse_claim(claim(asked).spec.devices)
     (resolved,) = resolution.resolve([question], world.classes, world.selectors, world.features)
     return world.inventory(world.nodes["n1"]), resolved.requests[0].options[0]
 
@@ -48,7 +50,7 @@ def test_largest_amount_that_the_policy_hands_out(
     world = fleet(gpu_slice("n1", 1, memory=memory, shareable=True))
     hold(world, "other", "gpu-0", share={"memory": "10Gi"})
     inventory, option = on_node(world, request("gpu", capacity={"memory": asked}))
-    (found,) = availability.capacities(inventory, option)
+    (found,) = availability.affordable_amounts(inventory, option)
     assert found.amounts == {"memory": expected}
     assert 0 < found.share < 1
 
@@ -56,12 +58,15 @@ def test_largest_amount_that_the_policy_hands_out(
 def test_nothing_is_offered_where_nothing_is_left() -> None:
     world = fleet(gpu_slice("n1", 1, shareable=True))
     hold(world, "other", "gpu-0", share={"memory": "80Gi"})
-    assert list(availability.capacities(*on_node(world, request(capacity={"memory": "1Gi"})))) == []
+    assert (
+        list(availability.affordable_amounts(*on_node(world, request(capacity={"memory": "1Gi"}))))
+        == []
+    )
 
 
 def test_misspelt_capacity_is_offered_by_its_name() -> None:
     world = fleet(gpu_slice("n1", 1, shareable=True))
-    (found,) = availability.capacities(*on_node(world, request(capacity={"memroy": "1Gi"})))
+    (found,) = availability.affordable_amounts(*on_node(world, request(capacity={"memroy": "1Gi"})))
     assert found.amounts == {"memory": "1Gi"}
 
 
@@ -70,14 +75,14 @@ def test_taints_that_are_tolerated_are_not_in_the_way() -> None:
     two = DeviceTaint("b", "", "NoSchedule")
     world = fleet(gpu_slice("n1", 1, taints=[one, two, DeviceTaint("c", "", "None")]))
     tolerant = request(tolerations=[DeviceToleration("a", "Exists")])
-    assert list(availability.untolerated(*on_node(world, tolerant))) == [two]
-    assert set(availability.untolerated(*on_node(world, request()))) == {None, one, two}
+    assert list(availability.untolerated_taints(*on_node(world, tolerant))) == [two]
+    assert set(availability.untolerated_taints(*on_node(world, request()))) == {None, one, two}
 
 
 def test_holders_of_other_devices_on_the_same_counters_are_found() -> None:
     world = fleet(*mig_slices())
     hold(world, "other", "gpu-0-half-0")
     size = 'device.attributes["gpu.example.com"].size == "whole"'
-    assert availability.holders(*on_node(world, request("gpu", size))) == {
+    assert availability.holding_claims(*on_node(world, request("gpu", size))) == {
         ClaimKey("default", "other"): 1
     }

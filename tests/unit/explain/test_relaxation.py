@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import DeviceTaint, ResourceClaim
 from dray.explain import claim_explanation
 from dray.explain.suggestions import changes
-from dray.explain.suggestions.changes import Change, Rewriting
+from dray.explain.suggestions.changes import Rewriting, SuggestedChange
 from tests.builders import (
     DRIVER,
     claim,
@@ -27,17 +27,17 @@ ATTRIBUTES = f'device.attributes["{DRIVER}"]'
 CAPACITY = f'device.capacity["{DRIVER}"]'
 
 
-def found(world: Fleet, *claims: ResourceClaim) -> tuple[Change, ...]:
+def found(world: ClusterInventory, *claims: ResourceClaim) -> tuple[SuggestedChange, ...]:
     return claim_explanation.explain(world, claims, new_share_id=str).changes
 
 
-def rewritten(world: Fleet, selector: str) -> changes.ReplaceSelector:
+def rewritten(world: ClusterInventory, selector: str) -> changes.ReplaceSelector:
     change = found(world, claim(request("gpu", selector)))[0]
     assert isinstance(change, changes.ReplaceSelector)
     return change
 
 
-def models() -> Fleet:
+def models() -> ClusterInventory:
     return fleet(
         gpu_slice("n1", 1, memory="40Gi", attributes={"index": 1}),
         gpu_slice("n2", 1, memory="60Gi", attributes={"index": 2}),

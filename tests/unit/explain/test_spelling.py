@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dray.explain.selectors import spelling
-from dray.explain.selectors.expressions import Subject
+from dray.explain.selectors.expressions import SelectorSubject
 
-NAME = Subject("attributes", "a.com", "productName")
+NAME = SelectorSubject("attributes", "a.com", "productName")
 
 
 def test_other_case_comes_first() -> None:
@@ -34,4 +34,7 @@ def test_capacity_of_the_same_name_is_similar_to_an_attribute() -> None:
 
 
 def test_half_alike_names_of_other_domains_are_not_similar() -> None:
-    assert spelling.similar_subjects(NAME, [Subject("attributes", "b.com", "productNam")]) == []
+    assert (
+        spelling.similar_subjects(NAME, [SelectorSubject("attributes", "b.com", "productNam")])
+        == []
+    )

@@ -41,7 +41,7 @@ def claims(*devices: tuple[str, str]) -> dict[ClaimKey, ResourceClaim]:
 
 
 def unwell(asked: Pod, held: dict[ClaimKey, ResourceClaim]) -> list[Obstacle]:
-    return list(device_problems.concerns(asked, held, (), ()))
+    return list(device_problems.device_problems(asked, held, (), ()))
 
 
 @pytest.mark.parametrize(

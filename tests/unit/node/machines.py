@@ -11,14 +11,14 @@ from typing import Any
 
 from dray.api import features
 from dray.api.formats.names import DeviceId
-from dray.client.api_client import Object, Selection
+from dray.client.api_client import Object, ObjectSelection
 from dray.controllers.loops import utc_now
 from dray.drivers.simulated import fleet
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 from dray.drivers.simulated.publisher import SimulatedDriver
 from dray.node.registration import Registration
 from dray.node.runtimes import simulated
-from dray.node.simulated_agent import NameOnlyAgent
+from dray.node.simulated_agent import SimulatedAgent
 from tests.unit.controllers import world
 from tests.unit.controllers.world import World
 
@@ -29,7 +29,7 @@ class Machines:
     fleet: Fleet
     registration: Registration
     driver: SimulatedDriver
-    agent: NameOnlyAgent
+    agent: SimulatedAgent
 
     async def pod(self, name: str, node: str, **spec: Any) -> Object:
         """A pod that the scheduler has bound."""
@@ -92,7 +92,7 @@ def uid(document: Object) -> str:
 
 @contextlib.asynccontextmanager
 async def running(here: World, loaded: Fleet) -> AsyncIterator[Machines]:
-    ours = Selection(label_selector=f"{FLEET_LABEL}={loaded.name}")
+    ours = ObjectSelection(label_selector=f"{FLEET_LABEL}={loaded.name}")
     registration = Registration(
         here.client,
         loaded.nodes(),
@@ -102,7 +102,7 @@ async def running(here: World, loaded: Fleet) -> AsyncIterator[Machines]:
         selection=ours,
     )
     driver = SimulatedDriver(here.client, loaded, now=utc_now)
-    agent = NameOnlyAgent(here.client, registration.addresses, now=utc_now)
+    agent = SimulatedAgent(here.client, registration.addresses, now=utc_now)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each.run()) for each in (registration, driver, agent)]
         made = Machines(here, loaded, registration, driver, agent)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dray.node.devices import drivers
-from dray.node.devices.drivers import Driver, Drivers
+from dray.node.devices.drivers import DriverConnection, Drivers
 from dray.protocol import services
 
 WAIT_SECONDS = 30.0
@@ -21,9 +21,9 @@ def test_a_socket_that_got_the_inode_of_its_predecessor_is_registered_anew(
 ) -> None:
     introduced = [0]
 
-    async def introduce(_caller: object) -> Driver:
+    async def introduce(_caller: object) -> DriverConnection:
         introduced[0] += 1
-        return Driver("gpu.example.com", str(tmp_path / "dra.sock"), services.DRA_V1)
+        return DriverConnection("gpu.example.com", str(tmp_path / "dra.sock"), services.DRA_V1)
 
     async def until(number: int) -> None:
         async with asyncio.timeout(WAIT_SECONDS):

@@ -12,10 +12,10 @@ from dray.api.types.containers import Container, ResourceFieldSelector, VolumeMo
 from dray.api.types.pods import Pod
 from dray.api.types.volumes import KeyToPath
 from dray.node.devices import preparation
-from dray.node.devices.drivers import Device
+from dray.node.devices.drivers import DriverDevice
 from dray.node.devices.preparation import HeldClaim
 from dray.node.pods import environment, value_sources, volumes
-from dray.node.pods.value_sources import ConfigError
+from dray.node.pods.value_sources import ContainerConfigError
 
 POD = msgspec.convert(
     {
@@ -66,7 +66,7 @@ def test_fields_of_the_pod(path: str, value: str) -> None:
 
 
 def test_an_unknown_field_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"unsupported field path spec.secret"):
+    with pytest.raises(ContainerConfigError, match=r"unsupported field path spec.secret"):
         value_sources.field(POD, "spec.secret")
 
 
@@ -91,7 +91,7 @@ def test_keys_of_a_volume_can_be_chosen_and_renamed() -> None:
     assert value_sources.chosen(values, (), False) == values
     assert value_sources.chosen(values, [KeyToPath("a", "x/y")], False) == {"x/y": b"1"}
     assert value_sources.chosen(values, [KeyToPath("c", "x")], True) == {}
-    with pytest.raises(ConfigError, match="references non-existent key: c"):
+    with pytest.raises(ContainerConfigError, match="references non-existent key: c"):
         value_sources.chosen(values, [KeyToPath("c", "x")], False)
 
 
@@ -99,15 +99,15 @@ def test_keys_of_a_volume_can_be_chosen_and_renamed() -> None:
 def test_a_sub_path_cannot_leave_its_volume(tmp_path: Path, path: str) -> None:
     mount = VolumeMount(name="v", mount_path="/v", sub_path=path)
     container = Container(name="c", volume_mounts=(mount,))
-    with pytest.raises(ConfigError, match="leaves its volume"):
+    with pytest.raises(ContainerConfigError, match="leaves its volume"):
         list(volumes.binds(container, {"v": tmp_path}, {}))
 
 
 def held() -> HeldClaim:
     devices = (
-        Device("d", ("gpu",), "n1", "gpu-0", ("d/claim=0", "d/metadata=0")),
-        Device("d", ("nic",), "n1", "nic-0", ("d/claim=1",)),
-        Device("d", (), "n1", "any", ("d/claim=2",)),
+        DriverDevice("d", ("gpu",), "n1", "gpu-0", ("d/claim=0", "d/metadata=0")),
+        DriverDevice("d", ("nic",), "n1", "nic-0", ("d/claim=1",)),
+        DriverDevice("d", (), "n1", "any", ("d/claim=2",)),
     )
     return HeldClaim("ns", "c", "uid", ("d",), ("u",), devices, True)
 

@@ -14,7 +14,7 @@ from dray.api.types.containers import Container
 from dray.api.types.pods import Pod
 from dray.node.devices import preparation
 from dray.node.devices.claim_access import NotUsable
-from dray.node.devices.drivers import ClaimReference, Device, DriverError
+from dray.node.devices.drivers import ClaimReference, DriverDevice, DriverError
 from dray.node.devices.preparation import Preparation
 
 DRIVER = "gpu.example.com"
@@ -27,11 +27,13 @@ class FakeDriver:
         self.calls: list[str] = []
         self.fails = False
 
-    async def prepare(self, claim: ClaimReference) -> tuple[Device, ...]:
+    async def prepare(self, claim: ClaimReference) -> tuple[DriverDevice, ...]:
         self.calls.append(f"prepare {claim.uid}")
         if self.fails:
             raise DriverError(f"driver {self.name}: no")
-        return (Device(self.name, ("gpu",), "n1", "gpu-0", (f"{self.name}/claim={claim.uid}",)),)
+        return (
+            DriverDevice(self.name, ("gpu",), "n1", "gpu-0", (f"{self.name}/claim={claim.uid}",)),
+        )
 
     async def unprepare(self, claim: ClaimReference) -> None:
         self.calls.append(f"unprepare {claim.uid}")
@@ -192,8 +194,8 @@ def test_many_at_once_are_all_on_disk_when_they_are_prepared(tmp_path: Path) -> 
 
 def test_a_container_gets_the_devices_of_the_claims_and_requests_it_names() -> None:
     devices = (
-        Device(DRIVER, ("a",), "n1", "gpu-0", ("v/c=0",)),
-        Device(DRIVER, ("b",), "n1", "gpu-1", ("v/c=1", "v/m=1")),
+        DriverDevice(DRIVER, ("a",), "n1", "gpu-0", ("v/c=0",)),
+        DriverDevice(DRIVER, ("b",), "n1", "gpu-1", ("v/c=1", "v/m=1")),
     )
     held = {"gpus": preparation.HeldClaim("ns", "c", "u", (), ("p",), devices, True)}
 

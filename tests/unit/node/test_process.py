@@ -9,7 +9,7 @@ import pytest
 
 from dray.node.containers import logs
 from dray.node.containers.container_attempts import Starter
-from dray.node.pods.value_sources import ConfigError
+from dray.node.pods.value_sources import ContainerConfigError
 from dray.node.runtimes.interface import Bind, ContainerSpec
 from dray.node.runtimes.process import PlainProcess
 
@@ -32,5 +32,7 @@ def test_a_process_runs_where_and_with_what_it_is_told(tmp_path: Path) -> None:
 
 def test_nothing_can_be_mounted() -> None:
     spec = ContainerSpec(("true",), binds=(Bind("/here", "/data"),))
-    with pytest.raises(ConfigError, match="/data: the process runtime cannot mount anything"):
+    with pytest.raises(
+        ContainerConfigError, match="/data: the process runtime cannot mount anything"
+    ):
         PlainProcess().command(spec, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.formats.names import ClaimKey, DeviceId
 from dray.api.types.dra import (
     AllocationResult,
@@ -39,7 +39,7 @@ def claim(version: int, allocated: AllocationResult | None = None, uid: str = "u
 
 class Setting:
     def __init__(self) -> None:
-        self.fleet = Fleet()
+        self.fleet = ClusterInventory()
         self.cached: ResourceClaim | None = claim(1)
         self.inflight = Inflight(self.fleet, lambda _key: self.cached)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.types.dra import ResourceClaim
 from dray.scheduler import unschedulable
 from dray.scheduler.claims.device_fit import CANNOT_ALLOCATE
@@ -27,7 +27,7 @@ from tests.unit.scheduler.world import (
 IMPOSSIBLE = exactly(selectors=[{"cel": {"expression": "false"}}])
 
 
-def explainer(fleet: Fleet) -> Why:
+def explainer(fleet: ClusterInventory) -> Why:
     def why(claims: Sequence[ResourceClaim]) -> str:
         return f"None of {sum(len(each.slices) for each in fleet.nodes.values())} slices will do."
 

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.scheduling import node_fit, pod_requirements, scoring
 from dray.scheduling.node_fit import Nodes
-from dray.scheduling.pod_requirements import Needs
+from dray.scheduling.pod_requirements import PodRequirements
 from dray.scheduling.scoring import Ranking
 from tests.unit.scheduler import world
 
@@ -23,7 +23,7 @@ def never(_name: str) -> bool:
     return False
 
 
-def make_needs(cpu: str = "1", **spec: Any) -> Needs:
+def make_needs(cpu: str = "1", **spec: Any) -> PodRequirements:
     body = world.pod("p", requests={"cpu": cpu}, **spec)
     return pod_requirements.needs_of(msgspec.convert(body, Pod))
 
@@ -32,7 +32,7 @@ class Setting:
     """A fleet and nodes in step."""
 
     def __init__(self) -> None:
-        self.fleet, self.nodes = Fleet(), Nodes()
+        self.fleet, self.nodes = ClusterInventory(), Nodes()
 
     def add(self, name: str, labels: Any = None, taints: Any = (), **allocatable: str) -> None:
         body = world.node(name, labels, **allocatable)
@@ -44,7 +44,7 @@ class Setting:
         self.nodes.drop(name)
         self.fleet.drop_node(name)
 
-    def ranking(self, wanted: Needs) -> Ranking:
+    def ranking(self, wanted: PodRequirements) -> Ranking:
         rate = scoring.rate_for(None, self.fleet)
         return Ranking(self.nodes, self.fleet, wanted, rate, never)
 
@@ -70,9 +70,9 @@ def test_the_emptiest_node_comes_first() -> None:
     setting = Setting()
     for name in ("a", "b", "c"):
         setting.add(name)
-    busy = pod_requirements.Charge({"cpu": 32_000}, 32_000, 0)
+    busy = pod_requirements.PodUsage({"cpu": 32_000}, 32_000, 0)
     setting.nodes.charge("x", "a", busy)
-    setting.nodes.charge("y", "b", pod_requirements.Charge({"cpu": 16_000}, 16_000, 0))
+    setting.nodes.charge("y", "b", pod_requirements.PodUsage({"cpu": 16_000}, 16_000, 0))
     assert in_order(setting.ranking(make_needs())) == ["c", "b", "a"]
 
 
@@ -80,7 +80,7 @@ def test_a_preferred_node_comes_before_an_emptier_one() -> None:
     setting = Setting()
     setting.add("empty")
     setting.add("preferred", {"disk": "fast"})
-    setting.nodes.charge("x", "preferred", pod_requirements.Charge({"cpu": 20_000}, 20_000, 0))
+    setting.nodes.charge("x", "preferred", pod_requirements.PodUsage({"cpu": 20_000}, 20_000, 0))
     term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]}
     preference = [{"weight": 100, "preference": term}]
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preference}}
@@ -91,7 +91,7 @@ def test_a_node_that_would_rather_not_comes_last() -> None:
     setting = Setting()
     setting.add("reluctant", None, [{"key": "k", "effect": "PreferNoSchedule"}])
     setting.add("busy")
-    setting.nodes.charge("x", "busy", pod_requirements.Charge({"cpu": 60_000}, 60_000, 0))
+    setting.nodes.charge("x", "busy", pod_requirements.PodUsage({"cpu": 60_000}, 60_000, 0))
     assert best(setting.ranking(make_needs())) == "busy"
 
 
@@ -99,7 +99,7 @@ def test_pack_prefers_the_fuller_node() -> None:
     setting = Setting()
     setting.add("a")
     setting.add("b")
-    setting.nodes.charge("x", "b", pod_requirements.Charge({"cpu": 32_000}, 32_000, 0))
+    setting.nodes.charge("x", "b", pod_requirements.PodUsage({"cpu": 32_000}, 32_000, 0))
     rate = scoring.rate_for("pack", setting.fleet)
     ranking = Ranking(setting.nodes, setting.fleet, make_needs(), rate, never)
     assert best(ranking) == "b"

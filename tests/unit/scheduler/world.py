@@ -20,7 +20,7 @@ from dray.api.http_messages import Handler, Request, Response, User
 from dray.api.kinds import Kind
 from dray.apiserver import server
 from dray.apiserver.access.service_account_tokens import TokenSigner
-from dray.client.api_client import Client, InProcessTransport, Object, Selection
+from dray.client.api_client import Client, InProcessTransport, Object, ObjectSelection
 from dray.controllers import manager
 from dray.scheduler import scheduler
 from dray.store import memory
@@ -82,7 +82,7 @@ class World:
         return await self.client.get(kind, name, namespace if kind.namespaced else "")
 
     async def all(self, plural: str, namespace: str = "") -> list[Object]:
-        page = await self.client.list(named(plural), Selection(namespace=namespace))
+        page = await self.client.list(named(plural), ObjectSelection(namespace=namespace))
         return [msgspec.json.decode(item) for item in page.items]
 
     async def patch(
@@ -271,7 +271,7 @@ async def world(
     settings = server.Settings(features=features)
     async with (
         memory.open() as store,
-        server.opened(store, signer=signer, settings=settings) as opened,
+        server.open_server(store, signer=signer, settings=settings) as opened,
     ):
         here = World(opened.app.handle, clock or Clock())
         transport = InProcessTransport(here.answer_scheduler, SCHEDULER)

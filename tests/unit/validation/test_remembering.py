@@ -21,18 +21,18 @@ class Rule:
             yield fields.required(fields.SPEC)
 
 
-def check(sound: memo.Sound, rule: Rule, value: Any, circumstances: str = "") -> int:
+def check(sound: memo.ValidValueCache, rule: Rule, value: Any, circumstances: str = "") -> int:
     return len(list(sound.check(value, circumstances, lambda: rule(value))))
 
 
 def test_what_is_sound_is_asked_about_once() -> None:
-    sound, rule = memo.Sound(), Rule()
+    sound, rule = memo.ValidValueCache(), Rule()
     assert [check(sound, rule, {"name": "good"}) for _ in range(3)] == [0, 0, 0]
     assert rule.asked == 1
 
 
 def test_what_is_wrong_is_wrong_every_time() -> None:
-    sound, rule = memo.Sound(), Rule()
+    sound, rule = memo.ValidValueCache(), Rule()
     assert [check(sound, rule, {"name": "bad"}) for _ in range(3)] == [1, 1, 1]
 
 
@@ -45,14 +45,14 @@ def test_what_is_wrong_is_wrong_every_time() -> None:
     ],
 )
 def test_what_reads_differently_is_asked_about(first: Any, second: Any) -> None:
-    sound, rule = memo.Sound(), Rule()
+    sound, rule = memo.ValidValueCache(), Rule()
     check(sound, rule, first)
     check(sound, rule, second)
     assert rule.asked == 2
 
 
 def test_other_circumstances_are_another_question() -> None:
-    sound, rule = memo.Sound(), Rule()
+    sound, rule = memo.ValidValueCache(), Rule()
     check(sound, rule, {"name": "good"}, "gate on")
     check(sound, rule, {"name": "good"}, "gate off")
     assert rule.asked == 2
@@ -60,7 +60,7 @@ def test_other_circumstances_are_another_question() -> None:
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memo, "MAX_REMEMBERED", 2)
-    sound, rule = memo.Sound(), Rule()
+    sound, rule = memo.ValidValueCache(), Rule()
     for number in (1, 2, 3, 1):
         check(sound, rule, number)
     assert rule.asked == 4

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator.checks.usage import Holding
+from dray.allocator.checks.usage import DeviceHolders
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Slot
-from dray.allocator.model.requests import Option
+from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.formats import quantity
 from dray.api.formats.names import DeviceId
@@ -194,11 +194,11 @@ def refusal(
     amounts: Demand | None,
     *,
     fractional: bool,
-) -> rejections.DeviceVerdict | None:
+) -> rejections.DeviceRejection | None:
     """Why the device could not serve the demand even if nobody else used it."""
     if amounts is None:
         missing = next(name for name in requested or () if name not in capacities)
-        return rejections.CapacityAbsent(device, missing)
+        return rejections.CapacityMissing(device, missing)
     name = exceeds(amounts, capacities, fractional=fractional)
     if name is None:
         return None
@@ -209,9 +209,13 @@ def refusal(
 
 
 def _short(
-    device: DeviceId, name: str, amount: Amount, available: int, holding: Holding | None = None
-) -> rejections.CapacityShort:
-    return rejections.CapacityShort(
+    device: DeviceId,
+    name: str,
+    amount: Amount,
+    available: int,
+    holding: DeviceHolders | None = None,
+) -> rejections.InsufficientCapacity:
+    return rejections.InsufficientCapacity(
         device,
         name,
         needed=str(amount.taken),
@@ -221,32 +225,34 @@ def _short(
     )
 
 
-DemandOf = Callable[[Option, Candidate], Demand]
+DemandOf = Callable[[Alternative, Candidate], Demand]
 _NOTHING: Mapping[str, int] = {}
 
 
 class Capacity:
     """The check that a device has enough left for one more share."""
 
-    name = rejections.Check.CAPACITY
-    __slots__ = ("_demand_of", "_devices", "_holding_of", "_picked", "concerns")
+    name = rejections.CheckName.CAPACITY
+    __slots__ = ("_demand_of", "_devices", "_holding_of", "_picked", "applies_to")
 
     def __init__(
         self,
         devices: Sequence[Candidate],
-        concerns: int,
-        holding_of: Callable[[Candidate], Holding | None],
+        applies_to: int,
+        holding_of: Callable[[Candidate], DeviceHolders | None],
         demand_of: DemandOf,
     ) -> None:
         self._devices = devices
-        self.concerns = concerns
+        self.applies_to = applies_to
         """Devices that are shared or may be; of the others every demand in question fits."""
         self._holding_of = holding_of
         self._demand_of = demand_of
         self._picked: dict[int, Mapping[str, int]] = {}
         """What this search consumes, by device and capacity."""
 
-    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+    def take(
+        self, slot: Slot, device: Candidate, trail: Trail
+    ) -> rejections.DeviceRejection | None:
         demanded = self._demand_of(slot.option, device)
         lacking = self._lacking(demanded, device)
         if lacking is not None:
@@ -260,9 +266,9 @@ class Capacity:
             }
         return None
 
-    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
         kept = candidates
-        rest = candidates & self.concerns
+        rest = candidates & self.applies_to
         while rest:
             bit = rest & -rest
             rest ^= bit
@@ -271,10 +277,12 @@ class Capacity:
                 kept ^= bit
         return kept
 
-    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+    def can_conflict(
+        self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
+    ) -> bool:
         return bool(candidates & picked.bit)
 
-    def trace(self, device: Candidate) -> Hashable:
+    def state_key(self, device: Candidate) -> Hashable:
         holding = self._holding_of(device)
         held = holding.capacity if holding else _NOTHING
         picked = self._picked.get(device.index)
@@ -290,7 +298,9 @@ class Capacity:
                 return name
         return None
 
-    def _shortage(self, device: Candidate, name: str, amount: Amount) -> rejections.CapacityShort:
+    def _shortage(
+        self, device: Candidate, name: str, amount: Amount
+    ) -> rejections.InsufficientCapacity:
         holding = self._holding_of(device)
         held = holding.capacity.get(name, 0) if holding else 0
         picked = self._picked.get(device.index, _NOTHING).get(name, 0)

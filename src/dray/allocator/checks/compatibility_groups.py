@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dray.allocator.checks.counters import HoldersOn
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Slot
-from dray.allocator.model.requests import Option
+from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.types.dra import Device
 
@@ -54,8 +54,8 @@ def of_allocated(devices: Iterable[Device]) -> dict[str, Intersection]:
 class Groups:
     """The check that a device may join those which draw from its counter sets."""
 
-    name = rejections.Check.GROUPS
-    __slots__ = ("_charged", "_holders_on", "_present", "_shared", "concerns")
+    name = rejections.CheckName.GROUPS
+    __slots__ = ("_charged", "_holders_on", "_present", "_shared", "applies_to")
 
     def __init__(
         self,
@@ -69,9 +69,11 @@ class Groups:
         self._shared = shared
         self._charged = 0
         self._holders_on = holders_on
-        self.concerns = partitions
+        self.applies_to = partitions
 
-    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+    def take(
+        self, slot: Slot, device: Candidate, trail: Trail
+    ) -> rejections.DeviceRejection | None:
         if device.is_shareable and device.bit & (self._shared | self._charged):
             return None
         mark = trail.mark()
@@ -91,13 +93,15 @@ class Groups:
             self._charged |= device.bit
         return None
 
-    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
         return candidates
 
-    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
-        return bool(self.concerns & picked.bit and self.concerns & candidates)
+    def can_conflict(
+        self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
+    ) -> bool:
+        return bool(self.applies_to & picked.bit and self.applies_to & candidates)
 
-    def trace(self, device: Candidate) -> Hashable:
+    def state_key(self, device: Candidate) -> Hashable:
         return bool(device.bit & (self._shared | self._charged))
 
     def _incompatible(

@@ -10,18 +10,18 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dray.allocator.model import rejections
 from dray.allocator.model.attributes import INCOMPARABLE, Value
 from dray.allocator.model.candidates import Candidate, Slot
-from dray.allocator.model.requests import Option
+from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.types.dra import DeviceConstraint
 
-ValueOf = Callable[[Option, Candidate, str], Value | None]
+ValueOf = Callable[[Alternative, Candidate, str], Value | None]
 """The value of an attribute for a request, which may derive it; raises Failure."""
 
-MasksOf = Callable[[Option, str], Mapping[Value, int] | None]
+MasksOf = Callable[[Alternative, str], Mapping[Value, int] | None]
 """The devices that have each value, where values are scalars that are known beforehand."""
 
 
-def applies_to(constraint: DeviceConstraint, option: Option) -> bool:
+def applies_to(constraint: DeviceConstraint, option: Alternative) -> bool:
     """No requests means all; a subrequest is meant by its own name or by its parent's."""
     if not constraint.requests:
         return True
@@ -47,7 +47,9 @@ class MatchAttribute:
         """What the devices picked so far have in common; None before the first."""
         return self._value
 
-    def add(self, device: Candidate, value: Value, trail: Trail) -> rejections.DeviceVerdict | None:
+    def add(
+        self, device: Candidate, value: Value, trail: Trail
+    ) -> rejections.DeviceRejection | None:
         common = self._value
         if common is None:
             # Upstream lets a single value that it cannot compare pass, unless it compares lists.
@@ -66,7 +68,7 @@ class MatchAttribute:
         self._value = narrowed
         return None
 
-    def narrow(self, masks: Mapping[Value, int], candidates: int, wanted: int) -> int:
+    def filter_candidates(self, masks: Mapping[Value, int], candidates: int, wanted: int) -> int:
         if self._value is not None:
             return candidates & masks.get(self._value, 0)
         kept = 0
@@ -91,7 +93,9 @@ class DistinctAttribute:
         self.compares_lists = compares_lists
         self.values: list[Value] = []
 
-    def add(self, device: Candidate, value: Value, trail: Trail) -> rejections.DeviceVerdict | None:
+    def add(
+        self, device: Candidate, value: Value, trail: Trail
+    ) -> rejections.DeviceRejection | None:
         if value is INCOMPARABLE and (self.compares_lists or self.values):
             return rejections.AttributeIncomparable(device.id, self.number, self.attribute)
         if any(
@@ -103,7 +107,7 @@ class DistinctAttribute:
         self.values.append(value)
         return None
 
-    def narrow(self, masks: Mapping[Value, int], candidates: int, wanted: int) -> int:
+    def filter_candidates(self, masks: Mapping[Value, int], candidates: int, wanted: int) -> int:
         kept = values = 0
         for value, members in masks.items():
             found = members & candidates
@@ -128,12 +132,12 @@ def build(number: int, constraint: DeviceConstraint, *, compares_lists: bool) ->
 class Constraints:
     """The check of every constraint that applies to a slot, in the claim's order."""
 
-    name = rejections.Check.CONSTRAINTS
-    __slots__ = ("_masks_of", "_value_of", "applying", "concerns")
+    name = rejections.CheckName.CONSTRAINTS
+    __slots__ = ("_masks_of", "_value_of", "applies_to", "applying")
 
     def __init__(
         self,
-        applying: Mapping[Option, Sequence[Constraint]],
+        applying: Mapping[Alternative, Sequence[Constraint]],
         value_of: ValueOf,
         masks_of: MasksOf,
     ) -> None:
@@ -141,9 +145,11 @@ class Constraints:
         """By option, in the order of the claim."""
         self._value_of = value_of
         self._masks_of = masks_of
-        self.concerns = -1
+        self.applies_to = -1
 
-    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+    def take(
+        self, slot: Slot, device: Candidate, trail: Trail
+    ) -> rejections.DeviceRejection | None:
         mark = trail.mark()
         for constraint in self.applying[slot.option]:
             verdict = self._add(constraint, slot, device, trail)
@@ -154,33 +160,35 @@ class Constraints:
 
     def _add(
         self, constraint: Constraint, slot: Slot, device: Candidate, trail: Trail
-    ) -> rejections.DeviceVerdict | None:
+    ) -> rejections.DeviceRejection | None:
         value = self._value_of(slot.option, device, constraint.attribute)
         if value is None:
             return rejections.AttributeAbsent(device.id, constraint.number, constraint.attribute)
         return constraint.add(device, value, trail)
 
-    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
         for constraint in self.applying[slot.option]:
             masks = self.masks(slot.option, constraint)
             if masks is not None:
-                candidates = constraint.narrow(masks, candidates, wanted)
+                candidates = constraint.filter_candidates(masks, candidates, wanted)
         return candidates
 
-    def masks(self, option: Option, constraint: Constraint) -> Mapping[Value, int] | None:
+    def masks(self, option: Alternative, constraint: Constraint) -> Mapping[Value, int] | None:
         """The devices by value, where values are scalars that nobody derives."""
         return self._masks_of(option, constraint.attribute)
 
-    def profile(self, option: Option, device: Candidate) -> tuple[Value | None, ...]:
+    def profile(self, option: Alternative, device: Candidate) -> tuple[Value | None, ...]:
         """What the constraints on a request see of a device."""
         return tuple(
             self._value_of(option, device, constraint.attribute)
             for constraint in self.applying.get(option, ())
         )
 
-    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+    def can_conflict(
+        self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
+    ) -> bool:
         mine = self.applying[slot.option]
         return any(constraint in mine for constraint in self.applying.get(other, ()))
 
-    def trace(self, device: Candidate) -> Hashable:
+    def state_key(self, device: Candidate) -> Hashable:
         return None

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Slot
-from dray.allocator.model.requests import Option
+from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.formats import quantity
 from dray.api.formats.names import ClaimKey
@@ -28,7 +28,7 @@ HoldersOn = Callable[[int, str], tuple[ClaimKey, ...]]
 """The claims whose devices draw from a counter set of a section."""
 
 
-class Field(NamedTuple):
+class PackedCounter(NamedTuple):
     """Where a counter is, and how many nano units one step of it is worth."""
 
     key: CounterKey
@@ -43,15 +43,15 @@ class Field(NamedTuple):
         return str(quantity.Quantity(steps * self.unit, quantity.Format.BINARY_SI))
 
 
-class Draw(NamedTuple):
+class CounterConsumers(NamedTuple):
     """The devices that draw from a counter, and the least that one of them takes."""
 
-    field: Field
+    field: PackedCounter
     devices: int
     least: int
 
 
-class Ledger:
+class PoolCounters:
     """The counters of one pool as one node sees it."""
 
     __slots__ = ("_draws", "_fields", "_total", "guards", "left", "needs")
@@ -73,7 +73,7 @@ class Ledger:
             for device, amount in zip(consuming, amounts, strict=True)
         }
         """What each device takes, packed."""
-        self._draws: Sequence[Draw] | None = None
+        self._draws: Sequence[CounterConsumers] | None = None
 
     def charge(self, device: str) -> None:
         """An allocated device has its counters, even if others hold more than there are."""
@@ -85,12 +85,14 @@ class Ledger:
     def allows(self, left: int, need: int) -> bool:
         return (left - need) & self.guards == self.guards
 
-    def draws(self, devices: Iterable[Candidate]) -> Sequence[Draw]:
+    def draws(self, devices: Iterable[Candidate]) -> Sequence[CounterConsumers]:
         """Who draws from each counter, among the pool's devices on the node."""
         if self._draws is None:
             needs = [(device.bit, device.need) for device in devices]
             self._draws = [
-                Draw(field, sum(bit for bit, _ in taking), min(steps for _, steps in taking))
+                CounterConsumers(
+                    field, sum(bit for bit, _ in taking), min(steps for _, steps in taking)
+                )
                 for field in self._fields.values()
                 if (taking := [(bit, field.read(need)) for bit, need in needs if field.read(need)])
             ]
@@ -110,7 +112,7 @@ class Ledger:
             if field.read(need)
         )
 
-    def shortage(self, left: int, need: int) -> tuple[Field, int, int]:
+    def shortage(self, left: int, need: int) -> tuple[PackedCounter, int, int]:
         """The counter that is overdrawn if `need` is taken: field, needed, available."""
         after = left - need
         field = next(
@@ -135,7 +137,7 @@ def _amounts(device: Device) -> dict[CounterKey, int]:
 
 def _lay_out(
     totals: Mapping[CounterKey, int], needs: Iterable[Mapping[CounterKey, int]]
-) -> dict[CounterKey, Field]:
+) -> dict[CounterKey, PackedCounter]:
     values = {key: [total] for key, total in totals.items()}
     for need in needs:
         for key, nano in need.items():
@@ -146,7 +148,7 @@ def _lay_out(
         unit = math.gcd(*steps) or 1
         # Twice the sum: admin access may take a partition that is allocated already.
         width = (2 * sum(steps) // unit).bit_length() + 1
-        fields[key] = Field(key, shift, width, unit)
+        fields[key] = PackedCounter(key, shift, width, unit)
         shift += width + 1
     return fields
 
@@ -156,16 +158,24 @@ def _nano(text: str) -> int:
     return max(quantity.parse(text).nano, 0)
 
 
-class Counters:
+class CounterCheck:
     """The check that a device's pool has enough of every counter left."""
 
-    name = rejections.Check.COUNTERS
-    __slots__ = ("_charged", "_devices", "_holders_on", "_ledgers", "_left", "_shared", "concerns")
+    name = rejections.CheckName.COUNTERS
+    __slots__ = (
+        "_charged",
+        "_devices",
+        "_holders_on",
+        "_ledgers",
+        "_left",
+        "_shared",
+        "applies_to",
+    )
 
     def __init__(
         self,
         devices: Sequence[Candidate],
-        ledgers: Sequence[Ledger | None],
+        ledgers: Sequence[PoolCounters | None],
         *,
         partitions: int,
         shared: int,
@@ -177,9 +187,11 @@ class Counters:
         self._shared = shared
         self._charged = 0
         self._holders_on = holders_on
-        self.concerns = partitions
+        self.applies_to = partitions
 
-    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+    def take(
+        self, slot: Slot, device: Candidate, trail: Trail
+    ) -> rejections.DeviceRejection | None:
         if self._is_paid(device):
             return None
         section, need = device.section, device.need
@@ -193,9 +205,9 @@ class Counters:
             self._charged |= device.bit
         return None
 
-    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
-        kept = candidates & ~self.concerns
-        rest = candidates & self.concerns
+    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
+        kept = candidates & ~self.applies_to
+        rest = candidates & self.applies_to
         while rest:
             bit = rest & -rest
             rest ^= bit
@@ -205,13 +217,13 @@ class Counters:
                 self._left[section], device.need
             ):
                 kept |= bit
-        if wanted > 1 and kept.bit_count() >= wanted > self.most(kept):
+        if wanted > 1 and kept.bit_count() >= wanted > self.max_takeable(kept):
             return 0
         return kept
 
-    def most(self, candidates: int) -> int:
+    def max_takeable(self, candidates: int) -> int:
         """An upper bound of how many of the candidates can be taken together, each once."""
-        rest = candidates & self.concerns & ~(self._shared | self._charged)
+        rest = candidates & self.applies_to & ~(self._shared | self._charged)
         most = (candidates & ~rest).bit_count()
         crowded = []
         for section, ledger in enumerate(self._ledgers):
@@ -227,30 +239,34 @@ class Counters:
                 rest &= ~members
         return most + rest.bit_count()
 
-    def _draws(self, section: int, ledger: Ledger) -> Sequence[Draw]:
+    def _draws(self, section: int, ledger: PoolCounters) -> Sequence[CounterConsumers]:
         return ledger.draws(
             device for device in self._devices if device.section == section and device.need
         )
 
-    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
-        return bool(self.concerns & picked.bit and self.concerns & candidates)
+    def can_conflict(
+        self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
+    ) -> bool:
+        return bool(self.applies_to & picked.bit and self.applies_to & candidates)
 
-    def trace(self, device: Candidate) -> Hashable:
+    def state_key(self, device: Candidate) -> Hashable:
         return self._is_paid(device)
 
     def _is_paid(self, device: Candidate) -> bool:
         """The first share of a device pays for all (allocateDevice, skipCounterCheck)."""
         return device.is_shareable and bool(device.bit & (self._shared | self._charged))
 
-    def _ledger(self, section: int) -> Ledger:
+    def _ledger(self, section: int) -> PoolCounters:
         ledger = self._ledgers[section]
         assert ledger is not None, "only pools with counters have partitions"
         return ledger
 
-    def _shortage(self, device: Candidate, ledger: Ledger, left: int) -> rejections.CounterShort:
+    def _shortage(
+        self, device: Candidate, ledger: PoolCounters, left: int
+    ) -> rejections.InsufficientCounter:
         field, wanted, available = ledger.shortage(left, device.need)
         counter_set, counter = field.key
-        return rejections.CounterShort(
+        return rejections.InsufficientCounter(
             device.id,
             counter_set,
             counter,

@@ -54,7 +54,7 @@ def first_untolerated(
     return None
 
 
-def endured_seconds(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> int | None:
+def tolerated_seconds(taint: DeviceTaint, tolerations: Iterable[DeviceToleration]) -> int | None:
     """How long users of a device may stay after it got a taint; None for ever.
 
     As pkg/controller/devicetainteviction, claimEvictionTime: the shortest toleration decides.

@@ -12,7 +12,7 @@ import msgspec
 
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Slot
-from dray.allocator.model.requests import Option
+from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.formats.names import ClaimKey
 
@@ -22,7 +22,7 @@ _NOTHING: Mapping[str, int] = {}
 HoldersOf = Callable[[Candidate], tuple[ClaimKey, ...]]
 
 
-class Holding(msgspec.Struct, eq=False, gc=False):
+class DeviceHolders(msgspec.Struct, eq=False, gc=False):
     """Who holds a device: claims for themselves alone, or shares of it."""
 
     owners: tuple[ClaimKey, ...] = ()
@@ -34,13 +34,13 @@ class Holding(msgspec.Struct, eq=False, gc=False):
         return tuple(dict.fromkeys([*self.owners, *self.shares]))
 
 
-class Holdings:
+class PoolHolders:
     """The devices of one pool that claims hold."""
 
     __slots__ = ("_dropped", "_journal", "by_device")
 
     def __init__(self) -> None:
-        self.by_device: dict[str, Holding] = {}
+        self.by_device: dict[str, DeviceHolders] = {}
         self._journal: list[str] = []
         self._dropped = 0
 
@@ -74,7 +74,7 @@ class Holdings:
         holding.capacity = _sum(holding.capacity, capacity, -1)
         self._forget_if_free(device, holding)
 
-    def _changing(self, device: str) -> Holding:
+    def _changing(self, device: str) -> DeviceHolders:
         journal = self._journal
         if len(journal) >= _JOURNAL_LIMIT + len(self.by_device):
             self._dropped += len(journal)
@@ -82,10 +82,10 @@ class Holdings:
         journal.append(device)
         holding = self.by_device.get(device)
         if holding is None:
-            holding = self.by_device[device] = Holding()
+            holding = self.by_device[device] = DeviceHolders()
         return holding
 
-    def _forget_if_free(self, device: str, holding: Holding) -> None:
+    def _forget_if_free(self, device: str, holding: DeviceHolders) -> None:
         if not (holding.owners or holding.shares):
             del self.by_device[device]
 
@@ -102,18 +102,18 @@ def _sum(amounts: Mapping[str, int], change: Mapping[str, int], sign: int) -> di
     return result
 
 
-class Usage:
+class UsageCheck:
     """The check that a device is free; admin access asks only for its own claim's picks."""
 
-    name = rejections.Check.USAGE
-    __slots__ = ("_by_claim", "_holders_of", "_taken", "concerns", "picked")
+    name = rejections.CheckName.USAGE
+    __slots__ = ("_by_claim", "_holders_of", "_taken", "applies_to", "picked")
 
     def __init__(self, taken: int, claims: int, holders_of: HoldersOf) -> None:
         self._taken = taken
         self._holders_of = holders_of
         self._by_claim = [0] * claims
         self.picked = 0
-        self.concerns = -1
+        self.applies_to = -1
 
     def blocked(self, slot: Slot) -> int:
         """The devices that are not free for the slot."""
@@ -121,10 +121,12 @@ class Usage:
             return self._by_claim[slot.claim]
         return self._taken | self.picked
 
-    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+    def take(
+        self, slot: Slot, device: Candidate, trail: Trail
+    ) -> rejections.DeviceRejection | None:
         if self.blocked(slot) & device.bit:
             if self._taken & device.bit and not slot.is_admin:
-                return rejections.DeviceTaken(device.id, self._holders_of(device))
+                return rejections.DeviceInUse(device.id, self._holders_of(device))
             return rejections.DevicePicked(device.id)
         if not device.is_shareable:
             by_claim = self._by_claim[slot.claim]
@@ -133,13 +135,15 @@ class Usage:
             self._by_claim[slot.claim] = by_claim | device.bit
         return None
 
-    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
         return candidates & ~self.blocked(slot)
 
-    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+    def can_conflict(
+        self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
+    ) -> bool:
         return bool(candidates & picked.bit)
 
-    def trace(self, device: Candidate) -> Hashable:
+    def state_key(self, device: Candidate) -> Hashable:
         bit = device.bit
         return bool(self._taken & bit), tuple([bool(picked & bit) for picked in self._by_claim])
 

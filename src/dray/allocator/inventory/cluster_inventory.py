@@ -13,11 +13,11 @@ import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator.checks.usage import Holdings
+from dray.allocator.checks.usage import PoolHolders
 from dray.allocator.inventory import pools
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.inventory.selectors import Selectors
-from dray.allocator.model.rejections import Failure
+from dray.allocator.model.rejections import AllocationError
 from dray.api.features import DEFAULT, Features
 from dray.api.formats import quantity
 from dray.api.formats.names import ClaimKey, DeviceId, PoolId, SharedDeviceId
@@ -37,7 +37,7 @@ _LOG_LIMIT = 1 << 16
 EVERY_NODE = -1
 """As a set of nodes, those that are yet to come included; in the log, an entry for all of them."""
 
-OUTSIDE = ClaimKey("", "")
+EXTERNAL_HOLDER = ClaimKey("", "")
 """Who holds what `hold_state` says."""
 
 
@@ -109,7 +109,7 @@ class NodeEntry:
         self.index = index
         self.node: Node | None = None
         self.slices: dict[str, ResourceSlice] = {}
-        self.inventory: Inventory | Failure | None = None
+        self.inventory: NodeInventory | AllocationError | None = None
 
 
 class PoolEntry:
@@ -119,21 +119,21 @@ class PoolEntry:
 
     def __init__(self) -> None:
         self.slices: dict[str, ResourceSlice] = {}
-        self.holdings = Holdings()
+        self.holdings = PoolHolders()
 
 
-class Fleet:
+class ClusterInventory:
     def __init__(self, features: Features = DEFAULT) -> None:
         self.features = features
         self.selectors = Selectors(features)
         self.classes: dict[str, DeviceClass] = {}
         self.nodes: dict[str, NodeEntry] = {}
         self.by_index: list[NodeEntry | None] = []
-        self.present = 0
+        self.existing_nodes = 0
         """The nodes there are."""
-        self.roomy = 0
+        self.nodes_with_free_devices = 0
         """The nodes that may have a free device; who finds that one has none takes it out."""
-        self.loosened = ChangeLog()
+        self.relaxed_nodes = ChangeLog()
         """Where something may fit now that did not fit before."""
         self.epoch = 0
         """Counts the changes after which nothing that was worked out before holds."""
@@ -151,7 +151,7 @@ class Fleet:
             return
         entry.node = node
         entry.inventory = None
-        self.present |= 1 << entry.index
+        self.existing_nodes |= 1 << entry.index
         self._loosen([entry.index])
 
     def drop_node(self, name: str) -> None:
@@ -159,7 +159,7 @@ class Fleet:
         if entry is not None and entry.node is not None:
             entry.node = None
             entry.inventory = None
-            self.present &= ~(1 << entry.index)
+            self.existing_nodes &= ~(1 << entry.index)
             self._forget_unless_used(entry)
 
     def put_slice(self, piece: ResourceSlice) -> None:
@@ -228,7 +228,7 @@ class Fleet:
         self.features = features
         self.selectors = Selectors(features)
         for key, allocation in allocations.items():
-            self.hold(key, allocation)
+            self.record_allocation(key, allocation)
         self._start_afresh()
 
     def put_claim(self, claim: ResourceClaim) -> None:
@@ -237,9 +237,9 @@ class Fleet:
         if claim.status.allocation is None:
             self.release(key)
         else:
-            self.hold(key, claim.status.allocation)
+            self.record_allocation(key, claim.status.allocation)
 
-    def hold(self, key: ClaimKey, allocation: AllocationResult) -> None:
+    def record_allocation(self, key: ClaimKey, allocation: AllocationResult) -> None:
         """The claim has these devices, and no others."""
         known = self._allocations.get(key)
         if known is not None:
@@ -279,21 +279,21 @@ class Fleet:
         """Take note of an allocated state that comes without its claims."""
         for device in state.devices:
             pool = self._pool(PoolId(device.driver, device.pool))
-            self._take(pool, device.device, OUTSIDE)
+            self._take(pool, device.device, EXTERNAL_HOLDER)
         for share in state.shares:
             pool = self._pool(PoolId(share.driver, share.pool))
-            self._take_share(pool, share.device, OUTSIDE, {})
+            self._take_share(pool, share.device, EXTERNAL_HOLDER, {})
         for device, consumed in state.capacity.items():
             pool = self._pool(PoolId(device.driver, device.pool))
-            self._take_share(pool, device.device, OUTSIDE, _in_nano(consumed))
+            self._take_share(pool, device.device, EXTERNAL_HOLDER, _in_nano(consumed))
 
-    def inventory(self, entry: NodeEntry) -> Inventory:
+    def inventory(self, entry: NodeEntry) -> NodeInventory:
         """The node's devices as they are now; raises Failure if its slices make no sense."""
         found = entry.inventory
         if found is None:
             found = entry.inventory = self._build(entry)
             self._built.add(entry)
-        if isinstance(found, Failure):
+        if isinstance(found, AllocationError):
             raise found.with_traceback(None)
         found.catch_up()
         return found
@@ -333,15 +333,15 @@ class Fleet:
         if _has_counters(pool):
             self._loosen(self._reach(pool))
 
-    def _build(self, entry: NodeEntry) -> Inventory | Failure:
+    def _build(self, entry: NodeEntry) -> NodeInventory | AllocationError:
         assert entry.node is not None, "only nodes that are there are asked"
         slices = itertools.chain(entry.slices.values(), self._shared_slices.values())
         rules = list(self.taint_rules())
         try:
-            gathered = pools.gather(entry.node, slices, self._slices_of, self.features)
-        except Failure as failure:
+            gathered = pools.pools_of_node(entry.node, slices, self._slices_of, self.features)
+        except AllocationError as failure:
             return failure
-        return Inventory(
+        return NodeInventory(
             entry.node, gathered, lambda pool: self._pool(pool).holdings, rules, self.features
         )
 
@@ -392,11 +392,11 @@ class Fleet:
 
     def _loosen(self, nodes: Iterable[int]) -> None:
         for node in nodes:
-            self.loosened.add(node)
+            self.relaxed_nodes.add(node)
             if node == EVERY_NODE:
-                self.roomy = self.present
-            elif not self.roomy >> node & 1:
-                self.roomy |= 1 << node
+                self.nodes_with_free_devices = self.existing_nodes
+            elif not self.nodes_with_free_devices >> node & 1:
+                self.nodes_with_free_devices |= 1 << node
 
     def _rebuild(self, pool: PoolEntry) -> None:
         """Forget the devices of the nodes that see the pool."""
@@ -411,7 +411,7 @@ class Fleet:
 
     def _start_afresh(self) -> None:
         self.epoch += 1
-        self.roomy = self.present
+        self.nodes_with_free_devices = self.existing_nodes
         self._drop_inventories()
 
     def _drop_inventories(self) -> None:

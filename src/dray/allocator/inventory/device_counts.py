@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dray.allocator.checks import taints
-from dray.allocator.checks.usage import Holdings
-from dray.allocator.inventory.cluster_inventory import Fleet, PoolEntry
-from dray.allocator.inventory.selectors import Selector
+from dray.allocator.checks.usage import PoolHolders
+from dray.allocator.inventory.cluster_inventory import ClusterInventory, PoolEntry
+from dray.allocator.inventory.selectors import CachedSelector
 from dray.allocator.model.candidates import Candidate
 from dray.api.formats.names import PoolId
 from dray.api.types.dra import DeviceTaintRule, ResourceSlice
@@ -24,14 +24,14 @@ from dray.api.types.dra import DeviceTaintRule, ResourceSlice
 FREE, ALLOCATED, SHARED, TAINTED = "free", "allocated", "shared", "tainted"
 
 
-class Group(NamedTuple):
+class DeviceGroupKey(NamedTuple):
     """Devices that are counted together."""
 
     state: str
     class_name: str
 
 
-_Class = tuple[str, Sequence[Selector]]
+_Class = tuple[str, Sequence[CachedSelector]]
 """A name, and what a device must match."""
 
 
@@ -39,18 +39,18 @@ class _Counted(NamedTuple):
     epoch: int
     version: int
     slices: tuple[ResourceSlice, ...]
-    groups: Counter[Group]
+    groups: Counter[DeviceGroupKey]
 
 
-class Census:
+class DeviceCounts:
     """Asks a fleet; remembers each pool's answer until slices, claims, classes or rules change."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: ClusterInventory) -> None:
         self._fleet = fleet
         self._pools: dict[PoolId, _Counted] = {}
-        self._total: Counter[Group] = Counter()
+        self._total: Counter[DeviceGroupKey] = Counter()
 
-    def counts(self) -> dict[Group, int]:
+    def counts(self) -> dict[DeviceGroupKey, int]:
         """The groups that have devices now, and those that had some before."""
         pools = self._fleet.pools()
         for pool_id in self._pools.keys() - pools.keys():
@@ -86,10 +86,10 @@ class Census:
         rules = taints.rules_for_pool(*pool_id, self._fleet.taint_rules())
         candidates = list(_newest(entry))
         states = [_state(each, entry.holdings, rules) for each in candidates]
-        groups = Counter[Group]()
+        groups = Counter[DeviceGroupKey]()
         for name, matching in _by_class(candidates, classes):
             for state, count in Counter(itertools.compress(states, matching)).items():
-                groups[Group(state, name)] = count
+                groups[DeviceGroupKey(state, name)] = count
         slices = tuple(entry.slices.values())
         return _Counted(self._fleet.epoch, entry.holdings.version, slices, groups)
 
@@ -116,7 +116,7 @@ def _newest(entry: PoolEntry) -> Iterator[Candidate]:
                 yield Candidate(index, 1 << index, 0, piece.spec.driver, piece, device)
 
 
-def _state(candidate: Candidate, holdings: Holdings, rules: Sequence[DeviceTaintRule]) -> str:
+def _state(candidate: Candidate, holdings: PoolHolders, rules: Sequence[DeviceTaintRule]) -> str:
     device = candidate.device
     holding = holdings.by_device.get(device.name)
     if holding is not None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from dray.allocator.checks import compatibility_groups, taints
-from dray.allocator.checks.counters import Ledger
-from dray.allocator.checks.usage import Holding, Holdings
+from dray.allocator.checks.counters import PoolCounters
+from dray.allocator.checks.usage import DeviceHolders, PoolHolders
 from dray.allocator.inventory import pools, shapes
-from dray.allocator.inventory.pools import Pool
+from dray.allocator.inventory.pools import PoolOnNode
 from dray.allocator.model import attributes, rejections
 from dray.allocator.model.attributes import Value
-from dray.allocator.model.candidates import Candidate, Matches
+from dray.allocator.model.candidates import Candidate, DeviceMatches
 from dray.api.features import Features
 from dray.api.formats.names import ClaimKey, PoolId
 from dray.api.types.dra import Device, DeviceCapacity, DeviceTaintRule
@@ -29,15 +29,15 @@ Kinds = list[tuple[Hashable, int]]
 """Devices that look alike to somebody: what they have in common, and which they are."""
 
 
-class Section:
+class NodePool:
     """One pool of an inventory: its counters, and who holds its devices."""
 
     __slots__ = ("charged", "holdings", "ledger", "numbers", "pool", "present_groups", "seen")
 
-    def __init__(self, pool: Pool, holdings: Holdings) -> None:
+    def __init__(self, pool: PoolOnNode, holdings: PoolHolders) -> None:
         self.pool = pool
         self.holdings = holdings
-        self.ledger = Ledger(pool.counter_sets, self.devices()) if pool.counter_sets else None
+        self.ledger = PoolCounters(pool.counter_sets, self.devices()) if pool.counter_sets else None
         self.present_groups: Mapping[str, compatibility_groups.Intersection] = {}
         self.numbers: dict[str, int] = {}
         """Device names to numbers in the inventory."""
@@ -52,7 +52,7 @@ class Section:
             yield from piece.spec.devices
 
 
-class Inventory:
+class NodeInventory:
     __slots__ = (
         "_capacities",
         "_kinds",
@@ -77,15 +77,17 @@ class Inventory:
     def __init__(
         self,
         node: Node,
-        gathered: Sequence[Pool],
-        holdings_of: Callable[[PoolId], Holdings],
+        gathered: Sequence[PoolOnNode],
+        holdings_of: Callable[[PoolId], PoolHolders],
         rules: Sequence[DeviceTaintRule],
         features: Features,
     ) -> None:
         self.node = node
         self.pools = gathered
         self.features = features
-        self.sections = [Section(pool, holdings_of(pool.id)) for pool in gathered if pool.is_usable]
+        self.sections = [
+            NodePool(pool, holdings_of(pool.id)) for pool in gathered if pool.is_usable
+        ]
         self.devices: list[Candidate] = []
         self.shareable = 0
         self.partitions = 0
@@ -190,7 +192,7 @@ class Inventory:
         self._values[attribute] = values
         self._value_masks[attribute] = masks
 
-    def _selecting_this_node(self) -> Matches:
+    def _selecting_this_node(self) -> DeviceMatches:
         accepted, failing = self.everything, 0
         for candidate in self.devices:
             if not candidate.published_in.spec.per_device_node_selection:
@@ -198,11 +200,11 @@ class Inventory:
             try:
                 if not pools.serves_node(candidate.device, self.node):
                     accepted &= ~candidate.bit
-            except rejections.Failure:
+            except rejections.AllocationError:
                 failing |= candidate.bit
-        return Matches(accepted & ~failing, failing)
+        return DeviceMatches(accepted & ~failing, failing)
 
-    def holding_of(self, candidate: Candidate) -> Holding | None:
+    def holding_of(self, candidate: Candidate) -> DeviceHolders | None:
         holdings = self.sections[candidate.section].holdings
         return holdings.by_device.get(candidate.device.name)
 
@@ -230,7 +232,7 @@ class Inventory:
                 section.seen = version
                 self.version += 1
 
-    def _follow(self, section: Section) -> None:
+    def _follow(self, section: NodePool) -> None:
         changed = section.holdings.changed_since(section.seen) if section.seen >= 0 else None
         if changed is None:
             changed = {*section.holdings.by_device, *section.charged, *section.numbers}
@@ -242,7 +244,7 @@ class Inventory:
                 device for device in section.devices() if device.name in held
             )
 
-    def _recheck(self, section: Section, name: str) -> None:
+    def _recheck(self, section: NodePool, name: str) -> None:
         holding = section.holdings.by_device.get(name)
         number = section.numbers.get(name)
         if number is not None:
@@ -259,7 +261,7 @@ class Inventory:
             del section.charged[name]
 
     def _number_devices(
-        self, number: int, section: Section, rules: Sequence[DeviceTaintRule]
+        self, number: int, section: NodePool, rules: Sequence[DeviceTaintRule]
     ) -> None:
         pool = section.pool.id
         applying = taints.rules_for_pool(pool.driver, pool.pool, rules) if rules else ()

@@ -24,7 +24,7 @@ SlicesOfPool = Callable[[PoolId], Iterable[ResourceSlice]]
 NODE_OPERATIONS_FEATURE = "DRAOptionalNodeOperations"
 
 
-class Pool(NamedTuple):
+class PoolOnNode(NamedTuple):
     """A pool as one node sees it; an incomplete or invalid one has no slices."""
 
     id: PoolId
@@ -45,16 +45,16 @@ class _Invalid(Exception):
     """What is wrong with a pool."""
 
 
-def gather(
+def pools_of_node(
     node: Node, slices: Iterable[ResourceSlice], of_pool: SlicesOfPool, features: Features
-) -> list[Pool]:
+) -> list[PoolOnNode]:
     """The pools with devices for `node`, in the order of the search.
 
     `slices` are those that may concern the node: first the ones that name it, then the ones that
     name no node.
     """
-    found: list[Pool] = []
-    with_binding_conditions: list[Pool] = []
+    found: list[PoolOnNode] = []
+    with_binding_conditions: list[PoolOnNode] = []
     for pool_id, relevant in sorted(_newest_generations(node, slices, features).items()):
         pool = _pool(pool_id, relevant, of_pool, features)
         if pool is None:
@@ -64,7 +64,7 @@ def gather(
     return found + with_binding_conditions
 
 
-def devices_of(pool: Pool) -> Iterator[Device]:
+def devices_of(pool: PoolOnNode) -> Iterator[Device]:
     for piece in pool.slices:
         yield from piece.spec.devices
 
@@ -130,7 +130,7 @@ def _is_relevant(piece: ResourceSlice, node: Node) -> bool:
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
         try:
             return _matches_node(node, spec.node_name, spec.all_nodes, spec.node_selector)
-        except rejections.Failure as failure:
+        except rejections.AllocationError as failure:
             raise _gathering_failed(f"slice {piece.metadata.name}", failure) from None
     if not spec.per_device_node_selection:
         return False
@@ -138,14 +138,16 @@ def _is_relevant(piece: ResourceSlice, node: Node) -> bool:
         try:
             if serves_node(device, node):
                 return True
-        except rejections.Failure as failure:
+        except rejections.AllocationError as failure:
             where = f"device {device.name} in slice {piece.metadata.name}"
             raise _gathering_failed(where, failure) from None
     return False
 
 
-def _gathering_failed(where: str, failure: rejections.Failure) -> rejections.Failure:
-    return rejections.Failure(
+def _gathering_failed(
+    where: str, failure: rejections.AllocationError
+) -> rejections.AllocationError:
+    return rejections.AllocationError(
         f"gather pool information: failed to perform node selection for {where}: {failure.detail}"
     )
 
@@ -167,7 +169,7 @@ def _compiled(selector: NodeSelector) -> label_selectors.NodeTest:
     try:
         return label_selectors.compile_node_selector(selector)
     except label_selectors.SelectorError as error:
-        raise rejections.Failure(
+        raise rejections.AllocationError(
             f"failed to parse node selector {_printed(selector)}: {error}"
         ) from None
 
@@ -193,7 +195,7 @@ def _printed_list(requirements: Iterable[NodeSelectorRequirement]) -> str:
 
 def _pool(
     pool_id: PoolId, relevant: list[ResourceSlice], of_pool: SlicesOfPool, features: Features
-) -> Pool | None:
+) -> PoolOnNode | None:
     """The pool of these slices, or None if a newer generation replaces it elsewhere."""
     wanted = relevant[0].spec.pool.resource_slice_count
     everything = relevant
@@ -209,11 +211,11 @@ def _pool(
             and (features.device_compatibility_groups or not _uses_groups(piece))
         ]
         if len(everything) != wanted:
-            return Pool(pool_id, is_incomplete=True)
+            return PoolOnNode(pool_id, is_incomplete=True)
     try:
         return _complete_pool(pool_id, relevant, everything, features)
     except _Invalid as reason:
-        return Pool(pool_id, invalid_reason=str(reason))
+        return PoolOnNode(pool_id, invalid_reason=str(reason))
 
 
 def _complete_pool(
@@ -221,11 +223,11 @@ def _complete_pool(
     relevant: list[ResourceSlice],
     everything: list[ResourceSlice],
     features: Features,
-) -> Pool:
+) -> PoolOnNode:
     ordered = sorted(relevant, key=lambda piece: piece.metadata.name)
     if not features.partitionable_devices:
         _require_unique_names(ordered)
-        return Pool(pool_id, ordered)
+        return PoolOnNode(pool_id, ordered)
     names = {piece.metadata.name for piece in ordered}
     elsewhere = [piece for piece in everything if piece.metadata.name not in names]
     with_devices = [piece for piece in ordered if not piece.spec.shared_counters]
@@ -234,7 +236,7 @@ def _complete_pool(
     counter_sets = _counter_sets([*ordered, *elsewhere])
     _require_counters(with_devices, counter_sets)
     _require_counters(devices_elsewhere, counter_sets)
-    return Pool(pool_id, with_devices, devices_elsewhere, counter_sets)
+    return PoolOnNode(pool_id, with_devices, devices_elsewhere, counter_sets)
 
 
 def _require_unique_names(slices: Iterable[ResourceSlice]) -> None:

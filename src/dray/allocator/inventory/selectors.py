@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from dray.allocator.inventory import shapes
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model import attributes, rejections
 from dray.allocator.model.attributes import Value
-from dray.allocator.model.candidates import Candidate, Matches
+from dray.allocator.model.candidates import Candidate, DeviceMatches
 from dray.api.features import Features
 from dray.cel import device as cel
 from dray.cel.runtime.values import CostExceeded, EvaluationError
@@ -25,7 +25,7 @@ _MISSING_KEY_HINT = (
 )
 
 
-class Selector:
+class CachedSelector:
     """One expression and its answers so far."""
 
     __slots__ = ("_answers", "_compiled", "_read", "paths")
@@ -37,9 +37,9 @@ class Selector:
         self._read = shapes.reader(self.paths)
         self._answers: dict[Hashable, bool | str] = {}
 
-    def matches(self, inventory: Inventory) -> Matches:
+    def matches(self, inventory: NodeInventory) -> DeviceMatches:
         if self._compiled.error is not None:
-            return Matches(0, inventory.everything)
+            return DeviceMatches(0, inventory.everything)
         accepted, failing = 0, inventory.unusable
         for shape, members in inventory.kinds(self.paths, self._read):
             answer = self._answers.get(shape)
@@ -52,7 +52,7 @@ class Selector:
                 accepted |= members
             elif answer is not False:
                 failing |= members
-        return Matches(accepted & ~failing, failing)
+        return DeviceMatches(accepted & ~failing, failing)
 
     def answer(self, candidate: Candidate) -> bool | str:
         """Whether the device matches, or the error that evaluating the expression gives."""
@@ -93,7 +93,7 @@ class Selector:
             return _with_hint(str(error))
 
 
-class DerivedAttribute:
+class CachedDerivedAttribute:
     """One expression that gives an attribute, and its values so far."""
 
     __slots__ = ("_compiled", "_read", "_to_value", "_values")
@@ -108,7 +108,7 @@ class DerivedAttribute:
         """The value as constraints compare it; raises Failure in upstream's words."""
         if self._compiled.error is not None:
             detail = self._compiled.error.detail
-            raise rejections.Failure(f"compile derived attribute {name} failed: {detail}")
+            raise rejections.AllocationError(f"compile derived attribute {name} failed: {detail}")
         (shape,) = self._read([candidate])
         value = self._values.get(shape)
         if value is None:
@@ -116,7 +116,7 @@ class DerivedAttribute:
                 self._values.clear()
             value = self._values[shape] = self._evaluate(candidate)
         if isinstance(value, str):
-            raise rejections.Failure(
+            raise rejections.AllocationError(
                 f"evaluate derived attribute {name} on device {candidate.id} failed: {value}"
             )
         return value
@@ -133,15 +133,15 @@ class Selectors:
 
     def __init__(self, features: Features) -> None:
         self._features = features
-        self._selectors: dict[str, Selector] = {}
-        self._derived: dict[str, DerivedAttribute] = {}
+        self._selectors: dict[str, CachedSelector] = {}
+        self._derived: dict[str, CachedDerivedAttribute] = {}
 
-    def selector(self, expression: str) -> Selector:
+    def selector(self, expression: str) -> CachedSelector:
         known = self._selectors.get(expression)
         if known is None:
             if len(self._selectors) >= _EXPRESSIONS_LIMIT:
                 self._selectors.clear()
-            known = self._selectors[expression] = Selector(
+            known = self._selectors[expression] = CachedSelector(
                 cel.compile_selector(
                     expression,
                     stored=True,
@@ -151,13 +151,13 @@ class Selectors:
             )
         return known
 
-    def derived(self, expression: str) -> DerivedAttribute:
+    def derived(self, expression: str) -> CachedDerivedAttribute:
         known = self._derived.get(expression)
         if known is None:
             if len(self._derived) >= _EXPRESSIONS_LIMIT:
                 self._derived.clear()
             compares_lists = self._features.list_type_attributes
-            known = self._derived[expression] = DerivedAttribute(
+            known = self._derived[expression] = CachedDerivedAttribute(
                 cel.compile_derived_attribute(
                     expression,
                     stored=True,

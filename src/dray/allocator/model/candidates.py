@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from dray.allocator.model import rejections
-from dray.allocator.model.requests import Option
+from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.formats.names import DeviceId
 from dray.api.types.dra import Device, DeviceTaint, ResourceSlice
@@ -45,14 +45,14 @@ class Slot:
 
     __slots__ = ("claim", "is_admin", "option", "ordinal")
 
-    def __init__(self, claim: int, option: Option, ordinal: int) -> None:
+    def __init__(self, claim: int, option: Alternative, ordinal: int) -> None:
         self.claim = claim
         self.option = option
         self.ordinal = ordinal
         self.is_admin = bool(option.admin_access)
 
 
-class Matches(NamedTuple):
+class DeviceMatches(NamedTuple):
     """Which devices something accepts, and on which it fails."""
 
     accepted: int
@@ -62,22 +62,26 @@ class Matches(NamedTuple):
 class Check(Protocol):
     """One DRA concept. A refused device leaves no trace."""
 
-    name: rejections.Check
-    concerns: int
+    name: rejections.CheckName
+    applies_to: int
     """The devices for which `take` has anything to do."""
 
-    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+    def take(
+        self, slot: Slot, device: Candidate, trail: Trail
+    ) -> rejections.DeviceRejection | None:
         """Claim `device` for `slot`, or say why not."""
 
-    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
         """The candidates that `take` would not refuse now, found quickly and without reasons.
 
         May keep some that it would refuse, never drops one that it would take. Zero if fewer than
         `wanted` of them can be taken together.
         """
 
-    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+    def can_conflict(
+        self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
+    ) -> bool:
         """Whether `picked` for `other` can be a reason to refuse a candidate for `slot`."""
 
-    def trace(self, device: Candidate) -> Hashable:
+    def state_key(self, device: Candidate) -> Hashable:
         """What the picks so far mean for a device, to tell it from others that look the same."""

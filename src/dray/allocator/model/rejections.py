@@ -16,7 +16,7 @@ from dray.api.formats.names import ClaimKey, DeviceId, PoolId
 from dray.api.types.dra import DeviceTaint, ResourceClaim
 
 
-class Check(enum.StrEnum):
+class CheckName(enum.StrEnum):
     """Every check, in upstream's order."""
 
     USAGE = "usage"
@@ -32,35 +32,35 @@ class Check(enum.StrEnum):
     CONSTRAINTS = "constraints"
 
 
-class Verdict(msgspec.Struct, frozen=True, tag_field="verdict", tag=True):
+class Rejection(msgspec.Struct, frozen=True, tag_field="rejection", tag=True):
     """A reason to say no."""
 
 
-class DeviceVerdict(Verdict, frozen=True):
+class DeviceRejection(Rejection, frozen=True):
     """One check's no to one device."""
 
     device: DeviceId
 
     @property
-    def check(self) -> Check:
+    def check(self) -> CheckName:
         return _CHECK_OF[type(self)]
 
 
-class DeviceTaken(DeviceVerdict, frozen=True):
+class DeviceInUse(DeviceRejection, frozen=True):
     """Another claim holds the device for itself."""
 
     holders: tuple[ClaimKey, ...] = ()
 
 
-class DevicePicked(DeviceVerdict, frozen=True):
+class DevicePicked(DeviceRejection, frozen=True):
     """The same pod has already picked the device in this attempt."""
 
 
-class BindingConditionsDisabled(DeviceVerdict, frozen=True):
+class BindingConditionsDisabled(DeviceRejection, frozen=True):
     conditions: tuple[str, ...]
 
 
-class SelectorRefused(DeviceVerdict, frozen=True):
+class SelectorNotMatched(DeviceRejection, frozen=True):
     """A selector is false; of the class if `device_class` is set, else of the request."""
 
     index: int
@@ -68,30 +68,30 @@ class SelectorRefused(DeviceVerdict, frozen=True):
     device_class: str | None = None
 
     @property
-    def check(self) -> Check:
-        return Check.CLASS_SELECTORS if self.device_class else Check.REQUEST_SELECTORS
+    def check(self) -> CheckName:
+        return CheckName.CLASS_SELECTORS if self.device_class else CheckName.REQUEST_SELECTORS
 
 
-class NodeMismatch(DeviceVerdict, frozen=True):
+class NodeMismatch(DeviceRejection, frozen=True):
     """The device is on other nodes only."""
 
     node: str
 
 
-class CapacityAbsent(DeviceVerdict, frozen=True):
+class CapacityMissing(DeviceRejection, frozen=True):
     """The device does not have the capacity that is asked for."""
 
     capacity: str
 
 
-class CapacityAgainstPolicy(DeviceVerdict, frozen=True):
+class CapacityAgainstPolicy(DeviceRejection, frozen=True):
     """The amount, rounded, is not one that the device hands out."""
 
     capacity: str
     needed: str
 
 
-class CapacityShort(DeviceVerdict, frozen=True):
+class InsufficientCapacity(DeviceRejection, frozen=True):
     capacity: str
     needed: str
     available: str
@@ -99,25 +99,25 @@ class CapacityShort(DeviceVerdict, frozen=True):
     holders: tuple[ClaimKey, ...] = ()
 
 
-class NodeOperationsDisabled(DeviceVerdict, frozen=True):
+class NodeOperationsDisabled(DeviceRejection, frozen=True):
     """The gate is off, or the node does not declare the feature."""
 
     operations: tuple[str, ...]
     node_lacks_feature: bool
 
 
-class CountersDisabled(DeviceVerdict, frozen=True):
+class CountersDisabled(DeviceRejection, frozen=True):
     """The device is a partition and the gate is off."""
 
 
-class GroupsIncompatible(DeviceVerdict, frozen=True):
+class GroupsIncompatible(DeviceRejection, frozen=True):
     counter_set: str
     groups: tuple[str, ...]
     present: tuple[str, ...]
     holders: tuple[ClaimKey, ...] = ()
 
 
-class CounterShort(DeviceVerdict, frozen=True):
+class InsufficientCounter(DeviceRejection, frozen=True):
     counter_set: str
     counter: str
     needed: str
@@ -125,23 +125,23 @@ class CounterShort(DeviceVerdict, frozen=True):
     holders: tuple[ClaimKey, ...] = ()
 
 
-class TaintNotTolerated(DeviceVerdict, frozen=True):
+class TaintNotTolerated(DeviceRejection, frozen=True):
     taint: DeviceTaint
 
 
-class AttributeAbsent(DeviceVerdict, frozen=True):
+class AttributeAbsent(DeviceRejection, frozen=True):
     constraint: int
     attribute: str
 
 
-class AttributeIncomparable(DeviceVerdict, frozen=True):
+class AttributeIncomparable(DeviceRejection, frozen=True):
     """The attribute has a form that the constraint cannot compare."""
 
     constraint: int
     attribute: str
 
 
-class AttributeDiffers(DeviceVerdict, frozen=True):
+class AttributeDiffers(DeviceRejection, frozen=True):
     """matchAttribute: the devices picked before have another value."""
 
     constraint: int
@@ -150,7 +150,7 @@ class AttributeDiffers(DeviceVerdict, frozen=True):
     wanted: str
 
 
-class AttributeRepeated(DeviceVerdict, frozen=True):
+class AttributeRepeated(DeviceRejection, frozen=True):
     """distinctAttribute: a device picked before has the same value."""
 
     constraint: int
@@ -158,14 +158,14 @@ class AttributeRepeated(DeviceVerdict, frozen=True):
     value: str
 
 
-class RequestVerdict(Verdict, frozen=True):
+class RequestRejection(Rejection, frozen=True):
     """A no to a whole request; `claim` is the position among the claims asked for."""
 
     claim: int
     request: str
 
 
-class TooFewDevices(RequestVerdict, frozen=True):
+class TooFewDevices(RequestRejection, frozen=True):
     """Fewer devices than needed pass the checks that look at a device alone."""
 
     needed: int
@@ -173,14 +173,14 @@ class TooFewDevices(RequestVerdict, frozen=True):
     free: int
 
 
-class TooFewForAll(RequestVerdict, frozen=True):
+class TooFewDevicesCombined(RequestRejection, frozen=True):
     """The requests of all claims together need more devices than are free."""
 
     needed: int
     free: int
 
 
-class NoCommonValue(RequestVerdict, frozen=True):
+class NoCommonValue(RequestRejection, frozen=True):
     """No value of the matchAttribute has enough free devices."""
 
     attribute: str
@@ -189,7 +189,7 @@ class NoCommonValue(RequestVerdict, frozen=True):
     best_value: str
 
 
-class TooFewValues(RequestVerdict, frozen=True):
+class TooFewValues(RequestRejection, frozen=True):
     """Fewer different values of the distinctAttribute than devices needed."""
 
     attribute: str
@@ -197,23 +197,23 @@ class TooFewValues(RequestVerdict, frozen=True):
     values: int
 
 
-class NothingForAll(RequestVerdict, frozen=True):
+class NoMatchForAllMode(RequestRejection, frozen=True):
     """allocationMode All, and no device matches."""
 
 
-class TooManyResults(RequestVerdict, frozen=True):
+class TooManyResults(RequestRejection, frozen=True):
     """The alternatives chosen so far leave no room in the allocation result."""
 
     needed: int
 
 
-class NoCombination(RequestVerdict, frozen=True):
+class NoCombination(RequestRejection, frozen=True):
     """The search ended; `last` is what stopped its furthest attempt."""
 
-    last: DeviceVerdict | None = None
+    last: DeviceRejection | None = None
 
 
-class PoolUnusable(Verdict, frozen=True):
+class PoolUnusable(Rejection, frozen=True):
     """A pool whose devices are left alone: being updated, or broken."""
 
     pool: PoolId
@@ -221,31 +221,31 @@ class PoolUnusable(Verdict, frozen=True):
     is_invalid: bool
 
 
-class NoDevices(Verdict, frozen=True):
+class NoDevices(Rejection, frozen=True):
     """The node has no device that is free."""
 
 
-_CHECK_OF: dict[type[DeviceVerdict], Check] = {
-    DeviceTaken: Check.USAGE,
-    DevicePicked: Check.USAGE,
-    BindingConditionsDisabled: Check.BINDING_CONDITIONS,
-    NodeMismatch: Check.NODE_SELECTION,
-    CapacityAbsent: Check.CAPACITY,
-    CapacityAgainstPolicy: Check.CAPACITY,
-    CapacityShort: Check.CAPACITY,
-    NodeOperationsDisabled: Check.NODE_OPERATIONS,
-    CountersDisabled: Check.COUNTERS,
-    GroupsIncompatible: Check.GROUPS,
-    CounterShort: Check.COUNTERS,
-    TaintNotTolerated: Check.TAINTS,
-    AttributeAbsent: Check.CONSTRAINTS,
-    AttributeIncomparable: Check.CONSTRAINTS,
-    AttributeDiffers: Check.CONSTRAINTS,
-    AttributeRepeated: Check.CONSTRAINTS,
+_CHECK_OF: dict[type[DeviceRejection], CheckName] = {
+    DeviceInUse: CheckName.USAGE,
+    DevicePicked: CheckName.USAGE,
+    BindingConditionsDisabled: CheckName.BINDING_CONDITIONS,
+    NodeMismatch: CheckName.NODE_SELECTION,
+    CapacityMissing: CheckName.CAPACITY,
+    CapacityAgainstPolicy: CheckName.CAPACITY,
+    InsufficientCapacity: CheckName.CAPACITY,
+    NodeOperationsDisabled: CheckName.NODE_OPERATIONS,
+    CountersDisabled: CheckName.COUNTERS,
+    GroupsIncompatible: CheckName.GROUPS,
+    InsufficientCounter: CheckName.COUNTERS,
+    TaintNotTolerated: CheckName.TAINTS,
+    AttributeAbsent: CheckName.CONSTRAINTS,
+    AttributeIncomparable: CheckName.CONSTRAINTS,
+    AttributeDiffers: CheckName.CONSTRAINTS,
+    AttributeRepeated: CheckName.CONSTRAINTS,
 }
 
 
-class Failure(Exception):
+class AllocationError(Exception):
     """The claims cannot be allocated by anybody, or not on this node if `on_node_only`.
 
     A remembered failure serves every claim of one signature, so it holds the claim's position and
@@ -275,7 +275,7 @@ class Failure(Exception):
         return f"claim {object_reference(claims[self.claim])}{where}: {self.detail}"
 
 
-class Stopped(Failure):
+class SearchTimeout(AllocationError):
     """`should_stop` said so: the time limit of the search."""
 
 

@@ -31,7 +31,7 @@ RESULTS_LIMIT = 32
 Signature = tuple[bytes, ...]
 
 
-class Option(msgspec.Struct, frozen=True, eq=False):
+class Alternative(msgspec.Struct, frozen=True, eq=False):
     """One way to satisfy a request: the request itself, or one of its subrequests."""
 
     name: RequestName
@@ -57,12 +57,12 @@ class Option(msgspec.Struct, frozen=True, eq=False):
 
 class Request(msgspec.Struct, frozen=True, eq=False):
     name: str
-    options: tuple[Option, ...]
+    options: tuple[Alternative, ...]
     is_prioritized: bool
     """firstAvailable: the first option that works is taken."""
 
 
-class Question(msgspec.Struct, frozen=True, eq=False):
+class ParsedClaim(msgspec.Struct, frozen=True, eq=False):
     """What one claim asks for."""
 
     requests: tuple[Request, ...]
@@ -78,8 +78,8 @@ def signature(claims: Sequence[ResourceClaim]) -> Signature:
     return tuple([_encode(claim.spec.devices) for claim in claims])
 
 
-def parse(asked: DeviceClaim) -> Question:
-    return Question(
+def parse_claim(asked: DeviceClaim) -> ParsedClaim:
+    return ParsedClaim(
         tuple(_request(request) for request in asked.requests), asked.constraints, asked.config
     )
 
@@ -99,8 +99,8 @@ def _option(
     name: RequestName,
     asked: ExactDeviceRequest | DeviceSubRequest,
     admin_access: bool | None = None,
-) -> Option:
-    return Option(
+) -> Alternative:
+    return Alternative(
         name,
         asked.device_class_name,
         tuple(selector.cel.expression if selector.cel else None for selector in asked.selectors),

@@ -11,17 +11,17 @@ from collections.abc import Iterator
 
 from dray.allocator.checks import capacity, taints
 from dray.allocator.inventory import pools
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model import rejections
-from dray.allocator.model.candidates import Candidate, Matches
-from dray.allocator.model.requests import Option
-from dray.allocator.problem.resolution import ResolvedOption
+from dray.allocator.model.candidates import Candidate, DeviceMatches
+from dray.allocator.model.requests import Alternative
+from dray.allocator.problem.resolution import ResolvedAlternative
 
 Demands = list[tuple[int, capacity.Demand]]
 """What an option takes of each kind of device."""
 
 
-def matches(resolved: ResolvedOption, inventory: Inventory) -> Matches:
+def selected_devices(resolved: ResolvedAlternative, inventory: NodeInventory) -> DeviceMatches:
     """Which devices class and request select on the node."""
     accepted, failing = inventory.everything, 0
     if not pools.has_binding_conditions(inventory.features):
@@ -31,10 +31,12 @@ def matches(resolved: ResolvedOption, inventory: Inventory) -> Matches:
         failing |= accepted & answer.failing
         accepted &= answer.accepted
     on_node = inventory.on_node
-    return Matches(accepted & on_node.accepted, failing | (accepted & on_node.failing))
+    return DeviceMatches(accepted & on_node.accepted, failing | (accepted & on_node.failing))
 
 
-def demands(option: Option, inventory: Inventory, selected: int) -> tuple[Demands, Matches]:
+def capacity_demands(
+    option: Alternative, inventory: NodeInventory, selected: int
+) -> tuple[Demands, DeviceMatches]:
     """What the option takes of the selected devices, and which of them could ever give it."""
     found: Demands = []
     accepted = failing = 0
@@ -51,10 +53,10 @@ def demands(option: Option, inventory: Inventory, selected: int) -> tuple[Demand
         if demand is not None and not capacity.exceeds(demand, capacities, fractional=fractional):
             accepted |= members
             found.append((members, demand))
-    return found, Matches(accepted, failing)
+    return found, DeviceMatches(accepted, failing)
 
 
-def barred(option: Option, inventory: Inventory) -> int:
+def excluded_devices(option: Alternative, inventory: NodeInventory) -> int:
     """The devices that gates, the node or taints keep away."""
     found = 0
     for device in inventory.members(inventory.suspects):
@@ -64,25 +66,25 @@ def barred(option: Option, inventory: Inventory) -> int:
 
 
 def failure(
-    resolved: ResolvedOption, inventory: Inventory, device: Candidate
-) -> rejections.Failure:
+    resolved: ResolvedAlternative, inventory: NodeInventory, device: Candidate
+) -> rejections.AllocationError:
     """What goes wrong on a device that `matches` or `demands` called failing."""
     for test in resolved.tests:
         if test.selector.matches(inventory).failing & device.bit:
             detail = f"selector #{test.number}{test.selector.failure_on(device)}"
             if test.device_class is None:
-                return rejections.Failure(detail, claim=resolved.claim)
-            return rejections.Failure(f"class {test.device_class}: {detail}")
+                return rejections.AllocationError(detail, claim=resolved.claim)
+            return rejections.AllocationError(f"class {test.device_class}: {detail}")
     option = resolved.option
     try:
         pools.serves_node(device.device, inventory.node)
         _demand(option, inventory, device)
-    except rejections.Failure as found:
+    except rejections.AllocationError as found:
         return found
     except capacity.CapacityError as error:
         # Upstream names the device in full, except where it looks for all devices.
         name = device.device.name if option.is_all else str(device.id)
-        return rejections.Failure(
+        return rejections.AllocationError(
             f"checking capacity for device {name}: {error}",
             claim=resolved.claim,
             request=f"request {option.own_name}",
@@ -90,16 +92,18 @@ def failure(
     raise AssertionError(f"nothing fails on {device.id}")
 
 
-def refusals(
-    resolved: ResolvedOption, inventory: Inventory, device: Candidate
-) -> Iterator[rejections.DeviceVerdict]:
+def device_rejections(
+    resolved: ResolvedAlternative, inventory: NodeInventory, device: Candidate
+) -> Iterator[rejections.DeviceRejection]:
     """What each check has against a device, in order; a check that fails is passed over."""
     conditions = device.device.binding_conditions
     if conditions and not pools.has_binding_conditions(inventory.features):
         yield rejections.BindingConditionsDisabled(device.id, conditions)
     for test in resolved.tests:
         if test.selector.answer(device) is False:
-            yield rejections.SelectorRefused(device.id, test.number, test.text, test.device_class)
+            yield rejections.SelectorNotMatched(
+                device.id, test.number, test.text, test.device_class
+            )
     if not (inventory.on_node.accepted | inventory.on_node.failing) & device.bit:
         yield rejections.NodeMismatch(device.id, inventory.node.metadata.name)
     if inventory.features.consumable_capacity:
@@ -107,7 +111,9 @@ def refusals(
     yield from _bars(resolved.option, inventory, device)
 
 
-def _demand(option: Option, inventory: Inventory, device: Candidate) -> capacity.Demand | None:
+def _demand(
+    option: Alternative, inventory: NodeInventory, device: Candidate
+) -> capacity.Demand | None:
     return capacity.demand(
         option.capacity,
         device.device.capacity,
@@ -116,8 +122,8 @@ def _demand(option: Option, inventory: Inventory, device: Candidate) -> capacity
 
 
 def _capacity_refusal(
-    option: Option, inventory: Inventory, device: Candidate
-) -> Iterator[rejections.DeviceVerdict]:
+    option: Alternative, inventory: NodeInventory, device: Candidate
+) -> Iterator[rejections.DeviceRejection]:
     try:
         demand = _demand(option, inventory, device)
     except capacity.CapacityError:
@@ -134,8 +140,8 @@ def _capacity_refusal(
 
 
 def _bars(
-    option: Option, inventory: Inventory, device: Candidate
-) -> Iterator[rejections.DeviceVerdict]:
+    option: Alternative, inventory: NodeInventory, device: Candidate
+) -> Iterator[rejections.DeviceRejection]:
     features = inventory.features
     operations = device.published_in.spec.skip_node_operations
     if operations and pools.knows_node_operations(features):

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from dray.allocator.checks import capacity, constraints
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.inventory.selectors import Selectors
 from dray.allocator.model import rejections, requests
 from dray.allocator.model.attributes import Value
 from dray.allocator.model.candidates import Candidate, Slot
-from dray.allocator.model.requests import Option
+from dray.allocator.model.requests import Alternative
 from dray.allocator.problem import eligibility
-from dray.allocator.problem.resolution import ResolvedClaim, ResolvedOption, ResolvedRequest
+from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim, ResolvedRequest
 
 
-class Plan:
+class NodeAlternative:
     """One option of a request on one node."""
 
     __slots__ = (
@@ -37,7 +37,7 @@ class Plan:
         "wanted",
     )
 
-    def __init__(self, resolved: ResolvedOption) -> None:
+    def __init__(self, resolved: ResolvedAlternative) -> None:
         self.resolved = resolved
         self.claim = resolved.claim
         self.option = resolved.option
@@ -62,25 +62,28 @@ class Plan:
         raise LookupError(device.id)
 
 
-class Step:
+class NodeRequest:
     """One request on one node: its options in order of preference."""
 
     __slots__ = ("claim", "is_prioritized", "name", "plans")
 
-    def __init__(self, resolved: ResolvedRequest, plans: Sequence[Plan]) -> None:
+    def __init__(self, resolved: ResolvedRequest, plans: Sequence[NodeAlternative]) -> None:
         self.claim = resolved.claim
         self.name = resolved.request.name
         self.is_prioritized = resolved.request.is_prioritized
         self.plans = plans
 
 
-class Problem:
+class NodeProblem:
     """All claims of a pod on one node."""
 
     __slots__ = ("claims", "constraints", "inventory", "may_fail", "single", "steps")
 
     def __init__(
-        self, inventory: Inventory, claims: Sequence[ResolvedClaim], steps: Sequence[Step]
+        self,
+        inventory: NodeInventory,
+        claims: Sequence[ResolvedClaim],
+        steps: Sequence[NodeRequest],
     ) -> None:
         self.inventory = inventory
         self.claims = claims
@@ -91,17 +94,17 @@ class Problem:
         self.may_fail = False
         """The search may come upon a failure, so no branch of it may be left out."""
 
-    def plans(self) -> Iterator[Plan]:
+    def plans(self) -> Iterator[NodeAlternative]:
         for step in self.steps:
             yield from step.plans
 
-    def demand(self, option: Option, device: Candidate) -> capacity.Demand:
+    def demand(self, option: Alternative, device: Candidate) -> capacity.Demand:
         for plan in self.plans():
             if plan.option is option:
                 return plan.demand(device)
         raise LookupError(option.name)
 
-    def look(self, device: Candidate) -> Hashable:
+    def equivalence_key(self, device: Candidate) -> Hashable:
         """Equal for devices that no request and no check can tell apart by what they are."""
         bit = device.bit
         looks: list[Hashable] = [
@@ -125,7 +128,9 @@ class Problem:
         return tuple(looks)
 
 
-def build(inventory: Inventory, claims: Sequence[ResolvedClaim], selectors: Selectors) -> Problem:
+def build(
+    inventory: NodeInventory, claims: Sequence[ResolvedClaim], selectors: Selectors
+) -> NodeProblem:
     """Raises Failure as upstream would before it picks the first device."""
     return _Builder(inventory, selectors).build(claims)
 
@@ -133,52 +138,54 @@ def build(inventory: Inventory, claims: Sequence[ResolvedClaim], selectors: Sele
 class _Builder:
     __slots__ = ("_features", "_inventory", "_selectors")
 
-    def __init__(self, inventory: Inventory, selectors: Selectors) -> None:
+    def __init__(self, inventory: NodeInventory, selectors: Selectors) -> None:
         self._inventory = inventory
         self._features = inventory.features
         self._selectors = selectors
 
-    def build(self, claims: Sequence[ResolvedClaim]) -> Problem:
-        steps: list[Step] = []
-        applying: dict[Option, list[constraints.Constraint]] = {}
+    def build(self, claims: Sequence[ResolvedClaim]) -> NodeProblem:
+        steps: list[NodeRequest] = []
+        applying: dict[Alternative, list[constraints.Constraint]] = {}
         for claim in claims:
             of_claim = [self._step(request) for request in claim.requests]
             _require_few_results(of_claim)
             _raise_if(claim.failure)
-            if claim.question.constraints:
+            if claim.parsed.constraints:
                 self._apply_constraints(claim, of_claim, applying)
             steps += of_claim
-        problem = Problem(self._inventory, claims, steps)
+        problem = NodeProblem(self._inventory, claims, steps)
         if applying:
             problem.constraints = constraints.Constraints(applying, self._value, self._value_masks)
         problem.may_fail = any(self._may_fail(plan, applying) for plan in problem.plans())
         return problem
 
-    def _step(self, resolved: ResolvedRequest) -> Step:
+    def _step(self, resolved: ResolvedRequest) -> NodeRequest:
         _raise_if(resolved.failure)
-        return Step(resolved, [self._plan(option) for option in resolved.options])
+        return NodeRequest(resolved, [self._plan(option) for option in resolved.options])
 
-    def _plan(self, resolved: ResolvedOption) -> Plan:
+    def _plan(self, resolved: ResolvedAlternative) -> NodeAlternative:
         _raise_if(resolved.failure)
-        plan = Plan(resolved)
-        selected, plan.failing = eligibility.matches(resolved, self._inventory)
+        plan = NodeAlternative(resolved)
+        selected, plan.failing = eligibility.selected_devices(resolved, self._inventory)
         if self._features.consumable_capacity:
-            plan.demands, able = eligibility.demands(plan.option, self._inventory, selected)
+            plan.demands, able = eligibility.capacity_demands(
+                plan.option, self._inventory, selected
+            )
             selected &= able.accepted
             plan.failing |= able.failing
         plan.selected = selected
-        plan.accepted = selected & ~eligibility.barred(plan.option, self._inventory)
+        plan.accepted = selected & ~eligibility.excluded_devices(plan.option, self._inventory)
         if plan.option.is_all:
             self._want_all(plan)
         return plan
 
-    def _want_all(self, plan: Plan) -> None:
+    def _want_all(self, plan: NodeAlternative) -> None:
         plan.wanted = list(self._all_devices(plan))
         plan.count = len(plan.wanted)
         slots = range(min(plan.count, requests.RESULTS_LIMIT))
         plan.slots = [Slot(plan.claim, plan.option, ordinal) for ordinal in slots]
 
-    def _all_devices(self, plan: Plan) -> Iterator[Candidate]:
+    def _all_devices(self, plan: NodeAlternative) -> Iterator[Candidate]:
         """Upstream goes from pool to pool, so a pool that fails hides what comes after it."""
         of_section: dict[int, list[Candidate]] = {}
         for device in self._inventory.members(plan.selected | plan.failing):
@@ -187,7 +194,7 @@ class _Builder:
         for pool in self._inventory.pools:
             if not pool.is_usable:
                 state = "being updated" if pool.is_incomplete else "invalid"
-                raise rejections.Failure(
+                raise rejections.AllocationError(
                     f"asks for all devices, but resource pool {pool.id} is currently {state}",
                     claim=plan.claim,
                     request=f"request {plan.option.own_name}",
@@ -201,11 +208,11 @@ class _Builder:
     def _apply_constraints(
         self,
         claim: ResolvedClaim,
-        steps: Sequence[Step],
-        applying: dict[Option, list[constraints.Constraint]],
+        steps: Sequence[NodeRequest],
+        applying: dict[Alternative, list[constraints.Constraint]],
     ) -> None:
         lists = self._features.list_type_attributes
-        for number, constraint in enumerate(claim.question.constraints):
+        for number, constraint in enumerate(claim.parsed.constraints):
             state = constraints.build(number, constraint, compares_lists=lists)
             assert state is not None, "one of unknown kind is a failure of the claim"
             for step in steps:
@@ -215,7 +222,9 @@ class _Builder:
                         plan.is_constrained = True
 
     def _may_fail(
-        self, plan: Plan, applying: Mapping[Option, Sequence[constraints.Constraint]]
+        self,
+        plan: NodeAlternative,
+        applying: Mapping[Alternative, Sequence[constraints.Constraint]],
     ) -> bool:
         if plan.wanted is not None:
             # A constraint that keeps one of all devices away is a failure, not a no.
@@ -230,42 +239,42 @@ class _Builder:
             if state.attribute in plan.option.derived
         )
 
-    def _fails_to_derive(self, plan: Plan, attribute: str) -> bool:
+    def _fails_to_derive(self, plan: NodeAlternative, attribute: str) -> bool:
         try:
             for device in self._inventory.members(plan.accepted):
                 self._value(plan.option, device, attribute)
-        except rejections.Failure:
+        except rejections.AllocationError:
             return True
         return False
 
-    def _value(self, option: Option, device: Candidate, attribute: str) -> Value | None:
+    def _value(self, option: Alternative, device: Candidate, attribute: str) -> Value | None:
         expression = option.derived.get(attribute)
         if expression is None:
             return self._inventory.value(device, attribute)
         return self._selectors.derived(expression).value(device, attribute)
 
-    def _value_masks(self, option: Option, attribute: str) -> Mapping[Value, int] | None:
+    def _value_masks(self, option: Alternative, attribute: str) -> Mapping[Value, int] | None:
         if attribute in option.derived or self._features.list_type_attributes:
             return None
         return self._inventory.value_masks(attribute)
 
 
-def _single_plan(steps: Sequence[Step]) -> Plan | None:
+def _single_plan(steps: Sequence[NodeRequest]) -> NodeAlternative | None:
     if len(steps) != 1 or len(steps[0].plans) != 1:
         return None
     (plan,) = steps[0].plans
     return plan if plan.count == 1 and plan.wanted is None else None
 
 
-def _raise_if(failure: rejections.Failure | None) -> None:
+def _raise_if(failure: rejections.AllocationError | None) -> None:
     if failure is not None:
         raise failure.with_traceback(None)
 
 
-def _require_few_results(steps: Sequence[Step]) -> None:
+def _require_few_results(steps: Sequence[NodeRequest]) -> None:
     needed = sum([min([plan.count for plan in step.plans]) for step in steps])
     if needed > requests.RESULTS_LIMIT:
-        raise rejections.Failure(
+        raise rejections.AllocationError(
             f"number of requested devices {needed} exceeds the claim limit of "
             f"{requests.RESULTS_LIMIT}",
             claim=steps[0].claim,

@@ -11,48 +11,48 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator.checks import constraints
-from dray.allocator.inventory.selectors import Selector, Selectors
+from dray.allocator.inventory.selectors import CachedSelector, Selectors
 from dray.allocator.model import requests
 from dray.allocator.model.candidates import Slot
-from dray.allocator.model.rejections import Failure
-from dray.allocator.model.requests import Option, Question, Request
+from dray.allocator.model.rejections import AllocationError
+from dray.allocator.model.requests import Alternative, ParsedClaim, Request
 from dray.api.features import Features
 from dray.api.types.dra import DeviceClass
 
 Classes = Mapping[str, DeviceClass]
 
 
-class Test(NamedTuple):
+class LocatedSelector(NamedTuple):
     """A selector and where it stands; without a class it is the request's."""
 
-    selector: Selector
+    selector: CachedSelector
     text: str
     number: int
     device_class: str | None = None
 
 
-class ResolvedOption(NamedTuple):
+class ResolvedAlternative(NamedTuple):
     claim: int
-    option: Option
+    option: Alternative
     device_class: DeviceClass
-    tests: Sequence[Test]
+    tests: Sequence[LocatedSelector]
     slots: Sequence[Slot]
     """For an exact count; how many "All" needs depends on the node."""
-    failure: Failure | None = None
+    failure: AllocationError | None = None
 
 
 class ResolvedRequest(NamedTuple):
     claim: int
     request: Request
-    options: Sequence[ResolvedOption]
-    failure: Failure | None = None
+    options: Sequence[ResolvedAlternative]
+    failure: AllocationError | None = None
     """What is wrong before any option is looked at."""
 
 
 class ResolvedClaim(NamedTuple):
-    question: Question
+    parsed: ParsedClaim
     requests: Sequence[ResolvedRequest]
-    failure: Failure | None = None
+    failure: AllocationError | None = None
     """What is wrong with a constraint."""
 
     def least_devices(self) -> int:
@@ -63,10 +63,10 @@ class ResolvedClaim(NamedTuple):
 
 
 def resolve(
-    questions: Sequence[Question], classes: Classes, selectors: Selectors, features: Features
+    parsed: Sequence[ParsedClaim], classes: Classes, selectors: Selectors, features: Features
 ) -> list[ResolvedClaim]:
     resolver = _Resolver(classes, selectors, features)
-    return [resolver.claim(number, question) for number, question in enumerate(questions)]
+    return [resolver.claim(number, claim) for number, claim in enumerate(parsed)]
 
 
 class _Resolver:
@@ -75,16 +75,16 @@ class _Resolver:
         self._selectors = selectors
         self._features = features
 
-    def claim(self, number: int, question: Question) -> ResolvedClaim:
-        resolved = [self._request(number, request) for request in question.requests]
-        return ResolvedClaim(question, resolved, _constraint_failure(number, question))
+    def claim(self, number: int, parsed: ParsedClaim) -> ResolvedClaim:
+        resolved = [self._request(number, request) for request in parsed.requests]
+        return ResolvedClaim(parsed, resolved, _constraint_failure(number, parsed))
 
     def _request(self, claim: int, request: Request) -> ResolvedRequest:
         options = [self._option(claim, option) for option in request.options]
         failure = next(_request_failures(claim, request, self._features), None)
         return ResolvedRequest(claim, request, options, failure)
 
-    def _option(self, claim: int, option: Option) -> ResolvedOption:
+    def _option(self, claim: int, option: Alternative) -> ResolvedAlternative:
         device_class = self._classes.get(option.device_class)
         failure = next(_option_failures(claim, option, device_class, self._features), None)
         if device_class is None:
@@ -92,29 +92,31 @@ class _Resolver:
         tests = [] if failure else self._tests(option, device_class)
         count = 0 if option.is_all else min(option.count, requests.RESULTS_LIMIT)
         slots = [Slot(claim, option, ordinal) for ordinal in range(count)]
-        return ResolvedOption(claim, option, device_class, tests, slots, failure)
+        return ResolvedAlternative(claim, option, device_class, tests, slots, failure)
 
-    def _tests(self, option: Option, device_class: DeviceClass) -> list[Test]:
+    def _tests(self, option: Alternative, device_class: DeviceClass) -> list[LocatedSelector]:
         name = device_class.metadata.name
         of_class = [
             selector.cel.expression if selector.cel else ""
             for selector in device_class.spec.selectors
         ]
         tests = [
-            Test(self._selectors.selector(text), text, number, name)
+            LocatedSelector(self._selectors.selector(text), text, number, name)
             for number, text in enumerate(of_class)
         ]
         tests += [
-            Test(self._selectors.selector(text), text, number)
+            LocatedSelector(self._selectors.selector(text), text, number)
             for number, text in enumerate(option.selectors)
             if text is not None
         ]
         return tests
 
 
-def _request_failures(claim: int, request: Request, features: Features) -> Iterator[Failure]:
+def _request_failures(
+    claim: int, request: Request, features: Features
+) -> Iterator[AllocationError]:
     if request.is_prioritized and not features.prioritized_list:
-        yield Failure(
+        yield AllocationError(
             "has subrequests, but the DRAPrioritizedList feature is disabled",
             claim=claim,
             request=f"request {request.name}",
@@ -124,7 +126,7 @@ def _request_failures(claim: int, request: Request, features: Features) -> Itera
     kind = "subrequest" if request.is_prioritized else "request"
     for option in request.options:
         if option.capacity is not None:
-            yield Failure(
+            yield AllocationError(
                 "has capacity requests, but the DRAConsumableCapacity feature is disabled",
                 claim=claim,
                 request=f"{kind} {option.own_name}",
@@ -132,14 +134,14 @@ def _request_failures(claim: int, request: Request, features: Features) -> Itera
 
 
 def _option_failures(
-    claim: int, option: Option, device_class: DeviceClass | None, features: Features
-) -> Iterator[Failure]:
+    claim: int, option: Alternative, device_class: DeviceClass | None, features: Features
+) -> Iterator[AllocationError]:
     for where, complaint in _complaints(option, device_class, features):
-        yield Failure(complaint, claim=claim, request=f"request {option.own_name}{where}")
+        yield AllocationError(complaint, claim=claim, request=f"request {option.own_name}{where}")
 
 
 def _complaints(
-    option: Option, device_class: DeviceClass | None, features: Features
+    option: Alternative, device_class: DeviceClass | None, features: Features
 ) -> Iterator[tuple[str, str]]:
     """What is wrong with a request by itself, the first thing first, and where in it."""
     if option.derived and not features.derived_attributes:
@@ -159,10 +161,10 @@ def _complaints(
         yield "", f"unsupported count mode {option.mode}"
 
 
-def _constraint_failure(claim: int, question: Question) -> Failure | None:
-    for number, constraint in enumerate(question.constraints):
+def _constraint_failure(claim: int, parsed: ParsedClaim) -> AllocationError | None:
+    for number, constraint in enumerate(parsed.constraints):
         if constraints.build(number, constraint, compares_lists=False) is None:
-            return Failure(
+            return AllocationError(
                 "empty constraint (unsupported constraint type?)",
                 claim=claim,
                 request=f"constraint #{number}",

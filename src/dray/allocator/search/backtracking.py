@@ -15,13 +15,13 @@ from typing import NamedTuple
 from dray.allocator.model import rejections, requests
 from dray.allocator.model.candidates import Candidate, Check, Slot
 from dray.allocator.model.trail import Trail
-from dray.allocator.problem.node_problem import Plan, Problem, Step
+from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem, NodeRequest
 from dray.allocator.search import check_sequence, infeasibility
 from dray.allocator.search.device_order import Order
 from dray.allocator.search.results import Pick, Solution
 
 _ANY = -1
-_PATIENCE = 64
+_POSITIONS_BEFORE_PROOF = 64
 """How many positions to try before counting whether there can be a solution at all."""
 
 
@@ -29,7 +29,7 @@ class Position(NamedTuple):
     """A decision to make: which option of a request, or which device for a slot."""
 
     step: int
-    plan: Plan | None = None
+    plan: NodeAlternative | None = None
     """None where an option has to be chosen."""
     ordinal: int = 0
     allowed: int = _ANY
@@ -54,7 +54,7 @@ class Search:
 
     def __init__(
         self,
-        problem: Problem,
+        problem: NodeProblem,
         *,
         order: Order | None = None,
         should_stop: Callable[[], bool] | None = None,
@@ -62,22 +62,22 @@ class Search:
         self.problem = problem
         self._inventory = problem.inventory
         self._steps = problem.steps
-        self._checks = check_sequence.Checks(problem)
+        self._checks = check_sequence.CheckSequence(problem)
         self._prunes = not problem.may_fail
         self._order = order
         self._should_stop = should_stop
         self._trail = Trail()
         self._frames: list[_Frame] = []
-        self._chosen: list[Plan] = [step.plans[0] for step in problem.steps]
+        self._chosen: list[NodeAlternative] = [step.plans[0] for step in problem.steps]
         self._choices: dict[int, int] = {}
         """Depths at which options of prioritized requests were chosen, by step."""
-        self._looks: dict[int, Hashable] = {}
+        self._equivalence_keys: dict[int, Hashable] = {}
         self._positions = 0
         self._looks_ahead = False
-        self._usable: Mapping[Plan, int] = {}
+        self._usable: Mapping[NodeAlternative, int] = {}
         """Devices that can still be of use, where that is known to be fewer than are accepted."""
         self._furthest = -1
-        self.refusal: rejections.RequestVerdict | None = None
+        self.refusal: rejections.RequestRejection | None = None
         """What stopped the furthest attempt, after a search without solution."""
 
     def run(self) -> Solution | None:
@@ -88,7 +88,7 @@ class Search:
         finally:
             self._trail.unwind(0)
 
-    def _pick_for(self, plan: Plan) -> Solution | None:
+    def _pick_for(self, plan: NodeAlternative) -> Solution | None:
         """One device for one request, the most frequent question, needs no stack."""
         self._stop_in_time()
         slot, applying = plan.slots[0], self._checks.of(plan)
@@ -103,7 +103,7 @@ class Search:
 
     def _stop_in_time(self) -> None:
         if self._should_stop is not None and self._should_stop():
-            raise rejections.Stopped("filter operation aborted: context deadline exceeded")
+            raise rejections.SearchTimeout("filter operation aborted: context deadline exceeded")
 
     def _run(self) -> Solution | None:
         frames = self._frames
@@ -113,18 +113,22 @@ class Search:
                 picks = [frame.pick for frame in frames if frame.pick]
                 return Solution(picks, tuple(self._chosen))
             self._push(position)
-            if self._prunes and self._positions == _PATIENCE and self._is_impossible():
+            if (
+                self._prunes
+                and self._positions == _POSITIONS_BEFORE_PROOF
+                and self._is_impossible()
+            ):
                 return None
             position = self._advance()
         return None
 
     def _is_impossible(self) -> bool:
         """Stop to think: prove that there is no solution, or which devices can be part of one."""
-        proof = infeasibility.impossibility(self.problem)
+        proof = infeasibility.find_infeasibility(self.problem)
         if proof is not None:
             self.refusal = proof
             return True
-        self._usable = infeasibility.usable(self.problem)
+        self._usable = infeasibility.usable_devices(self.problem)
         self._looks_ahead = True
         return False
 
@@ -167,13 +171,13 @@ class Search:
             return Position(step)
         return self._begin(step, self._steps[step].plans[0])
 
-    def _begin(self, step: int, plan: Plan) -> Position:
+    def _begin(self, step: int, plan: NodeAlternative) -> Position:
         self._chosen[step] = plan
         if plan.count == 0 and plan.wanted is None:
             return self._enter(step + 1)
         return Position(step, plan)
 
-    def _after(self, position: Position, plan: Plan, later: int) -> Position:
+    def _after(self, position: Position, plan: NodeAlternative, later: int) -> Position:
         if position.ordinal + 1 < plan.count:
             return Position(position.step, plan, position.ordinal + 1, later)
         return self._enter(position.step + 1)
@@ -182,7 +186,9 @@ class Search:
         for plan in self._steps[step].plans:
             yield self._begin(step, plan)
 
-    def _devices(self, frame: _Frame, position: Position, plan: Plan) -> Iterator[Position]:
+    def _devices(
+        self, frame: _Frame, position: Position, plan: NodeAlternative
+    ) -> Iterator[Position]:
         """Every candidate for a slot that passes all checks."""
         if self._choices and self._exceeds_limit(frame, position, plan):
             return
@@ -195,21 +201,23 @@ class Search:
         tried: set[Hashable] = set()
         for device in self._ordered(plan, candidates):
             later ^= device.bit
-            if tried and self._kind(device) in tried:
+            if tried and self._interchange_key(device) in tried:
                 continue
             if self._take(frame.mark, slot, device, applying) is not None:
                 continue
             frame.pick = Pick(plan, device)
-            if self._looks_ahead and self._starves_later(frame, position, later):
+            if self._looks_ahead and self._blocks_later_requests(frame, position, later):
                 self._trail.unwind(frame.mark)
                 frame.pick = None
             else:
                 yield self._after(position, plan, later)
             if self._prunes:
-                tried.add(self._kind(device))
-        self._blame(frame, position, plan, plan.accepted)
+                tried.add(self._interchange_key(device))
+        self._record_conflicts(frame, position, plan, plan.accepted)
 
-    def _wanted(self, frame: _Frame, position: Position, plan: Plan) -> Iterator[Position]:
+    def _wanted(
+        self, frame: _Frame, position: Position, plan: NodeAlternative
+    ) -> Iterator[Position]:
         """allocationMode All: the one device that comes next, or nothing."""
         wanted = plan.wanted or ()
         if wanted and self._choices and self._exceeds_limit(frame, position, plan):
@@ -222,16 +230,16 @@ class Search:
             if verdict is None:
                 frame.pick = Pick(plan, device)
                 yield self._after(position, plan, _ANY)
-            elif verdict.check is rejections.Check.CONSTRAINTS:
+            elif verdict.check is rejections.CheckName.CONSTRAINTS:
                 raise _cannot_have_all(plan, device)
-        self._blame(frame, position, plan, plan.selected)
+        self._record_conflicts(frame, position, plan, plan.selected)
 
     def _take(
         self, mark: int, slot: Slot, device: Candidate, applying: Iterable[Check]
-    ) -> rejections.DeviceVerdict | None:
+    ) -> rejections.DeviceRejection | None:
         """Claim the device with every check, or say why not and go back to the mark."""
         for check in applying:
-            if not check.concerns & device.bit:
+            if not check.applies_to & device.bit:
                 continue
             verdict = check.take(slot, device, self._trail)
             if verdict is not None:
@@ -239,11 +247,11 @@ class Search:
                 return verdict
         return None
 
-    def _ordered(self, plan: Plan, candidates: int) -> Iterable[Candidate]:
+    def _ordered(self, plan: NodeAlternative, candidates: int) -> Iterable[Candidate]:
         members = self._inventory.members(candidates)
         return members if self._order is None else self._order(self._inventory, plan, members)
 
-    def _exceeds_limit(self, frame: _Frame, position: Position, plan: Plan) -> bool:
+    def _exceeds_limit(self, frame: _Frame, position: Position, plan: NodeAlternative) -> bool:
         """Whether the options chosen so far leave no room; then only other options can help."""
         if position.ordinal:
             return False
@@ -256,7 +264,9 @@ class Search:
                 frame.conflicts |= 1 << self._choices[step]
         return True
 
-    def _blame(self, frame: _Frame, position: Position, plan: Plan, candidates: int) -> None:
+    def _record_conflicts(
+        self, frame: _Frame, position: Position, plan: NodeAlternative, candidates: int
+    ) -> None:
         """Note which lower frames may be the reason that there are no more alternatives."""
         if frame.depth > self._furthest and plan.slots:
             self._furthest = frame.depth
@@ -272,12 +282,12 @@ class Search:
             frame.conflicts |= 1 << self._choices[position.step]
         frame.conflicts |= self._causes(frame, plan, candidates)
 
-    def _causes(self, frame: _Frame, plan: Plan, candidates: int) -> int:
+    def _causes(self, frame: _Frame, plan: NodeAlternative, candidates: int) -> int:
         """The lower frames whose picks may keep candidates away from an option."""
         causes = 0
         for lower in self._frames[: frame.depth if plan.slots else 0]:
             if lower.pick is not None and any(
-                check.interferes(
+                check.can_conflict(
                     plan.slots[0], candidates, lower.pick.plan.option, lower.pick.device
                 )
                 for check in self._checks.of(plan)
@@ -285,7 +295,7 @@ class Search:
                 causes |= 1 << lower.depth
         return causes
 
-    def _starves_later(self, frame: _Frame, position: Position, allowed: int) -> bool:
+    def _blocks_later_requests(self, frame: _Frame, position: Position, allowed: int) -> bool:
         """Whether later requests cannot be served after the picks so far; notes due to which."""
         steps = self._steps[position.step + 1 :]
         for step in steps:
@@ -293,12 +303,14 @@ class Search:
                 for plan in step.plans:
                     frame.conflicts |= self._causes(frame, plan, plan.accepted)
                 return True
-        if self._crowds(position, allowed, steps):
+        if self._exceeds_remaining(position, allowed, steps):
             frame.conflicts |= (1 << frame.depth) - 1
             return True
         return False
 
-    def _crowds(self, position: Position, allowed: int, steps: Sequence[Step]) -> bool:
+    def _exceeds_remaining(
+        self, position: Position, allowed: int, steps: Sequence[NodeRequest]
+    ) -> bool:
         """Whether what is left of a request and all later ones need more devices than there are."""
         current = self._chosen[position.step]
         needed, devices = current.count - position.ordinal - 1, allowed
@@ -309,16 +321,16 @@ class Search:
         plans = [current, *[plan for step in steps for plan in step.plans]]
         if devices & self._inventory.shareable or any(plan.option.admin_access for plan in plans):
             return False
-        return self._checks.most(devices) < needed
+        return self._checks.max_takeable(devices) < needed
 
-    def _is_starved(self, plan: Plan) -> bool:
+    def _is_starved(self, plan: NodeAlternative) -> bool:
         if plan.wanted is not None or not plan.slots:
             return False
         candidates = self._usable.get(plan, plan.accepted)
         return not _narrowed(self._checks.of(plan), plan.slots[0], candidates, plan.count)
 
     def _refusal(
-        self, mark: int, slot: Slot, plan: Plan, candidates: int
+        self, mark: int, slot: Slot, plan: NodeAlternative, candidates: int
     ) -> rejections.NoCombination:
         """Why the first device that could have come next does not, if possible a free one."""
         last = None
@@ -328,22 +340,22 @@ class Search:
             self._trail.unwind(mark)
         return rejections.NoCombination(plan.claim, str(plan.option.name), last)
 
-    def _kind(self, device: Candidate) -> Hashable:
+    def _interchange_key(self, device: Candidate) -> Hashable:
         """Equal for devices of which one leads to a solution only if the other does."""
-        look = self._looks.get(device.index)
+        look = self._equivalence_keys.get(device.index)
         if look is None:
-            look = self._looks[device.index] = self.problem.look(device)
+            look = self._equivalence_keys[device.index] = self.problem.equivalence_key(device)
         return look, self._checks.traces(device)
 
 
 def _narrowed(applying: Iterable[Check], slot: Slot, candidates: int, wanted: int) -> int:
     for check in applying:
-        candidates = check.narrow(slot, candidates, wanted)
+        candidates = check.filter_candidates(slot, candidates, wanted)
     return candidates if candidates.bit_count() >= wanted else 0
 
 
-def _cannot_have_all(plan: Plan, device: Candidate) -> rejections.Failure:
-    return rejections.Failure(
+def _cannot_have_all(plan: NodeAlternative, device: Candidate) -> rejections.AllocationError:
+    return rejections.AllocationError(
         f"cannot add device {device.id} because a claim constraint would not be satisfied",
         claim=plan.claim,
         request=f"request {plan.option.own_name}",

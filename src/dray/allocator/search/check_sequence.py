@@ -10,66 +10,70 @@ from collections.abc import Hashable, Sequence
 
 from dray.allocator.checks.capacity import Capacity
 from dray.allocator.checks.compatibility_groups import Groups
-from dray.allocator.checks.counters import Counters
-from dray.allocator.checks.usage import Usage
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.checks.counters import CounterCheck
+from dray.allocator.checks.usage import UsageCheck
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Check, Slot
-from dray.allocator.model.requests import Option
+from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.allocator.problem import eligibility
-from dray.allocator.problem.node_problem import Plan, Problem
+from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
 
 
-class Failing:
+class EvaluationErrorCheck:
     """Fails on the devices on which a selector or a capacity of one option fails."""
 
-    name = rejections.Check.REQUEST_SELECTORS
-    __slots__ = ("_plan", "_problem", "concerns")
+    name = rejections.CheckName.REQUEST_SELECTORS
+    __slots__ = ("_plan", "_problem", "applies_to")
 
-    def __init__(self, problem: Problem, plan: Plan) -> None:
+    def __init__(self, problem: NodeProblem, plan: NodeAlternative) -> None:
         self._problem = problem
         self._plan = plan
-        self.concerns = plan.failing
+        self.applies_to = plan.failing
 
-    def take(self, slot: Slot, device: Candidate, trail: Trail) -> rejections.DeviceVerdict | None:
+    def take(
+        self, slot: Slot, device: Candidate, trail: Trail
+    ) -> rejections.DeviceRejection | None:
         raise eligibility.failure(self._plan.resolved, self._problem.inventory, device)
 
-    def narrow(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
         return candidates
 
-    def interferes(self, slot: Slot, candidates: int, other: Option, picked: Candidate) -> bool:
+    def can_conflict(
+        self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
+    ) -> bool:
         return False
 
-    def trace(self, device: Candidate) -> Hashable:
+    def state_key(self, device: Candidate) -> Hashable:
         return None
 
 
-class Checks:
+class CheckSequence:
     """The state that one search works on."""
 
     __slots__ = ("_by_plan", "_capacity", "_counters", "_groups", "_problem", "_usage")
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: NodeProblem) -> None:
         inventory = problem.inventory
         self._problem = problem
-        self._by_plan: dict[Plan, Sequence[Check]] = {}
-        self._usage = Usage(inventory.taken, len(problem.claims), inventory.holders_of)
+        self._by_plan: dict[NodeAlternative, Sequence[Check]] = {}
+        self._usage = UsageCheck(inventory.taken, len(problem.claims), inventory.holders_of)
         self._capacity = _capacity(problem) if inventory.shareable | inventory.shared else []
         self._groups = _groups(inventory) if inventory.partitions else []
         self._counters = _counters(inventory) if inventory.partitions else []
 
-    def of(self, plan: Plan) -> Sequence[Check]:
+    def of(self, plan: NodeAlternative) -> Sequence[Check]:
         """The checks for one option, in order."""
         known = self._by_plan.get(plan)
         if known is None:
             known = self._by_plan[plan] = self._in_order(plan)
         return known
 
-    def _in_order(self, plan: Plan) -> Sequence[Check]:
+    def _in_order(self, plan: NodeAlternative) -> Sequence[Check]:
         first: list[Check] = [self._usage]
         if plan.failing:
-            first.append(Failing(self._problem, plan))
+            first.append(EvaluationErrorCheck(self._problem, plan))
         last: list[Check] = []
         if plan.is_constrained and self._problem.constraints is not None:
             last.append(self._problem.constraints)
@@ -78,18 +82,20 @@ class Checks:
         # Upstream looks at the capacity of "all" devices last (allocateDevice).
         return [*first, *self._groups, *self._counters, *last, *self._capacity]
 
-    def most(self, devices: int) -> int:
+    def max_takeable(self, devices: int) -> int:
         """An upper bound of how many of some free devices can be taken together, each once."""
         free = devices & ~self._usage.picked & ~self._problem.inventory.taken
-        return min([free.bit_count(), *[counters.most(free) for counters in self._counters]])
+        return min(
+            [free.bit_count(), *[counters.max_takeable(free) for counters in self._counters]]
+        )
 
     def traces(self, device: Candidate) -> Hashable:
         """What the picks so far mean for a device."""
         touched: list[Check] = [self._usage, *self._capacity, *self._groups, *self._counters]
-        return tuple([check.trace(device) for check in touched])
+        return tuple([check.state_key(device) for check in touched])
 
 
-def _capacity(problem: Problem) -> list[Check]:
+def _capacity(problem: NodeProblem) -> list[Check]:
     inventory = problem.inventory
     if not inventory.features.consumable_capacity:
         return []
@@ -97,7 +103,7 @@ def _capacity(problem: Problem) -> list[Check]:
     return [Capacity(inventory.devices, shares, inventory.holding_of, problem.demand)]
 
 
-def _groups(inventory: Inventory) -> list[Check]:
+def _groups(inventory: NodeInventory) -> list[Check]:
     if not inventory.features.device_compatibility_groups:
         return []
     return [
@@ -110,11 +116,11 @@ def _groups(inventory: Inventory) -> list[Check]:
     ]
 
 
-def _counters(inventory: Inventory) -> list[Counters]:
+def _counters(inventory: NodeInventory) -> list[CounterCheck]:
     if not inventory.features.partitionable_devices:
         return []
     return [
-        Counters(
+        CounterCheck(
             inventory.devices,
             [section.ledger for section in inventory.sections],
             partitions=inventory.partitions,

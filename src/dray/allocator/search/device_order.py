@@ -8,32 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model.candidates import Candidate
-from dray.allocator.problem.node_problem import Plan
+from dray.allocator.problem.node_problem import NodeAlternative
 from dray.api.formats import quantity
 
-Order = Callable[[Inventory, Plan, Iterable[Candidate]], Iterable[Candidate]]
+Order = Callable[[NodeInventory, NodeAlternative, Iterable[Candidate]], Iterable[Candidate]]
 """The candidates of an option on a node, best first."""
 
 
-def best_fit(inventory: Inventory, plan: Plan, devices: Iterable[Candidate]) -> list[Candidate]:
+def best_fit(
+    inventory: NodeInventory, plan: NodeAlternative, devices: Iterable[Candidate]
+) -> list[Candidate]:
     """The smallest device first: by the counters it draws, then by its capacities."""
     return sorted(devices, key=lambda device: (_draw(inventory, device), _size(device)))
 
 
-def pack(inventory: Inventory, plan: Plan, devices: Iterable[Candidate]) -> list[Candidate]:
+def pack(
+    inventory: NodeInventory, plan: NodeAlternative, devices: Iterable[Candidate]
+) -> list[Candidate]:
     """Where most is in use already first, so that whole devices stay free."""
     return sorted(devices, key=lambda device: -_use(inventory, device))
 
 
-def spread(inventory: Inventory, plan: Plan, devices: Iterable[Candidate]) -> list[Candidate]:
+def spread(
+    inventory: NodeInventory, plan: NodeAlternative, devices: Iterable[Candidate]
+) -> list[Candidate]:
     """Where least is in use first."""
     return sorted(devices, key=lambda device: _use(inventory, device))
 
 
 def least_stranding(
-    inventory: Inventory, plan: Plan, devices: Iterable[Candidate]
+    inventory: NodeInventory, plan: NodeAlternative, devices: Iterable[Candidate]
 ) -> list[Candidate]:
     """The partition first that makes the least of the others impossible."""
     return sorted(devices, key=lambda device: _stranded(inventory, device))
@@ -51,13 +57,13 @@ def _size(device: Candidate) -> int:
     return sum(quantity.parse(each.value).nano for each in device.device.capacity.values())
 
 
-def _draw(inventory: Inventory, device: Candidate) -> float:
+def _draw(inventory: NodeInventory, device: Candidate) -> float:
     """How much of what is there a partition takes, over all its counters."""
     ledger = inventory.sections[device.section].ledger
     return ledger.portion(device.need) if ledger and device.need else 0.0
 
 
-def _use(inventory: Inventory, device: Candidate) -> float:
+def _use(inventory: NodeInventory, device: Candidate) -> float:
     """How much of the device, or of the counters that it draws from, is in use."""
     ledger = inventory.sections[device.section].ledger
     if ledger and device.need:
@@ -73,7 +79,7 @@ def _use(inventory: Inventory, device: Candidate) -> float:
     )
 
 
-def _stranded(inventory: Inventory, device: Candidate) -> float:
+def _stranded(inventory: NodeInventory, device: Candidate) -> float:
     """How much is lost: the size of all partitions that are possible now and not afterwards."""
     ledger = inventory.sections[device.section].ledger
     if ledger is None or not device.need:

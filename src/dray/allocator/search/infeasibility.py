@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dray.allocator.checks.constraints import Constraint, DistinctAttribute, MatchAttribute
 from dray.allocator.model import rejections
 from dray.allocator.model.attributes import INCOMPARABLE, Value
-from dray.allocator.problem.node_problem import Plan, Problem, Step
+from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem, NodeRequest
 from dray.allocator.search import max_flow
 
 _UNLIMITED = 1 << 30
 _EVERY_DEVICE = -1
 
 
-def impossibility(problem: Problem) -> rejections.RequestVerdict | None:
+def find_infeasibility(problem: NodeProblem) -> rejections.RequestRejection | None:
     """Why no combination can exist, if counting shows it."""
     if problem.may_fail:
         return None
@@ -40,9 +40,9 @@ def impossibility(problem: Problem) -> rejections.RequestVerdict | None:
     return None
 
 
-def usable(problem: Problem) -> dict[Plan, int]:
+def usable_devices(problem: NodeProblem) -> dict[NodeAlternative, int]:
     """For options under a matchAttribute, the devices whose value can serve all its requests."""
-    found: dict[Plan, int] = {}
+    found: dict[NodeAlternative, int] = {}
     seats = _seats(problem)
     for constraint, steps in _bound_steps(problem):
         masks = _masks(problem, constraint, steps)
@@ -58,10 +58,10 @@ def usable(problem: Problem) -> dict[Plan, int]:
     return found
 
 
-def _shortage(problem: Problem, plan: Plan) -> rejections.RequestVerdict | None:
+def _shortage(problem: NodeProblem, plan: NodeAlternative) -> rejections.RequestRejection | None:
     name = str(plan.option.name)
     if plan.wanted is not None and not plan.wanted:
-        return rejections.NothingForAll(plan.claim, name)
+        return rejections.NoMatchForAllMode(plan.claim, name)
     free = _free(problem, plan)
     if free.bit_count() >= plan.count:
         return None
@@ -71,11 +71,11 @@ def _shortage(problem: Problem, plan: Plan) -> rejections.RequestVerdict | None:
     )
 
 
-def _free(problem: Problem, plan: Plan) -> int:
+def _free(problem: NodeProblem, plan: NodeAlternative) -> int:
     return plan.accepted if plan.option.admin_access else plan.accepted & ~problem.inventory.taken
 
 
-def _seats(problem: Problem) -> Callable[[int], int]:
+def _seats(problem: NodeProblem) -> Callable[[int], int]:
     """How many picks a device could take, by its bit: one, or as many shares as fit."""
     known: dict[int, int] = {}
 
@@ -89,7 +89,7 @@ def _seats(problem: Problem) -> Callable[[int], int]:
     return count
 
 
-def _shares(problem: Problem, bit: int) -> int:
+def _shares(problem: NodeProblem, bit: int) -> int:
     device = problem.inventory.devices[bit.bit_length() - 1]
     holding = problem.inventory.holding_of(device)
     held = holding.capacity if holding else {}
@@ -102,7 +102,9 @@ def _shares(problem: Problem, bit: int) -> int:
     return most
 
 
-def _all_sit(problem: Problem, seats: Callable[[int], int], limits: Mapping[Step, int]) -> bool:
+def _all_sit(
+    problem: NodeProblem, seats: Callable[[int], int], limits: Mapping[NodeRequest, int]
+) -> bool:
     """Whether there are devices for all requests at once; `limits` narrows some of them."""
     wishes, counts = [], []
     for step in problem.steps:
@@ -113,31 +115,31 @@ def _all_sit(problem: Problem, seats: Callable[[int], int], limits: Mapping[Step
             union |= _free(problem, plan) & limits.get(step, _EVERY_DEVICE)
         wishes.append(_with_seats(problem, union, seats))
         counts.append(min(plan.count for plan in step.plans))
-    return max_flow.everyone_sits(wishes, counts, seats)
+    return max_flow.has_assignment(wishes, counts, seats)
 
 
-def _with_seats(problem: Problem, devices: int, seats: Callable[[int], int]) -> int:
+def _with_seats(problem: NodeProblem, devices: int, seats: Callable[[int], int]) -> int:
     for device in problem.inventory.members(devices & problem.inventory.shareable):
         if not seats(device.bit):
             devices &= ~device.bit
     return devices
 
 
-def _too_few_for_all(problem: Problem) -> rejections.TooFewForAll:
+def _too_few_for_all(problem: NodeProblem) -> rejections.TooFewDevicesCombined:
     free = 0
     for plan in problem.plans():
         free |= _free(problem, plan)
     names = ", ".join(step.name for step in problem.steps)
     needed = sum(min(plan.count for plan in step.plans) for step in problem.steps)
-    return rejections.TooFewForAll(problem.steps[0].claim, names, needed, free.bit_count())
+    return rejections.TooFewDevicesCombined(problem.steps[0].claim, names, needed, free.bit_count())
 
 
-def _bound_steps(problem: Problem) -> Iterator[tuple[Constraint, list[Step]]]:
+def _bound_steps(problem: NodeProblem) -> Iterator[tuple[Constraint, list[NodeRequest]]]:
     """The constraints, each with the requests all of whose options it applies to."""
     if problem.constraints is None:
         return
     applying = problem.constraints.applying
-    bound: dict[Constraint, list[Step]] = {}
+    bound: dict[Constraint, list[NodeRequest]] = {}
     for step in problem.steps:
         first, *others = [applying.get(plan.option, ()) for plan in step.plans]
         for constraint in first:
@@ -147,11 +149,11 @@ def _bound_steps(problem: Problem) -> Iterator[tuple[Constraint, list[Step]]]:
 
 
 def _no_common_value(
-    problem: Problem,
+    problem: NodeProblem,
     constraint: Constraint,
-    steps: Sequence[Step],
+    steps: Sequence[NodeRequest],
     seats: Callable[[int], int],
-) -> rejections.RequestVerdict | None:
+) -> rejections.RequestRejection | None:
     masks = _masks(problem, constraint, steps)
     if masks is None:
         return None
@@ -173,10 +175,10 @@ def _no_common_value(
 
 
 def _serves(
-    problem: Problem,
+    problem: NodeProblem,
     value: Value,
     members: int,
-    steps: Sequence[Step],
+    steps: Sequence[NodeRequest],
     seats: Callable[[int], int],
 ) -> bool:
     if value is INCOMPARABLE and _least(steps) > 1:
@@ -185,8 +187,8 @@ def _serves(
 
 
 def _too_few_values(
-    problem: Problem, constraint: Constraint, steps: Sequence[Step]
-) -> rejections.RequestVerdict | None:
+    problem: NodeProblem, constraint: Constraint, steps: Sequence[NodeRequest]
+) -> rejections.RequestRejection | None:
     masks = _masks(problem, constraint, steps)
     if masks is None:
         return None
@@ -198,12 +200,12 @@ def _too_few_values(
     return rejections.TooFewValues(steps[0].claim, names, constraint.attribute, needed, values)
 
 
-def _least(steps: Sequence[Step]) -> int:
+def _least(steps: Sequence[NodeRequest]) -> int:
     return sum(min(plan.count for plan in step.plans) for step in steps)
 
 
 def _masks(
-    problem: Problem, constraint: Constraint, steps: Sequence[Step]
+    problem: NodeProblem, constraint: Constraint, steps: Sequence[NodeRequest]
 ) -> Mapping[Value, int] | None:
     """The devices by value, if the constraint sees the same values for all requests."""
     assert problem.constraints is not None
@@ -216,7 +218,7 @@ def _masks(
     return found
 
 
-def _union(problem: Problem, steps: Sequence[Step], members: int) -> int:
+def _union(problem: NodeProblem, steps: Sequence[NodeRequest], members: int) -> int:
     devices = 0
     for step in steps:
         for plan in step.plans:

@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 
-def everyone_sits(
+def has_assignment(
     wishes: Sequence[int], counts: Sequence[int], seats: Callable[[int], int]
 ) -> bool:
     """Whether each request gets its count of different devices out of its wishes, a set of them."""
-    hall = _Hall(wishes, seats)
-    return all(hall.seat(request) for request, count in enumerate(counts) for _ in range(count))
+    hall = _FlowNetwork(wishes, seats)
+    return all(hall.augment(request) for request, count in enumerate(counts) for _ in range(count))
 
 
-class _Hall:
+class _FlowNetwork:
     def __init__(self, wishes: Sequence[int], seats: Callable[[int], int]) -> None:
         self._wishes = wishes
         self._uses = [0] * len(wishes)
@@ -28,7 +28,7 @@ class _Hall:
         self._full = 0
         self._seats = seats
 
-    def seat(self, request: int) -> bool:
+    def augment(self, request: int) -> bool:
         """Find one more device for a request, moving others where they have a choice."""
         came_from: dict[int, tuple[int, int]] = {}
         waiting = deque([(request, 0)])

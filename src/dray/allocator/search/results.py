@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dray.allocator.inventory import pools
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate
-from dray.allocator.problem.node_problem import Plan, Problem
+from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
 from dray.api.features import Features
 from dray.api.types.dra import (
     AllocationResult,
@@ -32,25 +32,25 @@ FROM_CLAIM = "FromClaim"
 class Pick(NamedTuple):
     """A device and the option it was picked for."""
 
-    plan: Plan
+    plan: NodeAlternative
     device: Candidate
 
 
 class Solution(NamedTuple):
     picks: Sequence[Pick]
     """The devices of all claims, in the order they were picked."""
-    chosen: Sequence[Plan]
+    chosen: Sequence[NodeAlternative]
     """One option for each request of each claim, in order."""
 
 
-class NodeSelectorUnsupported(rejections.Failure):
+class NodeSelectorUnsupported(rejections.AllocationError):
     def text(self, claims: Sequence[ResourceClaim]) -> str:
         assert self.claim is not None
         return f"create NodeSelector for claim {claims[self.claim].metadata.name}: {self.detail}"
 
 
 def build(
-    problem: Problem, solution: Solution, new_share_id: Callable[[], str]
+    problem: NodeProblem, solution: Solution, new_share_id: Callable[[], str]
 ) -> list[AllocationResult]:
     """One result for each claim; raises Failure if a slice selects nodes in more than one way."""
     results = []
@@ -61,7 +61,7 @@ def build(
             chosen = [plan for plan in chosen if plan.claim == claim]
         features = problem.inventory.features
         devices = tuple([_device(pick, features, new_share_id) for pick in picks])
-        config = _configuration(problem.claims[claim].question.config, chosen)
+        config = _configuration(problem.claims[claim].parsed.config, chosen)
         selector = _node_selector(claim, picks, problem.inventory.node.metadata.name)
         results.append(AllocationResult(DeviceAllocationResult(devices, config), selector))
     return results
@@ -100,7 +100,7 @@ class _Entry(NamedTuple):
 
 
 def _configuration(
-    of_claim: Sequence[DeviceClaimConfiguration], chosen: Sequence[Plan]
+    of_claim: Sequence[DeviceClaimConfiguration], chosen: Sequence[NodeAlternative]
 ) -> tuple[DeviceAllocationConfiguration, ...]:
     entries = _class_entries(chosen)
     if not (entries or of_claim):
@@ -118,7 +118,7 @@ def _configuration(
     )
 
 
-def _class_entries(chosen: Sequence[Plan]) -> list[_Entry]:
+def _class_entries(chosen: Sequence[NodeAlternative]) -> list[_Entry]:
     """The configuration of each class once, for all requests of that class."""
     by_class: dict[str, list[_Entry]] = {}
     for plan in chosen:
@@ -137,7 +137,7 @@ def _class_entries(chosen: Sequence[Plan]) -> list[_Entry]:
     return [entry for entries in by_class.values() for entry in entries]
 
 
-def _is_meant(plan: Plan, names: Sequence[str]) -> bool:
+def _is_meant(plan: NodeAlternative, names: Sequence[str]) -> bool:
     name = plan.option.name
     return name.parent in names or (bool(name.sub) and str(name) in names)
 

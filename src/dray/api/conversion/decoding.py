@@ -261,7 +261,7 @@ def _struct_checker(struct: str) -> Checker:
                 for finding in found:
                     finding.under_field(go_name, field_types.fields(struct)[key])
                 findings += found
-        if isinstance(value, gojson.RepeatingObject):
+        if isinstance(value, gojson.ObjectWithDuplicateKeys):
             findings += [_repeated(key) for key in value if key in value.repeated & checkers.keys()]
         return findings
 
@@ -289,7 +289,7 @@ def _map_checker(type_: Type) -> Checker:
                 for finding in found:
                     finding.under_key(key)
                 findings += found
-        if isinstance(value, gojson.RepeatingObject):
+        if isinstance(value, gojson.ObjectWithDuplicateKeys):
             findings += [_repeated(key) for key in value if key in value.repeated]
         return findings
 

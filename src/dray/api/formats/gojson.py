@@ -29,11 +29,11 @@ _LITERALS = {b"t": b"true", b"f": b"false", b"n": b"null"}
 _CLOSING = {b"{": b"}", b"[": b"]"}
 
 
-class SyntaxProblem(ValueError):
+class JsonSyntaxError(ValueError):
     """The text is not JSON; the message is that of Go's encoding/json."""
 
 
-class RepeatingObject(dict[str, Any]):
+class ObjectWithDuplicateKeys(dict[str, Any]):
     """A JSON object in which some keys occurred more than once; the last value counts."""
 
     __slots__ = ("repeated",)
@@ -66,14 +66,14 @@ def _decode_with_care(data: bytes) -> Any:
     try:
         return _decoder.decode(data.decode("utf-8", "replace"))
     except RecursionError:
-        raise SyntaxProblem("exceeded max depth") from None
+        raise JsonSyntaxError("exceeded max depth") from None
     except ValueError as error:
-        raise SyntaxProblem(complaint(data) or str(error)) from None
+        raise JsonSyntaxError(syntax_error_message(data) or str(error)) from None
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     plain = dict(pairs)
-    return plain if len(plain) == len(pairs) else RepeatingObject(pairs)
+    return plain if len(plain) == len(pairs) else ObjectWithDuplicateKeys(pairs)
 
 
 def _refuse_constant(constant: str) -> NoReturn:
@@ -95,11 +95,11 @@ def escaped(json_text: bytes) -> bytes:
     return json_text
 
 
-def complaint(data: bytes) -> str:
+def syntax_error_message(data: bytes) -> str:
     """Go's words for the first thing that keeps `data` from being JSON; empty if nothing does."""
     try:
         _Scanner(data).scan()
-    except SyntaxProblem as problem:
+    except JsonSyntaxError as problem:
         return str(problem)
     return ""
 
@@ -215,11 +215,11 @@ class _Scanner:
         if not self._skip(pattern):
             raise self._unexpected(context)
 
-    def _unexpected(self, context: str) -> SyntaxProblem:
+    def _unexpected(self, context: str) -> JsonSyntaxError:
         character = self._character()
         if not character:
-            return SyntaxProblem("unexpected end of JSON input")
-        return SyntaxProblem(f"invalid character {_quote(chr(character[0]))} {context}")
+            return JsonSyntaxError("unexpected end of JSON input")
+        return JsonSyntaxError(f"invalid character {_quote(chr(character[0]))} {context}")
 
 
 def _quote(character: str) -> str:

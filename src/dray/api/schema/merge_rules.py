@@ -22,7 +22,7 @@ REPLACE: Final = "replace"
 RETAIN_KEYS: Final = "retainKeys"
 
 
-class Rule(NamedTuple):
+class MergeRule(NamedTuple):
     """How one field merges. Lists without a rule are atomic and are replaced by patches.
 
     `list_type` is `atomic`, `set` or `map`; items of a `map` are the same where `keys` agree.
@@ -36,10 +36,10 @@ class Rule(NamedTuple):
     is_atomic: bool | None = None
 
 
-_NO_RULE = Rule()
+_NO_RULE = MergeRule()
 
 
-def rule(type_name: str, field: str) -> Rule:
+def rule(type_name: str, field: str) -> MergeRule:
     """How a field of a structure merges."""
     return RULES.get((type_name, field), _NO_RULE)
 
@@ -66,23 +66,23 @@ def key_default(type_name: str, key: str) -> str | None:
     return "" if is_written_empty and field.type.form is field_types.Form.STRING else None
 
 
-def _merged(*keys: str) -> Rule:
+def _merged(*keys: str) -> MergeRule:
     """Items told apart by `keys`; patches look at the first only."""
-    return Rule(MAP, keys, (MERGE,), keys[0])
+    return MergeRule(MAP, keys, (MERGE,), keys[0])
 
 
-def _merged_retaining_keys(key: str) -> Rule:
+def _merged_retaining_keys(key: str) -> MergeRule:
     """As `_merged`; a patch may also say which members of an item stay."""
-    return Rule(MAP, (key,), (MERGE, RETAIN_KEYS), key)
+    return MergeRule(MAP, (key,), (MERGE, RETAIN_KEYS), key)
 
 
-def _keyed(*keys: str) -> Rule:
+def _keyed(*keys: str) -> MergeRule:
     """Items told apart by `keys` in server-side apply; patches replace the list."""
-    return Rule(MAP, keys)
+    return MergeRule(MAP, keys)
 
 
-_SET = Rule(SET)
-_MERGED_SET = Rule(SET, strategies=(MERGE,))
+_SET = MergeRule(SET)
+_MERGED_SET = MergeRule(SET, strategies=(MERGE,))
 _BY_TYPE = _merged("type")
 _BY_NAME = _merged("name")
 
@@ -95,7 +95,7 @@ _CONTAINER = {
 _DRA_VERSIONS = ("v1", "v1beta2", "v1beta1")
 _TAINT_RULE_VERSIONS = ("v1", "v1beta2", "v1alpha3")
 
-_RULES_BY_TYPE: dict[str, dict[str, Rule]] = {
+_RULES_BY_TYPE: dict[str, dict[str, MergeRule]] = {
     "meta.v1.ObjectMeta": {"finalizers": _MERGED_SET, "ownerReferences": _merged("uid")},
     "core.v1.Container": _CONTAINER,
     "core.v1.EphemeralContainer": _CONTAINER,
@@ -114,10 +114,10 @@ _RULES_BY_TYPE: dict[str, dict[str, Rule]] = {
     "core.v1.NodeSpec": {"podCIDRs": _MERGED_SET},
     "core.v1.NodeStatus": {"addresses": _BY_TYPE, "conditions": _BY_TYPE},
     "core.v1.PersistentVolumeClaimStatus": {
-        "allocatedResourceStatuses": Rule(is_atomic=False),
+        "allocatedResourceStatuses": MergeRule(is_atomic=False),
         "conditions": _BY_TYPE,
     },
-    "core.v1.PersistentVolumeSpec": {"claimRef": Rule(is_atomic=False)},
+    "core.v1.PersistentVolumeSpec": {"claimRef": MergeRule(is_atomic=False)},
     "core.v1.PodSpec": {
         "containers": _BY_NAME,
         "ephemeralContainers": _BY_NAME,
@@ -125,7 +125,7 @@ _RULES_BY_TYPE: dict[str, dict[str, Rule]] = {
         "hostAliases": _merged("ip"),
         "imagePullSecrets": _BY_NAME,
         "initContainers": _BY_NAME,
-        "nodeSelector": Rule(is_atomic=True),
+        "nodeSelector": MergeRule(is_atomic=True),
         "resourceClaims": _merged_retaining_keys("name"),
         "schedulingGates": _BY_NAME,
         "topologySpreadConstraints": _merged("topologyKey", "whenUnsatisfiable"),
@@ -133,35 +133,35 @@ _RULES_BY_TYPE: dict[str, dict[str, Rule]] = {
     },
     "core.v1.PodStatus": {
         "conditions": _BY_TYPE,
-        "hostIPs": Rule(ATOMIC, strategies=(MERGE,), merge_key="ip"),
+        "hostIPs": MergeRule(ATOMIC, strategies=(MERGE,), merge_key="ip"),
         "nodeAllocatableResourceClaimStatuses": _merged("resourceClaimName"),
         "podIPs": _merged("ip"),
         "resourceClaimStatuses": _merged_retaining_keys("name"),
         "volumeHealth": _keyed("name"),
     },
     "core.v1.PodVolumeHealth": {"healthConditions": _merged("status", "reason")},
-    "core.v1.ReplicationControllerSpec": {"selector": Rule(is_atomic=True)},
+    "core.v1.ReplicationControllerSpec": {"selector": MergeRule(is_atomic=True)},
     "core.v1.ReplicationControllerStatus": {"conditions": _BY_TYPE},
     "core.v1.ResourceRequirements": {"claims": _keyed("name")},
     "core.v1.ResourceStatus": {"resources": _keyed("resourceID")},
     "core.v1.ServiceAccount": {"secrets": _BY_NAME},
     "core.v1.ServiceSpec": {
         "ports": _merged("port", "protocol"),
-        "selector": Rule(is_atomic=True),
+        "selector": MergeRule(is_atomic=True),
     },
     "core.v1.ServiceStatus": {"conditions": _BY_TYPE},
     "core.v1.VolumeHealthStatus": {"healthConditions": _merged("status", "reason")},
     "core.v1.VolumeMount": {"bindMountOptions": _SET},
     "apps.v1.DaemonSetStatus": {"conditions": _BY_TYPE},
-    "apps.v1.DeploymentSpec": {"strategy": Rule(strategies=(RETAIN_KEYS,))},
+    "apps.v1.DeploymentSpec": {"strategy": MergeRule(strategies=(RETAIN_KEYS,))},
     "apps.v1.DeploymentStatus": {"conditions": _BY_TYPE},
     "apps.v1.ReplicaSetStatus": {"conditions": _BY_TYPE},
     "apps.v1.StatefulSetStatus": {"conditions": _BY_TYPE},
     "batch.v1.JobSchedulingConfiguration": {"resourceClaims": _BY_NAME},
-    "batch.v1.JobStatus": {"conditions": Rule(ATOMIC, strategies=(MERGE,), merge_key="type")},
+    "batch.v1.JobStatus": {"conditions": MergeRule(ATOMIC, strategies=(MERGE,), merge_key="type")},
     "batch.v1.PodFailurePolicyOnExitCodesRequirement": {"values": _SET},
     "batch.v1.UncountedTerminatedPods": {"failed": _SET, "succeeded": _SET},
-    "policy.v1.PodDisruptionBudgetSpec": {"selector": Rule(strategies=(REPLACE,))},
+    "policy.v1.PodDisruptionBudgetSpec": {"selector": MergeRule(strategies=(REPLACE,))},
     "policy.v1.PodDisruptionBudgetStatus": {"conditions": _BY_TYPE},
     "resource.v1alpha3.ResourcePoolStatusRequestStatus": {"conditions": _BY_TYPE},
     "scheduling.v1beta1.PodGroupSpec": {"resourceClaims": _merged_retaining_keys("name")},
@@ -191,7 +191,7 @@ _RULES_BY_TYPE: dict[str, dict[str, Rule]] = {
     },
 }
 
-RULES: Mapping[tuple[str, str], Rule] = MappingProxyType(
+RULES: Mapping[tuple[str, str], MergeRule] = MappingProxyType(
     {
         (type_name, field): rule
         for type_name, rules in _RULES_BY_TYPE.items()

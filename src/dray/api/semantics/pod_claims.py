@@ -26,17 +26,17 @@ ClaimSource = PodResourceClaim | PodGroupResourceClaim
 ConsumerReference = ResourceClaimConsumerReference
 
 
-class NotedClaim(NamedTuple):
+class PodClaimState(NamedTuple):
     """What is known of one claim: its name, or that none is needed, or not made yet."""
 
     name: str | None = None
     is_made: bool = True
 
 
-NOT_MADE = NotedClaim(is_made=False)
+NOT_MADE = PodClaimState(is_made=False)
 
 
-class UsedClaim(NamedTuple):
+class PodClaimReference(NamedTuple):
     """A claim as the pod knows it; without an object name it is not made yet."""
 
     pod_claim: str
@@ -48,30 +48,30 @@ def key_of(claim: ResourceClaim) -> ClaimKey:
     return ClaimKey(claim.metadata.namespace, claim.metadata.name)
 
 
-def claim_of(user: Pod | PodGroup, source: ClaimSource) -> NotedClaim:
+def claim_of(user: Pod | PodGroup, source: ClaimSource) -> PodClaimState:
     """The claim behind one entry of spec.resourceClaims."""
     if source.resource_claim_name is not None:
-        return NotedClaim(source.resource_claim_name)
+        return PodClaimState(source.resource_claim_name)
     for status in user.status.resource_claim_statuses:
         if status.name == source.name:
-            return NotedClaim(status.resource_claim_name)
+            return PodClaimState(status.resource_claim_name)
     return NOT_MADE
 
 
-def used_by(pod: Pod) -> Iterator[UsedClaim]:
+def claims_of_pod(pod: Pod) -> Iterator[PodClaimReference]:
     """Every claim that the pod needs, that of its extended resources included."""
     for source in pod.spec.resource_claims:
         noted = claim_of(pod, source)
         if noted.name or not noted.is_made:
-            yield UsedClaim(source.name, noted.name, source.resource_claim_name is None)
+            yield PodClaimReference(source.name, noted.name, source.resource_claim_name is None)
     extended = pod.status.extended_resource_claim_status
     if extended is not None and extended.resource_claim_name:
-        yield UsedClaim("", extended.resource_claim_name, True)
+        yield PodClaimReference("", extended.resource_claim_name, True)
 
 
 def used_claims(pod: Pod) -> Iterator[ClaimKey]:
     """The claims of a pod that are made."""
-    for used in used_by(pod):
+    for used in claims_of_pod(pod):
         if used.name:
             yield ClaimKey(pod.metadata.namespace, used.name)
 

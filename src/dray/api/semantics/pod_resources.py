@@ -24,7 +24,7 @@ _HUGE_PAGES_PREFIX = "hugepages-"
 _NATIVE_DOMAIN = "kubernetes.io/"
 
 
-class Counting(NamedTuple):
+class ResourceCountOptions(NamedTuple):
     """What is counted.
 
     `resized`: a pod whose resources were changed in place charges the greatest of what it asks,
@@ -39,7 +39,7 @@ class Counting(NamedTuple):
     assumed: Mapping[str, Quantity] = {}
 
 
-AS_WRITTEN = Counting()
+AS_WRITTEN = ResourceCountOptions()
 """What the pod's spec says."""
 
 
@@ -77,17 +77,17 @@ def add(target: Amounts, more: Mapping[str, Quantity]) -> None:
         target[name] = target[name] + amount if name in target else amount
 
 
-def raise_to(target: Amounts, other: Mapping[str, Quantity]) -> None:
+def set_to_maximum(target: Amounts, other: Mapping[str, Quantity]) -> None:
     """Set each amount to the greater of both."""
     for name, amount in other.items():
         if name not in target or amount > target[name]:
             target[name] = amount
 
 
-def greatest(*several: Mapping[str, Quantity]) -> Amounts:
+def elementwise_maximum(*several: Mapping[str, Quantity]) -> Amounts:
     result: Amounts = {}
     for amounts in several:
-        raise_to(result, amounts)
+        set_to_maximum(result, amounts)
     return result
 
 
@@ -105,12 +105,12 @@ def sum_of_containers(
         if is_sidecar:
             add(total, amounts)
             add(sidecars, amounts)
-            raise_to(initial, sidecars)
+            set_to_maximum(initial, sidecars)
         else:
             running = dict(sidecars)
             add(running, amounts)
-            raise_to(initial, running)
-    raise_to(total, initial)
+            set_to_maximum(initial, running)
+    set_to_maximum(total, initial)
     return total
 
 
@@ -119,7 +119,7 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def pod_requests(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
+def pod_requests(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
     """What the pod needs of a node."""
     requests = container_requests(pod, counting)
     asked = pod.spec.resources.requests if pod.spec.resources else {}
@@ -133,7 +133,7 @@ def pod_requests(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
     return requests
 
 
-def pod_limits(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
+def pod_limits(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
     """What the pod may use at most, of the resources that have a limit."""
     limits = container_limits(pod, counting)
     if has_pod_level_resources(pod):
@@ -157,12 +157,12 @@ def _pod_level(amounts: Amounts) -> Amounts:
     return {name: amount for name, amount in amounts.items() if is_pod_level_resource(name)}
 
 
-def _is_resized_as_a_whole(pod: Pod, counting: Counting) -> bool:
+def _is_resized_as_a_whole(pod: Pod, counting: ResourceCountOptions) -> bool:
     return counting.resized and counting.resized_as_a_whole and pod.status.resources is not None
 
 
 def _effective(pod: Pod, asked: Amounts, *statuses: Mapping[str, str]) -> Amounts:
-    return greatest(
+    return elementwise_maximum(
         {} if _is_resize_infeasible(pod) else asked, *(parse_amounts(each) for each in statuses)
     )
 
@@ -176,7 +176,7 @@ Asked = Callable[[Container], Mapping[str, str]]
 Reported = Callable[[ContainerStatus], Mapping[str, str]]
 
 
-def container_requests(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
+def container_requests(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
     """What the pod's containers request, without pod-level values and overhead."""
     asked = _sum(pod, counting, _requests)
     add(asked, _claimed(pod, counting))
@@ -189,10 +189,14 @@ def container_requests(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
         promised = _sum(pod, counting, _requests, _promised_requests)
         add(promised, _claimed(pod, counting))
         held = [promised, _sum(pod, counting, _requests, _held_requests)]
-    return greatest(*held) if _is_resize_infeasible(pod) else greatest(asked, *held)
+    return (
+        elementwise_maximum(*held)
+        if _is_resize_infeasible(pod)
+        else elementwise_maximum(asked, *held)
+    )
 
 
-def container_limits(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
+def container_limits(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
     """What the pod's containers are limited to, without pod-level values and overhead."""
     counting = counting._replace(assumed={})
     asked = _sum(pod, counting, _limits)
@@ -206,7 +210,7 @@ def container_limits(pod: Pod, counting: Counting = AS_WRITTEN) -> Amounts:
         held = parse_amounts(whole.limits)
     else:
         held = _sum(pod, counting, _limits, _held_limits)
-    return held if _is_resize_infeasible(pod) else greatest(asked, held)
+    return held if _is_resize_infeasible(pod) else elementwise_maximum(asked, held)
 
 
 def _requests(container: Container) -> Mapping[str, str]:
@@ -229,7 +233,9 @@ def _held_limits(status: ContainerStatus) -> Mapping[str, str]:
     return status.resources.limits if status.resources else {}
 
 
-def _sum(pod: Pod, counting: Counting, asked: Asked, reported: Reported | None = None) -> Amounts:
+def _sum(
+    pod: Pod, counting: ResourceCountOptions, asked: Asked, reported: Reported | None = None
+) -> Amounts:
     """What containers ask, or what is reported of them where something is."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     reports = {each.name: reported(each) for each in statuses} if reported else {}
@@ -247,7 +253,7 @@ def _sum(pod: Pod, counting: Counting, asked: Asked, reported: Reported | None =
     )
 
 
-def _claimed(pod: Pod, counting: Counting) -> Amounts:
+def _claimed(pod: Pod, counting: ResourceCountOptions) -> Amounts:
     """What devices of the pod's claims use of the node's own resources."""
     total: Amounts = {}
     if counting.node_allocatable_claims:

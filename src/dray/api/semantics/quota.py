@@ -66,7 +66,7 @@ def pod_charges(pod: Pod, now: datetime.datetime) -> Amounts:
     """What a pod charges; one that has ended, or should have by `now`, is only an object."""
     if pod.status.phase in ("Failed", "Succeeded") or _is_overdue(pod, now):
         return {"count/pods": _ONE}
-    counting = pod_resources.Counting(resized=True)
+    counting = pod_resources.ResourceCountOptions(resized=True)
     requests, limits = (
         pod_resources.pod_requests(pod, counting),
         pod_resources.pod_limits(pod, counting),

@@ -19,7 +19,7 @@ from dray.apiserver.access.node_authorizer import NodeAuthorizer
 from dray.apiserver.access.rbac import ALLOWED, Attributes, Decision, Policy
 from dray.apiserver.request.request_info import RequestInfo
 from dray.apiserver.storage import store_keys
-from dray.apiserver.storage.follower import Follower
+from dray.apiserver.storage.follower import StoreFollower
 from dray.apiserver.storage.lookup import Reader
 from dray.store.store import Entry, Store
 
@@ -33,7 +33,9 @@ _SANITIZED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 class Authorizer:
     """Answers for everyone who asks the API server. Only `open` makes one."""
 
-    def __init__(self, policy: Policy, nodes: NodeAuthorizer, followers: list[Follower]) -> None:
+    def __init__(
+        self, policy: Policy, nodes: NodeAuthorizer, followers: list[StoreFollower]
+    ) -> None:
         self._policy = policy
         self._nodes = nodes
         self._followers = followers
@@ -44,8 +46,8 @@ class Authorizer:
         policy, nodes = Policy(), NodeAuthorizer()
         followers = [
             *_policy_followers(store, policy),
-            Follower(store, nodes.pods.prefix, nodes.pods),
-            Follower(store, nodes.slices.prefix, nodes.slices),
+            StoreFollower(store, nodes.pods.prefix, nodes.pods),
+            StoreFollower(store, nodes.slices.prefix, nodes.slices),
         ]
         authorizer = cls(policy, nodes, followers)
         await authorizer.load()
@@ -136,7 +138,7 @@ def _scope(attributes: Attributes) -> str:
     return "at the cluster scope"
 
 
-def _policy_followers(store: Store, to: Policy) -> list[Follower]:
+def _policy_followers(store: Store, to: Policy) -> list[StoreFollower]:
     types: dict[str, type[RoleOrBinding]] = {
         "Role": Role,
         "ClusterRole": ClusterRole,
@@ -146,7 +148,9 @@ def _policy_followers(store: Store, to: Policy) -> list[Follower]:
     followers = []
     for name, type_ in types.items():
         kind = kinds.served(bootstrap_policy.GROUP, name)
-        followers.append(Follower(store, store_keys.prefix(kind), _PolicyCopy(kind, type_, to)))
+        followers.append(
+            StoreFollower(store, store_keys.prefix(kind), _PolicyCopy(kind, type_, to))
+        )
     return followers
 
 

@@ -33,7 +33,7 @@ class _Wanted(NamedTuple):
     extra: tuple[tuple[str, str], ...]
 
 
-def acting_as(user: User, headers: Iterable[tuple[str, str]], authorize: Authorize) -> User:
+def impersonated_user(user: User, headers: Iterable[tuple[str, str]], authorize: Authorize) -> User:
     """The user, or whom he impersonates; 403 where he may not. Header names are in lower case."""
     wanted = _read(list(headers))
     if wanted is None:

@@ -12,7 +12,7 @@ from typing import Any
 from dray.api import errors, kinds
 from dray.api.types.core import Namespace
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import Action, Rule
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
@@ -26,13 +26,13 @@ MESSAGE = (
 )
 
 
-class AdminAccess(Rule):
+class AdminAccess(AdmissionRule):
     about = frozenset({"ResourceClaim", "ResourceClaimTemplate"})
 
     def __init__(self, store: Store) -> None:
         self._namespaces = Lookup(store, kinds.served("", "Namespace"), Namespace)
 
-    async def complaints(self, action: Action) -> Sequence[errors.Cause]:
+    async def field_errors(self, action: AdmissionRequest) -> Sequence[errors.Cause]:
         field = _field_that_asks(action)
         if field is None:
             return ()
@@ -42,7 +42,7 @@ class AdminAccess(Rule):
         return (errors.Cause(field, "FieldValueForbidden", MESSAGE),)
 
 
-def _field_that_asks(action: Action) -> str | None:
+def _field_that_asks(action: AdmissionRequest) -> str | None:
     if action.kind.group != GROUP or action.new is None:
         return None
     if action.is_about(GROUP, "ResourceClaim", "status"):

@@ -1,7 +1,7 @@
 """What stands between a well-formed request and the store: the seam of every admission rule.
 
 A rule may change the object (`mutate`), find fault with its fields beside validation
-(`complaints`), refuse it (`validate`), and ask that more be written or guarded in the very
+(`field_errors`), refuse it (`validate`), and ask that more be written or guarded in the very
 transaction that stores it, so that what it checked still holds then.
 """
 
@@ -24,7 +24,7 @@ CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
 
 @dataclass(slots=True)
-class Action:
+class AdmissionRequest:
     """One change on its way to the store.
 
     `old` is None for a creation; `new` is None where nothing of the object will remain.
@@ -51,71 +51,71 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
-class Also:
+class CommitRequirements:
     """What must happen, and what must still hold, in the transaction of the action."""
 
     operations: tuple[Operation, ...] = ()
     guards: tuple[Guard, ...] = ()
 
 
-NOTHING_ELSE = Also()
+NO_REQUIREMENTS = CommitRequirements()
 
 
-class Rule:
+class AdmissionRule:
     """A rule that lets everything pass; the others say what they do about it."""
 
     about: frozenset[str] | None = None
     """The kinds that the rule may have something to say about; None for all of them."""
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         """Change `action.new` in place, or raise. What is added is in canonical form."""
 
-    async def complaints(self, action: Action) -> Sequence[errors.Cause]:
+    async def field_errors(self, action: AdmissionRequest) -> Sequence[errors.Cause]:
         """What is wrong with fields; told together with what validation finds, before it."""
         return ()
 
-    async def validate(self, action: Action) -> Also:
+    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
         """Raise to refuse; the object no longer changes."""
-        return NOTHING_ELSE
+        return NO_REQUIREMENTS
 
 
-Turn = Callable[[Action], contextlib.AbstractAsyncContextManager[None]]
+CommitLock = Callable[[AdmissionRequest], contextlib.AbstractAsyncContextManager[None]]
 
 
-AT_ONCE: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
+NO_LOCK: contextlib.AbstractAsyncContextManager[None] = contextlib.nullcontext()
 """The turn of an action that waits for nobody."""
 
 
-def at_once(_action: Action) -> contextlib.AbstractAsyncContextManager[None]:
-    return AT_ONCE
+def at_once(_action: AdmissionRequest) -> contextlib.AbstractAsyncContextManager[None]:
+    return NO_LOCK
 
 
 class _Hooks(NamedTuple):
     """What the rules do about one kind. Most do one of the three, and are about few kinds: to ask
     them all would cost more than what they do."""
 
-    mutate: Sequence[Callable[[Action], Awaitable[None]]]
-    complaints: Sequence[Callable[[Action], Awaitable[Sequence[errors.Cause]]]]
-    validate: Sequence[Callable[[Action], Awaitable[Also]]]
+    mutate: Sequence[Callable[[AdmissionRequest], Awaitable[None]]]
+    field_errors: Sequence[Callable[[AdmissionRequest], Awaitable[Sequence[errors.Cause]]]]
+    validate: Sequence[Callable[[AdmissionRequest], Awaitable[CommitRequirements]]]
 
     @classmethod
-    def of(cls, rules: Iterable[Rule], kind: Kind) -> _Hooks:
+    def of(cls, rules: Iterable[AdmissionRule], kind: Kind) -> _Hooks:
         concerned = [each for each in rules if each.about is None or kind.kind in each.about]
         return cls(
             [each.mutate for each in concerned if _has_own(each, "mutate")],
-            [each.complaints for each in concerned if _has_own(each, "complaints")],
+            [each.field_errors for each in concerned if _has_own(each, "field_errors")],
             [each.validate for each in concerned if _has_own(each, "validate")],
         )
 
 
-class Chain:
+class AdmissionChain:
     """The rules, in order: first all that change, then all that complain, then all that refuse.
 
     From the first refusal to the commit an action has its `turn`: where two of them would charge
     the same account, one waits for the other instead of failing over and over.
     """
 
-    def __init__(self, rules: Iterable[Rule], turn: Turn = at_once) -> None:
+    def __init__(self, rules: Iterable[AdmissionRule], turn: CommitLock = at_once) -> None:
         self._rules = tuple(rules)
         self._hooks: dict[str, _Hooks] = {}
         self.turn = turn
@@ -126,24 +126,28 @@ class Chain:
             hooks = self._hooks[kind.kind] = _Hooks.of(self._rules, kind)
         return hooks
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         for mutate in self._of(action.kind).mutate:
             await mutate(action)
 
-    async def complaints(self, action: Action) -> list[errors.Cause]:
-        complaints = self._of(action.kind).complaints
-        return [cause for complain in complaints for cause in await complain(action)]
+    async def field_errors(self, action: AdmissionRequest) -> list[errors.Cause]:
+        field_errors = self._of(action.kind).field_errors
+        return [cause for find in field_errors for cause in await find(action)]
 
-    async def validate(self, action: Action) -> Also:
+    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
         operations: list[Operation] = []
         guards: list[Guard] = []
         for validate in self._of(action.kind).validate:
             also = await validate(action)
-            if also is not NOTHING_ELSE:
+            if also is not NO_REQUIREMENTS:
                 operations += also.operations
                 guards += also.guards
-        return Also(tuple(operations), tuple(guards)) if operations or guards else NOTHING_ELSE
+        return (
+            CommitRequirements(tuple(operations), tuple(guards))
+            if operations or guards
+            else NO_REQUIREMENTS
+        )
 
 
-def _has_own(rule: Rule, method: str) -> bool:
-    return getattr(type(rule), method) is not getattr(Rule, method)
+def _has_own(rule: AdmissionRule, method: str) -> bool:
+    return getattr(type(rule), method) is not getattr(AdmissionRule, method)

@@ -18,7 +18,7 @@ from dray.api.http_messages import User
 from dray.apiserver.access import authorization, node_authorizer
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.rbac import Attributes
-from dray.apiserver.admission.admission_chain import Action, Rule
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 
 Object = dict[str, Any]
 
@@ -28,14 +28,14 @@ ASSOCIATED_NODE, ARBITRARY_NODE = "associated-node:", "arbitrary-node:"
 _DEVICE_KEY = ("driver", "pool", "device", "shareID")
 
 
-class ClaimStatusAuthorization(Rule):
+class ClaimStatusAuthorization(AdmissionRule):
     about = frozenset({"ResourceClaim"})
 
     def __init__(self, authorizer: Authorizer, features: Features) -> None:
         self._authorizer = authorizer
         self._features = features
 
-    async def complaints(self, action: Action) -> Sequence[errors.Cause]:
+    async def field_errors(self, action: AdmissionRequest) -> Sequence[errors.Cause]:
         if not self._features.resource_claim_granular_status_authorization:
             return ()
         if not action.is_about(GROUP, "ResourceClaim", "status") or action.new is None:
@@ -43,7 +43,9 @@ class ClaimStatusAuthorization(Rule):
         new, old = _status(action.new), _status(action.old or {})
         return (*self._about_binding(action, new, old), *self._about_devices(action, new, old))
 
-    def _about_binding(self, action: Action, new: Object, old: Object) -> Iterator[errors.Cause]:
+    def _about_binding(
+        self, action: AdmissionRequest, new: Object, old: Object
+    ) -> Iterator[errors.Cause]:
         if all(new.get(field) == old.get(field) for field in ("allocation", "reservedFor")):
             return
         attributes = Attributes(action.verb, GROUP, RESOURCE, "binding")
@@ -55,7 +57,9 @@ class ClaimStatusAuthorization(Rule):
                 f'resource="resourceclaims/binding", verb="{action.verb}" permission: {refusal}',
             )
 
-    def _about_devices(self, action: Action, new: Object, old: Object) -> Iterator[errors.Cause]:
+    def _about_devices(
+        self, action: AdmissionRequest, new: Object, old: Object
+    ) -> Iterator[errors.Cause]:
         if not self._features.resource_claim_device_status or not new.get("allocation"):
             return
         drivers = _changed_drivers(new, old)
@@ -73,7 +77,9 @@ class ClaimStatusAuthorization(Rule):
                     f'verb="[{" ".join(verbs)}]" permission: {refusal}',
                 )
 
-    def _refusal_for_driver(self, action: Action, verbs: list[str], driver: str) -> str | None:
+    def _refusal_for_driver(
+        self, action: AdmissionRequest, verbs: list[str], driver: str
+    ) -> str | None:
         """One of the verbs is enough; without any, the first refusal is told."""
         refusals = []
         for verb in verbs:

@@ -13,7 +13,12 @@ from typing import Any
 from dray.api.features import Features
 from dray.api.types.dra import ResourceSlice
 from dray.apiserver.admission import admission_chain, partition_expansion
-from dray.apiserver.admission.admission_chain import NOTHING_ELSE, Action, Also, Rule
+from dray.apiserver.admission.admission_chain import (
+    NO_REQUIREMENTS,
+    AdmissionRequest,
+    AdmissionRule,
+    CommitRequirements,
+)
 from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.cel import device as cel
@@ -54,7 +59,7 @@ def _named_requests(spec: Object) -> Iterator[tuple[str, Object]]:
                 yield f"{name}/{each.get('name', '')}", each
 
 
-class ClaimWarnings(Rule):
+class ClaimWarnings(AdmissionRule):
     about = frozenset(_KINDS)
 
     def __init__(self, published: PublishedSlices, features: Features) -> None:
@@ -64,15 +69,15 @@ class ClaimWarnings(Rule):
         self._matches_nothing: dict[str, bool] = {}
         self._generation = -1
 
-    async def validate(self, action: Action) -> Also:
+    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
         is_claim = action.kind.group == GROUP and action.kind.kind in _KINDS
         if is_claim and action.operation == admission_chain.CREATE and action.new is not None:
             spec = partition_expansion.claim_spec(action.new)
             for name, request in _named_requests(spec):
                 await self._warn(action, name, request)
-        return NOTHING_ELSE
+        return NO_REQUIREMENTS
 
-    async def _warn(self, action: Action, name: str, request: Object) -> None:
+    async def _warn(self, action: AdmissionRequest, name: str, request: Object) -> None:
         for index, selector in enumerate(request.get("selectors") or ()):
             expression = (selector.get("cel") or {}).get("expression", "")
             if await self._selects_nothing(expression):

@@ -10,7 +10,7 @@ from dray.api.features import Features
 from dray.api.types.core import ServiceAccount
 from dray.apiserver.access.node_graph import MIRROR_ANNOTATION
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import Action, Rule
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
@@ -18,10 +18,10 @@ NOT_READY = "node.kubernetes.io/not-ready"
 NO_SCHEDULE = "NoSchedule"
 
 
-class TaintNewNodes(Rule):
+class TaintNewNodes(AdmissionRule):
     about = frozenset({"Node"})
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         if action.operation != admission_chain.CREATE or not action.is_about("", "Node"):
             return
         assert action.new is not None
@@ -43,12 +43,12 @@ _TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _NO_EXECUTE = "NoExecute"
 
 
-class DefaultTolerations(Rule):
+class DefaultTolerations(AdmissionRule):
     """Pods stay for a while on a node that is lost, unless they say otherwise."""
 
     about = frozenset({"Pod"})
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         if not action.is_about("", "Pod") or action.new is None:
             return
         spec = action.new.setdefault("spec", {})
@@ -75,7 +75,7 @@ def _toleration(key: str) -> Object:
     }
 
 
-class PodServiceAccount(Rule):
+class PodServiceAccount(AdmissionRule):
     """Every pod runs as somebody.
 
     The account `default` may be missing: its controller makes one in every namespace, and who comes
@@ -92,7 +92,7 @@ class PodServiceAccount(Rule):
         self._new_suffix = new_suffix
         self._mounts_tokens = mounts_tokens
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         if action.operation != admission_chain.CREATE or not action.is_about("", "Pod"):
             return
         assert action.new is not None
@@ -108,7 +108,7 @@ class PodServiceAccount(Rule):
         if not spec.get("imagePullSecrets") and account.image_pull_secrets:
             spec["imagePullSecrets"] = [{"name": each.name} for each in account.image_pull_secrets]
 
-    async def _account(self, action: Action, name: str) -> ServiceAccount:
+    async def _account(self, action: AdmissionRequest, name: str) -> ServiceAccount:
         account = await self._accounts.get(name, action.namespace)
         if account is not None:
             return account
@@ -129,7 +129,7 @@ class PodServiceAccount(Rule):
             spec["volumes"] = [*volumes, {"name": name, "projected": _token_sources()}]
 
 
-def _check_mirror(action: Action, spec: Object) -> None:
+def _check_mirror(action: AdmissionRequest, spec: Object) -> None:
     """A mirror pod stands for what a node runs by itself: nothing is added, and it gets nothing."""
     if spec.get("serviceAccountName"):
         raise action.forbidden("a mirror pod may not reference service accounts")
@@ -179,13 +179,13 @@ def _token_sources() -> Object:
 FINALIZER = "scheduling.k8s.io/podgroup-protection"
 
 
-class ProtectPodGroups(Rule):
+class ProtectPodGroups(AdmissionRule):
     about = frozenset({"PodGroup"})
 
     def __init__(self, features: Features) -> None:
         self._is_enabled = features.generic_workload
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         if not self._is_enabled or action.operation != admission_chain.CREATE or action.subresource:
             return
         assert action.new is not None

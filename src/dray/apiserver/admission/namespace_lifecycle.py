@@ -13,7 +13,12 @@ from dray.api import errors, kinds
 from dray.api.formats.names import GroupResource
 from dray.api.types.core import Namespace
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import NOTHING_ELSE, Action, Also, Rule
+from dray.apiserver.admission.admission_chain import (
+    NO_REQUIREMENTS,
+    AdmissionRequest,
+    AdmissionRule,
+    CommitRequirements,
+)
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
@@ -38,11 +43,11 @@ def objects() -> Iterator[Object]:
         }
 
 
-class NamespaceLifecycle(Rule):
+class NamespaceLifecycle(AdmissionRule):
     def __init__(self, store: Store) -> None:
         self._namespaces = Lookup(store, _NAMESPACES, Namespace)
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         if action.operation != admission_chain.CREATE or not action.namespace:
             return
         if action.kind.kind in _REVIEWS:
@@ -53,14 +58,14 @@ class NamespaceLifecycle(Rule):
         if namespace.status.phase == TERMINATING:
             raise _terminating(action)
 
-    async def validate(self, action: Action) -> Also:
+    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
         is_deletion = action.operation == admission_chain.DELETE
         if is_deletion and action.kind is _NAMESPACES and action.name in SYSTEM:
             raise action.forbidden("this namespace may not be deleted")
-        return NOTHING_ELSE
+        return NO_REQUIREMENTS
 
 
-def _terminating(action: Action) -> errors.Forbidden:
+def _terminating(action: AdmissionRequest) -> errors.Forbidden:
     name = action.namespace
     refusal = action.forbidden(
         f"unable to create new content in namespace {name} because it is being terminated"

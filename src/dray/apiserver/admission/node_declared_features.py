@@ -15,7 +15,12 @@ from dray.api.selectors import label_selectors
 from dray.api.types.dra import Device, ResourceSlice, ResourceSliceSpec
 from dray.api.types.meta import NodeSelector, ObjectMeta, Wire
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import NOTHING_ELSE, Action, Also, Rule
+from dray.apiserver.admission.admission_chain import (
+    NO_REQUIREMENTS,
+    AdmissionRequest,
+    AdmissionRule,
+    CommitRequirements,
+)
 from dray.apiserver.storage.lookup import Lookup, Reader
 from dray.store.store import Store
 
@@ -39,7 +44,7 @@ class _Place(NamedTuple):
     everywhere: bool
 
 
-class NodeAllocatableSlices(Rule):
+class NodeAllocatableSlices(AdmissionRule):
     about = frozenset({"ResourceSlice"})
 
     def __init__(self, store: Store, features: Features) -> None:
@@ -47,14 +52,14 @@ class NodeAllocatableSlices(Rule):
         self._is_on = features.node_declared_features and features.node_allocatable_resources
         self._reader = Reader(ResourceSlice)
 
-    async def validate(self, action: Action) -> Also:
+    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
         is_write = action.operation in (admission_chain.CREATE, admission_chain.UPDATE)
         if self._is_on and is_write and action.is_about("resource.k8s.io", "ResourceSlice"):
             assert action.new is not None
             await self._check(action, action.new)
-        return NOTHING_ELSE
+        return NO_REQUIREMENTS
 
-    async def _check(self, action: Action, document: dict[str, Any]) -> None:
+    async def _check(self, action: AdmissionRequest, document: dict[str, Any]) -> None:
         spec = self._reader.convert(document).spec
         places: dict[_Place, Device] = {}
         for device in spec.devices:
@@ -64,7 +69,9 @@ class NodeAllocatableSlices(Rule):
             for node in await self._nodes_at(action, place, device):
                 _check_node(action, node)
 
-    async def _nodes_at(self, action: Action, place: _Place, device: Device) -> Iterable[_Node]:
+    async def _nodes_at(
+        self, action: AdmissionRequest, place: _Place, device: Device
+    ) -> Iterable[_Node]:
         if place.node:
             node = await self._nodes.get(place.node)
             if node is None:
@@ -90,7 +97,7 @@ def _place(spec: ResourceSliceSpec, device: Device) -> _Place:
     return _Place(source.node_name or "", source.node_selector, bool(source.all_nodes))
 
 
-def _check_node(action: Action, node: _Node) -> None:
+def _check_node(action: AdmissionRequest, node: _Node) -> None:
     if FEATURE not in node.status.declared_features:
         name = gotext.quote(node.metadata.name)
         raise action.forbidden(f"node {name} does not support {FEATURE} feature")

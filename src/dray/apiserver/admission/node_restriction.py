@@ -15,7 +15,12 @@ from dray.api.formats.names import GroupResource
 from dray.api.types.meta import ObjectMeta, Wire
 from dray.apiserver.access import node_authorizer, node_graph
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import NOTHING_ELSE, Action, Also, Rule
+from dray.apiserver.admission.admission_chain import (
+    NO_REQUIREMENTS,
+    AdmissionRequest,
+    AdmissionRule,
+    CommitRequirements,
+)
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
@@ -55,20 +60,20 @@ class _Node(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
-class NodeRestriction(Rule):
+class NodeRestriction(AdmissionRule):
     def __init__(self, store: Store) -> None:
         self._pods = Lookup(store, kinds.served("", "Pod"), _Pod)
         self._nodes = Lookup(store, kinds.served("", "Node"), _Node)
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         await self._restrict(action)
 
-    async def validate(self, action: Action) -> Also:
+    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
         if action.operation == admission_chain.DELETE:
             await self._restrict(action)
-        return NOTHING_ELSE
+        return NO_REQUIREMENTS
 
-    async def _restrict(self, action: Action) -> None:
+    async def _restrict(self, action: AdmissionRequest) -> None:
         node = node_authorizer.node_of(action.user)
         if node is None:
             return
@@ -79,7 +84,7 @@ class NodeRestriction(Rule):
         if check is not None:
             await check(self, action, node)
 
-    async def _check_pod(self, action: Action, node: str) -> None:
+    async def _check_pod(self, action: AdmissionRequest, node: str) -> None:
         match action.subresource, action.operation:
             case "", admission_chain.CREATE:
                 await self._check_new_pod(action, node)
@@ -100,7 +105,7 @@ class NodeRestriction(Rule):
                     "and 'eviction' are allowed"
                 )
 
-    async def _check_new_pod(self, action: Action, node: str) -> None:
+    async def _check_new_pod(self, action: AdmissionRequest, node: str) -> None:
         assert action.new is not None
         pod, quoted = action.new, gotext.quote(node)
         if _MIRROR not in (pod["metadata"].get("annotations") or {}):
@@ -115,7 +120,7 @@ class NodeRestriction(Rule):
         await self._check_owner(action, node, pod["metadata"].get("ownerReferences") or [])
         _check_references(action, node, pod)
 
-    async def _check_owner(self, action: Action, node: str, owners: list[Object]) -> None:
+    async def _check_owner(self, action: AdmissionRequest, node: str, owners: list[Object]) -> None:
         quoted = gotext.quote(node)
         if len(owners) > 1:
             raise action.forbidden(
@@ -137,7 +142,7 @@ class NodeRestriction(Rule):
             )
         await self._check_uid(action, node, owner.get("uid", ""))
 
-    async def _check_uid(self, action: Action, node: str, uid: str) -> None:
+    async def _check_uid(self, action: AdmissionRequest, node: str, uid: str) -> None:
         found = await self._nodes.get(node)
         if found is None:
             raise errors.not_found(GroupResource("", "nodes"), node)
@@ -146,7 +151,7 @@ class NodeRestriction(Rule):
                 f"node {node} UID mismatch: expected {uid} got {found.metadata.uid}"
             )
 
-    async def _check_evicted_pod(self, action: Action, node: str) -> None:
+    async def _check_evicted_pod(self, action: AdmissionRequest, node: str) -> None:
         pod = await self._pods.get(action.name, action.namespace)
         if pod is None:
             raise errors.not_found(GroupResource("", "pods"), action.name)
@@ -155,7 +160,7 @@ class NodeRestriction(Rule):
                 f"node {node} can only evict pods with spec.nodeName set to itself"
             )
 
-    async def _check_token(self, action: Action, node: str) -> None:
+    async def _check_token(self, action: AdmissionRequest, node: str) -> None:
         """A node gets tokens for the pods that run on it, and bound to them."""
         if action.subresource != "token":
             return
@@ -178,7 +183,7 @@ class NodeRestriction(Rule):
                 "node requested token bound to a pod scheduled on a different node"
             )
 
-    async def _check_node(self, action: Action, node: str) -> None:
+    async def _check_node(self, action: AdmissionRequest, node: str) -> None:
         if action.name != node:
             raise action.forbidden(
                 f"node {gotext.quote(node)} is not allowed to modify node "
@@ -189,7 +194,7 @@ class NodeRestriction(Rule):
         elif action.operation == admission_chain.UPDATE:
             _check_changed_node(action, node)
 
-    async def _check_lease(self, action: Action, node: str) -> None:
+    async def _check_lease(self, action: AdmissionRequest, node: str) -> None:
         if action.namespace != node_authorizer.LEASE_NAMESPACE:
             raise action.forbidden(
                 f'can only access leases in the "{node_authorizer.LEASE_NAMESPACE}" system '
@@ -200,13 +205,13 @@ class NodeRestriction(Rule):
                 "can only access node lease with the same name as the requesting node"
             )
 
-    async def _check_csi_node(self, action: Action, node: str) -> None:
+    async def _check_csi_node(self, action: AdmissionRequest, node: str) -> None:
         if action.name != node:
             raise action.forbidden(
                 "can only access CSINode with the same name as the requesting node"
             )
 
-    async def _check_slice(self, action: Action, node: str) -> None:
+    async def _check_slice(self, action: AdmissionRequest, node: str) -> None:
         verbs = {admission_chain.CREATE: "create", admission_chain.DELETE: "delete"}
         verb = verbs.get(action.operation)
         document = action.old if verb == "delete" else action.new
@@ -216,7 +221,9 @@ class NodeRestriction(Rule):
             )
 
 
-_CHECKS: Mapping[tuple[str, str], Callable[[NodeRestriction, Action, str], Awaitable[None]]] = {
+_CHECKS: Mapping[
+    tuple[str, str], Callable[[NodeRestriction, AdmissionRequest, str], Awaitable[None]]
+] = {
     ("", "Pod"): NodeRestriction._check_pod,
     ("", "Node"): NodeRestriction._check_node,
     ("", "ServiceAccount"): NodeRestriction._check_token,
@@ -231,14 +238,14 @@ def _node_name(document: Object) -> str | None:
     return name
 
 
-def _check_deleted_pod(action: Action, node: str) -> None:
+def _check_deleted_pod(action: AdmissionRequest, node: str) -> None:
     if _node_name(action.old or {}) != node:
         raise action.forbidden(
             f"node {gotext.quote(node)} can only delete pods with spec.nodeName set to itself"
         )
 
 
-def _check_references(action: Action, node: str, pod: Object) -> None:
+def _check_references(action: AdmissionRequest, node: str, pod: Object) -> None:
     """A pod that the node makes itself must not give it rights on other objects."""
     used = {each.partition("/")[0] for each in node_graph.used_by(pod)}
     found = [each for each in (*_REFERENCES, *sorted(used)) if each in used]
@@ -250,7 +257,7 @@ def _check_references(action: Action, node: str, pod: Object) -> None:
         )
 
 
-def _check_pod_status(action: Action, node: str) -> None:
+def _check_pod_status(action: AdmissionRequest, node: str) -> None:
     new, old, quoted = action.new or {}, action.old or {}, gotext.quote(node)
     if _node_name(old) != node:
         raise action.forbidden(
@@ -271,7 +278,7 @@ _NOT_FOR_NODES = {
 }
 
 
-def _check_new_node(action: Action, node: str) -> None:
+def _check_new_node(action: AdmissionRequest, node: str) -> None:
     assert action.new is not None
     forbidden = _forbidden_labels(_labels(action.new), {})
     if forbidden:
@@ -281,7 +288,7 @@ def _check_new_node(action: Action, node: str) -> None:
         )
 
 
-def _check_changed_node(action: Action, node: str) -> None:
+def _check_changed_node(action: AdmissionRequest, node: str) -> None:
     """A node must not draw work to itself that was not meant for it."""
     assert action.new is not None
     assert action.old is not None

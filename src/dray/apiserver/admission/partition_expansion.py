@@ -20,7 +20,7 @@ from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity
 from dray.api.types.dra import DeviceClass
 from dray.apiserver.admission import partition_profiles
-from dray.apiserver.admission.partition_profiles import Offer, Profile
+from dray.apiserver.admission.partition_profiles import PartitionDevice, Profile
 from dray.cel import device as cel
 from dray.cel.runtime.values import CostExceeded, EvaluationError
 from dray.validation import fields
@@ -36,7 +36,7 @@ _KINDS = ("ResourceClaim", "ResourceClaimTemplate")
 _COPIED = ("tolerations", "capacity", "derivedAttributes")
 
 
-class Refused(Exception):
+class PartitionRequestError(Exception):
     """A partition request that cannot be turned into anything."""
 
     def __init__(self, error: FieldError) -> None:
@@ -52,7 +52,7 @@ class Expansion(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def lift(document: Object) -> None:
+def move_to_annotation(document: Object) -> None:
     """Move every partition request from its request to the annotation, in any version.
 
     Of `document` only the members change, and not what is inside of them: others may have that too.
@@ -90,7 +90,7 @@ def _without_partition_requests(value: Any) -> Any:
 _ON_THE_WAY = ("spec", "devices", "requests", "exactly")
 
 
-def noted(document: Object) -> dict[str, Any]:
+def requested_partitions(document: Object) -> dict[str, Any]:
     """What was asked for, by request."""
     text = ((document.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION)
     try:
@@ -118,12 +118,12 @@ def _requests(spec: Object) -> list[Object]:
 def expand(
     spec: Object,
     asked: Mapping[str, Any],
-    published: Iterable[Offer],
+    published: Iterable[PartitionDevice],
     classes: Iterable[DeviceClass],
     path: Path = fields.SPEC,
 ) -> Expansion:
     """A claim's spec, in the storage version, with each request that is asked for expanded."""
-    market = Market(published, classes)
+    market = PublishedPartitions(published, classes)
     path = path.child("devices").child("requests")
     requests, errors, remarks = [], list[FieldError](), list[str]()
     for index, request in enumerate(_requests(spec)):
@@ -135,16 +135,16 @@ def expand(
             expanded, remark = _expand_request(request, wanted, market, path.index(index))
             requests.append(expanded)
             remarks.append(remark)
-        except Refused as refusal:
+        except PartitionRequestError as refusal:
             requests.append(request)
             errors.append(refusal.error)
     devices = {**spec["devices"], "requests": requests}
     return Expansion({**spec, "devices": devices}, tuple(errors), tuple(remarks))
 
 
-def keep(new: Object, old: Object, classes: Iterable[DeviceClass]) -> Object:
+def keep_previous_expansion(new: Object, old: Object, classes: Iterable[DeviceClass]) -> Object:
     """`new`, with the requests of `old` that it asks for in the words it used before."""
-    market = Market((), classes)
+    market = PublishedPartitions((), classes)
     before = {request.get("name"): request for request in _requests(old)}
     requests = [
         _kept(request, before.get(request.get("name"), {}), market) for request in _requests(new)
@@ -152,7 +152,7 @@ def keep(new: Object, old: Object, classes: Iterable[DeviceClass]) -> Object:
     return {**new, "devices": {**new["devices"], "requests": requests}}
 
 
-def _kept(request: Object, before: Object, market: Market) -> Object:
+def _kept(request: Object, before: Object, market: PublishedPartitions) -> Object:
     alternatives, exactly = before.get("firstAvailable"), request.get("exactly")
     if not alternatives or not exactly:
         return request
@@ -166,10 +166,12 @@ def _kept(request: Object, before: Object, market: Market) -> Object:
     return before if is_same else request
 
 
-class Market:
+class PublishedPartitions:
     """What is published, by class."""
 
-    def __init__(self, published: Iterable[Offer], classes: Iterable[DeviceClass]) -> None:
+    def __init__(
+        self, published: Iterable[PartitionDevice], classes: Iterable[DeviceClass]
+    ) -> None:
         self._published = tuple(published)
         self._classes = {each.metadata.name: each for each in classes}
 
@@ -197,7 +199,9 @@ class Market:
         )
 
 
-def _is_accepted(offer: Offer, selectors: Sequence[cel.Selector], answers: dict[Any, bool]) -> bool:
+def _is_accepted(
+    offer: PartitionDevice, selectors: Sequence[cel.Selector], answers: dict[Any, bool]
+) -> bool:
     view = cel.view(offer.driver, offer.device)
     for selector in selectors:
         if selector.error is not None:
@@ -226,29 +230,35 @@ def pending(spec: Object, asked: Mapping[str, Any]) -> list[Object]:
     ]
 
 
-def expressions(request: Object, market: Market) -> list[str]:
+def expressions(request: Object, market: PublishedPartitions) -> list[str]:
     """Every selector that decides which partitions a request may have."""
     exactly = request.get("exactly") or {}
     class_name = market.partition_class(exactly.get("deviceClassName", ""))
     return [*market.selectors(class_name), *_expressions(exactly)]
 
 
-def _expand_request(request: Object, wanted: Any, market: Market, path: Path) -> tuple[Object, str]:
+def _expand_request(
+    request: Object, wanted: Any, market: PublishedPartitions, path: Path
+) -> tuple[Object, str]:
     path = path.child(FIELD)
     exactly = request.get("exactly")
     if not exactly:
-        raise Refused(fields.forbidden(path, "needs a request with a deviceClassName of its own"))
+        raise PartitionRequestError(
+            fields.forbidden(path, "needs a request with a deviceClassName of its own")
+        )
     count, sizes = _read(wanted, path)
     _check_exactly(exactly, path)
     class_name = market.partition_class(exactly.get("deviceClassName", ""))
     found = market.profiles(class_name, _expressions(exactly))
     if not found:
-        raise Refused(
+        raise PartitionRequestError(
             fields.invalid(path, wanted, f'no partition of class "{class_name}" is published')
         )
     enough = [profile for profile in found if profile.has(sizes)][:MAX_ALTERNATIVES]
     if not enough:
-        raise Refused(fields.invalid(path.child("resources"), wanted["resources"], _largest(found)))
+        raise PartitionRequestError(
+            fields.invalid(path.child("resources"), wanted["resources"], _largest(found))
+        )
     alternatives = [_alternative(profile, exactly, class_name, count) for profile in enough]
     shown = ", else ".join(profile.describe(sizes) for profile in enough)
     remark = f'request "{request["name"]}" asks for {shown} of class {class_name}'
@@ -262,16 +272,20 @@ def _expressions(exactly: Object) -> list[str]:
 
 def _read(wanted: Any, path: Path) -> tuple[int, dict[str, Quantity]]:
     if not isinstance(wanted, dict):
-        raise Refused(fields.invalid(path, wanted, "must be an object with count and resources"))
+        raise PartitionRequestError(
+            fields.invalid(path, wanted, "must be an object with count and resources")
+        )
     unknown = sorted(set(wanted) - {"count", "resources"})
     if unknown:
-        raise Refused(fields.not_supported(path, unknown[0], ("count", "resources")))
+        raise PartitionRequestError(fields.not_supported(path, unknown[0], ("count", "resources")))
     count = wanted.get("count", 1)
     if type(count) is not int or count < 1:
-        raise Refused(fields.invalid(path.child("count"), count, "must be greater than zero"))
+        raise PartitionRequestError(
+            fields.invalid(path.child("count"), count, "must be greater than zero")
+        )
     resources = wanted.get("resources")
     if not isinstance(resources, dict) or not resources:
-        raise Refused(
+        raise PartitionRequestError(
             fields.required(path.child("resources"), "say how much memory or compute it must have")
         )
     return count, dict(_sizes(resources, path.child("resources")))
@@ -281,26 +295,28 @@ def _sizes(resources: Object, path: Path) -> Iterator[tuple[str, Quantity]]:
     for name, value in resources.items():
         where = path.key(name)
         if isinstance(value, bool) or not isinstance(value, str | int):
-            raise Refused(fields.invalid(where, value, "must be a quantity"))
+            raise PartitionRequestError(fields.invalid(where, value, "must be a quantity"))
         try:
             amount = quantity.parse(str(value))
         except quantity.QuantityError as error:
-            raise Refused(fields.invalid(where, value, str(error))) from None
+            raise PartitionRequestError(fields.invalid(where, value, str(error))) from None
         if amount.sign() <= 0:
-            raise Refused(fields.invalid(where, value, "must be greater than zero"))
+            raise PartitionRequestError(fields.invalid(where, value, "must be greater than zero"))
         yield name, amount
 
 
 def _check_exactly(exactly: Object, path: Path) -> None:
     """What a whole request may say and a partition request cannot mean."""
     if exactly.get("allocationMode", "ExactCount") != "ExactCount":
-        raise Refused(fields.forbidden(path, "cannot be combined with allocationMode: All"))
+        raise PartitionRequestError(
+            fields.forbidden(path, "cannot be combined with allocationMode: All")
+        )
     if exactly.get("count", 1) > 1:
-        raise Refused(
+        raise PartitionRequestError(
             fields.forbidden(path, "cannot be combined with count: say partitionRequest.count")
         )
     if exactly.get("adminAccess"):
-        raise Refused(fields.forbidden(path, "cannot be combined with adminAccess"))
+        raise PartitionRequestError(fields.forbidden(path, "cannot be combined with adminAccess"))
 
 
 def _largest(found: Sequence[Profile]) -> str:

@@ -23,7 +23,7 @@ _NOMINAL = re.compile(r"(?:(\d+)c\.)?(\d+)g\.(\d+)gb")
 _NOT_IN_LABEL = re.compile(r"[^a-z0-9]+")
 
 
-class Offer(NamedTuple):
+class PartitionDevice(NamedTuple):
     """A device that is part of a larger one, and the attribute that says of which sort it is."""
 
     driver: str
@@ -81,16 +81,16 @@ class Profile(NamedTuple):
         return f"{title} ({sizes})" if sizes else title
 
 
-def offers(resource_slice: ResourceSlice) -> Iterator[Offer]:
+def offers(resource_slice: ResourceSlice) -> Iterator[PartitionDevice]:
     """The devices of a slice that share counters with others."""
     spec = resource_slice.spec
     attribute = (spec.partition_type_attribute or PROFILE).removeprefix(f"{spec.driver}/")
     for device in spec.devices:
         if device.consumes_counters:
-            yield Offer(spec.driver, device, attribute)
+            yield PartitionDevice(spec.driver, device, attribute)
 
 
-def profiles(published: Iterable[Offer]) -> list[Profile]:
+def profiles(published: Iterable[PartitionDevice]) -> list[Profile]:
     """The distinct profiles, from the one that takes least of its device to the largest."""
     found = {
         (profile.driver, profile.name or profile.label): profile
@@ -100,7 +100,7 @@ def profiles(published: Iterable[Offer]) -> list[Profile]:
     return sorted(found.values(), key=lambda profile: (_share(profile, largest), profile.name))
 
 
-def _profile(offer: Offer) -> Profile:
+def _profile(offer: PartitionDevice) -> Profile:
     real = {
         name.removeprefix(f"{offer.driver}/"): quantity.parse(capacity.value)
         for name, capacity in offer.device.capacity.items()

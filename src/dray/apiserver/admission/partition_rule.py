@@ -11,8 +11,8 @@ from dray.api.features import Features
 from dray.api.formats.names import GroupKind
 from dray.api.types.dra import DeviceClass, ResourceSlice
 from dray.apiserver.admission import admission_chain, partition_expansion, partition_profiles
-from dray.apiserver.admission.admission_chain import Action, Rule
-from dray.apiserver.admission.partition_profiles import Offer
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
+from dray.apiserver.admission.partition_profiles import PartitionDevice
 from dray.apiserver.request import validation
 from dray.apiserver.storage.lookup import Lookup, Reader
 from dray.apiserver.storage.slice_cache import PublishedSlices
@@ -29,7 +29,7 @@ _MARK = b'"consumesCounters"'
 _PATHS = {"ResourceClaim": fields.SPEC, "ResourceClaimTemplate": fields.SPEC.child("spec")}
 
 
-class PartitionRequests(Rule):
+class PartitionRequests(AdmissionRule):
     about = frozenset(_PATHS)
 
     def __init__(self, store: Store, published: PublishedSlices, features: Features) -> None:
@@ -37,24 +37,25 @@ class PartitionRequests(Rule):
         self._published = published
         self._is_on = features.partition_request
         self._reader = Reader(ResourceSlice)
-        self._remembered: dict[tuple[str, ...], list[Offer]] = {}
+        self._remembered: dict[tuple[str, ...], list[PartitionDevice]] = {}
         self._generation = -1
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         document = action.new
         path = _PATHS.get(action.kind.kind) if action.kind.group == GROUP else None
         if not self._is_on or path is None or document is None or action.subresource:
             return
-        asked = partition_expansion.noted(document)
+        asked = partition_expansion.requested_partitions(document)
         if not asked:
             return
         spec = partition_expansion.claim_spec(document)
         classes = [found.value for found in await self._classes.all()]
-        if action.operation == admission_chain.UPDATE and asked == partition_expansion.noted(
-            action.old or {}
+        if (
+            action.operation == admission_chain.UPDATE
+            and asked == partition_expansion.requested_partitions(action.old or {})
         ):
             before = partition_expansion.claim_spec(action.old or {})
-            spec = partition_expansion.keep(spec, before, classes)
+            spec = partition_expansion.keep_previous_expansion(spec, before, classes)
         offers = await self._offers(spec, asked, classes)
         expansion = partition_expansion.expand(spec, asked, offers, classes, path)
         if expansion.errors:
@@ -65,9 +66,9 @@ class PartitionRequests(Rule):
 
     async def _offers(
         self, spec: Object, asked: Object, classes: Iterable[DeviceClass]
-    ) -> list[Offer]:
+    ) -> list[PartitionDevice]:
         """One partition of every sort that the selectors in question can tell apart."""
-        market = partition_expansion.Market((), classes)
+        market = partition_expansion.PublishedPartitions((), classes)
         pending = partition_expansion.pending(spec, asked)
         if not pending:
             return []
@@ -78,7 +79,7 @@ class PartitionRequests(Rule):
         }
         return await self._sorts(tuple(sorted(expressions)))
 
-    async def _sorts(self, expressions: tuple[str, ...]) -> list[Offer]:
+    async def _sorts(self, expressions: tuple[str, ...]) -> list[PartitionDevice]:
         generation = self._published.generation
         if generation != self._generation or len(self._remembered) >= MAX_REMEMBERED:
             self._remembered.clear()
@@ -90,10 +91,10 @@ class PartitionRequests(Rule):
                 self._remembered[expressions] = known
         return known
 
-    async def _gather(self, expressions: tuple[str, ...]) -> list[Offer]:
+    async def _gather(self, expressions: tuple[str, ...]) -> list[PartitionDevice]:
         compiled = [cel.compile_selector(each, stored=True) for each in expressions]
         selectors = [selector for selector in compiled if selector.error is None]
-        found: dict[Hashable, Offer] = {}
+        found: dict[Hashable, PartitionDevice] = {}
         entries = [entry for entry in self._published.entries if _MARK in entry.value]
         for number, entry in enumerate(entries):
             if number % SLICES_AT_ONCE == 0:
@@ -103,7 +104,7 @@ class PartitionRequests(Rule):
         return list(found.values())
 
 
-def _sort_of(offer: Offer, selectors: Sequence[cel.Selector]) -> Hashable:
+def _sort_of(offer: PartitionDevice, selectors: Sequence[cel.Selector]) -> Hashable:
     view = cel.view(offer.driver, offer.device)
     sizes = tuple((name, each.value) for name, each in sorted(offer.device.capacity.items()))
     shapes = tuple(selector.shape(view) for selector in selectors)

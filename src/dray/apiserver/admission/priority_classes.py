@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 from dray.api import kinds
 from dray.api.types.core import PriorityClass
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import NOTHING_ELSE, Action, Also, Rule
+from dray.apiserver.admission.admission_chain import (
+    NO_REQUIREMENTS,
+    AdmissionRequest,
+    AdmissionRule,
+    CommitRequirements,
+)
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
@@ -50,7 +55,7 @@ class _Resolved(NamedTuple):
     preemption_policy: str | None
 
 
-class Priorities(Rule):
+class Priorities(AdmissionRule):
     about = frozenset({"Pod", "PodGroup", "PriorityClass"})
 
     def __init__(self, store: Store) -> None:
@@ -58,7 +63,7 @@ class Priorities(Rule):
             store, kinds.served("scheduling.k8s.io", "PriorityClass"), PriorityClass
         )
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         if action.is_about("", "Pod"):
             if action.operation == admission_chain.CREATE:
                 await self._set_pod_priority(action)
@@ -69,13 +74,13 @@ class Priorities(Rule):
         ):
             await self._set_group_priority(action)
 
-    async def validate(self, action: Action) -> Also:
+    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
         is_write = action.operation in (admission_chain.CREATE, admission_chain.UPDATE)
         if is_write and action.is_about("scheduling.k8s.io", "PriorityClass"):
             await self._check_only_default(action)
-        return NOTHING_ELSE
+        return NO_REQUIREMENTS
 
-    async def _set_pod_priority(self, action: Action) -> None:
+    async def _set_pod_priority(self, action: AdmissionRequest) -> None:
         spec = _spec(action)
         resolved = await self._resolve(action, spec)
         if spec.get("priority") not in (None, resolved.value):
@@ -95,7 +100,7 @@ class Priorities(Rule):
         if policy:
             spec["preemptionPolicy"] = policy
 
-    async def _set_group_priority(self, action: Action) -> None:
+    async def _set_group_priority(self, action: AdmissionRequest) -> None:
         spec = _spec(action)
         resolved = await self._resolve(action, spec)
         if spec.get("priority") not in (None, resolved.value):
@@ -105,7 +110,7 @@ class Priorities(Rule):
             )
         _write(spec, resolved)
 
-    async def _resolve(self, action: Action, spec: Object) -> _Resolved:
+    async def _resolve(self, action: AdmissionRequest, spec: Object) -> _Resolved:
         name = spec.get("priorityClassName")
         if not name:
             default = await self._default()
@@ -122,7 +127,7 @@ class Priorities(Rule):
         marked = [each.value for each in await self._classes.all() if each.value.global_default]
         return min(marked, key=lambda each: each.value, default=None)
 
-    async def _check_only_default(self, action: Action) -> None:
+    async def _check_only_default(self, action: AdmissionRequest) -> None:
         if not (action.new or {}).get("globalDefault"):
             return
         default = await self._default()
@@ -135,7 +140,7 @@ class Priorities(Rule):
             )
 
 
-def _spec(action: Action) -> Object:
+def _spec(action: AdmissionRequest) -> Object:
     assert action.new is not None
     spec: Object = action.new.setdefault("spec", {})
     return spec
@@ -147,7 +152,7 @@ def _write(spec: Object, resolved: _Resolved) -> None:
     spec["priority"] = resolved.value
 
 
-def _keep_priority(action: Action) -> None:
+def _keep_priority(action: AdmissionRequest) -> None:
     """Whoever writes a pod back without its priority does not take it away."""
     spec, before = _spec(action), (action.old or {}).get("spec", {})
     for field in ("priority", "preemptionPolicy"):

@@ -22,7 +22,12 @@ from dray.api.types.core import ResourceQuota
 from dray.api.types.dra import DeviceClass, ResourceClaim
 from dray.api.types.pods import Pod
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import NOTHING_ELSE, Action, Also, Rule
+from dray.apiserver.admission.admission_chain import (
+    NO_REQUIREMENTS,
+    AdmissionRequest,
+    AdmissionRule,
+    CommitRequirements,
+)
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.storage.lookup import Found, Lookup, Reader
 from dray.apiserver.verbs import deletion
@@ -46,7 +51,7 @@ class _Charged(NamedTuple):
     missing: Callable[[Iterable[str]], str | None] = lambda _names: None
 
 
-class Quotas(Rule):
+class Quotas(AdmissionRule):
     def __init__(self, store: Store, now: Clock) -> None:
         self._store = store
         self._now = now
@@ -58,31 +63,31 @@ class Quotas(Rule):
         self._queues: dict[str, asyncio.Lock] = {}
         """By namespace, where quotas were last seen."""
 
-    def turn(self, action: Action) -> contextlib.AbstractAsyncContextManager[None]:
+    def turn(self, action: AdmissionRequest) -> contextlib.AbstractAsyncContextManager[None]:
         """Where quotas count, those who create in a namespace of this server queue up.
 
         What is charged is guarded anyway: who finds a quota that nobody knew of may lose a race,
         and queues up for the next one.
         """
         queue = self._queues.get(action.namespace)
-        return admission_chain.AT_ONCE if queue is None or not _is_counted(action) else queue
+        return admission_chain.NO_LOCK if queue is None or not _is_counted(action) else queue
 
-    async def validate(self, action: Action) -> Also:
+    async def validate(self, action: AdmissionRequest) -> CommitRequirements:
         if not _is_counted(action):
-            return NOTHING_ELSE
+            return NO_REQUIREMENTS
         quotas = await self._quotas.all(action.namespace)
         if not quotas:
             self._queues.pop(action.namespace, None)
-            return NOTHING_ELSE
+            return NO_REQUIREMENTS
         self._queues.setdefault(action.namespace, asyncio.Lock())
         if _is_removed(action):
             operations = await self._release(action, quotas)
         else:
             operations = await self._charge(action, quotas)
-        return NOTHING_ELSE if action.dry_run else Also(operations)
+        return NO_REQUIREMENTS if action.dry_run else CommitRequirements(operations)
 
     async def _charge(
-        self, action: Action, quotas: Sequence[Found[ResourceQuota]]
+        self, action: AdmissionRequest, quotas: Sequence[Found[ResourceQuota]]
     ) -> tuple[Put, ...]:
         assert action.new is not None
         charged = await self._charged(action, action.new)
@@ -105,7 +110,7 @@ class Quotas(Rule):
         return tuple(puts)
 
     async def _release(
-        self, action: Action, quotas: Sequence[Found[ResourceQuota]]
+        self, action: AdmissionRequest, quotas: Sequence[Found[ResourceQuota]]
     ) -> tuple[Put, ...]:
         charged = await self._charged(action, action.old or {})
         puts = []
@@ -120,7 +125,7 @@ class Quotas(Rule):
                 puts.append(_put(found, freed))
         return tuple(puts)
 
-    async def _charged(self, action: Action, document: Object) -> _Charged:
+    async def _charged(self, action: AdmissionRequest, document: Object) -> _Charged:
         if action.kind is _PODS:
             return self._charged_pod(document)
         if action.kind is _CLAIMS:
@@ -176,7 +181,7 @@ class Quotas(Rule):
         ]
 
 
-def _is_counted(action: Action) -> bool:
+def _is_counted(action: AdmissionRequest) -> bool:
     """Whether an action changes what is used: it creates, removes, or moves a pod into a scope."""
     if action.subresource or not action.namespace or action.kind.kind == "Event":
         return False
@@ -185,10 +190,10 @@ def _is_counted(action: Action) -> bool:
     return action.kind is _PODS and _deadline(action.new) != _deadline(action.old)
 
 
-def _is_removed(action: Action) -> bool:
+def _is_removed(action: AdmissionRequest) -> bool:
     if action.operation == admission_chain.CREATE:
         return False
-    return action.new is None or deletion.is_over(action.new)
+    return action.new is None or deletion.is_fully_deleted(action.new)
 
 
 def _deadline(pod: Object | None) -> Any:
@@ -206,7 +211,7 @@ def _unscoped(counts: Callable[[str], bool]) -> Callable[[ResourceQuota], bool]:
     return concerns
 
 
-def _check_countable(action: Action, quota: ResourceQuota, charged: _Charged) -> None:
+def _check_countable(action: AdmissionRequest, quota: ResourceQuota, charged: _Charged) -> None:
     counted = sorted(filter(charged.counts, quota.status.hard))
     missing = charged.missing(counted)
     if missing:
@@ -217,7 +222,7 @@ def _check_countable(action: Action, quota: ResourceQuota, charged: _Charged) ->
         )
 
 
-def _add(action: Action, quota: ResourceQuota, requested: Amounts) -> Amounts:
+def _add(action: AdmissionRequest, quota: ResourceQuota, requested: Amounts) -> Amounts:
     """The new usage of what is requested; refuses where that is more than allowed."""
     used, hard = (
         pod_resources.parse_amounts(quota.status.used),

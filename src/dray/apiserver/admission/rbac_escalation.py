@@ -19,7 +19,7 @@ from dray.apiserver.access import bootstrap_policy, rbac
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.rbac import ALL, MASTERS, Attributes
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import Action, Rule
+from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Reader
 
 Object = dict[str, Any]
@@ -31,13 +31,13 @@ _EVERYTHING = (
 _COLLECTED_METADATA = ("finalizers", "managedFields", "ownerReferences", "resourceVersion")
 
 
-class NoEscalation(Rule):
+class NoEscalation(AdmissionRule):
     about = frozenset({"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"})
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
 
-    async def mutate(self, action: Action) -> None:
+    async def mutate(self, action: AdmissionRequest) -> None:
         if action.kind.group != bootstrap_policy.GROUP or action.new is None:
             return
         if MASTERS in action.user.groups or _is_only_collected(action.new, action.old):
@@ -47,7 +47,7 @@ class NoEscalation(Rule):
         elif action.kind.kind in ("RoleBinding", "ClusterRoleBinding"):
             self._check_binding(action, action.new)
 
-    def _check_role(self, action: Action, document: Object) -> None:
+    def _check_role(self, action: AdmissionRequest, document: Object) -> None:
         name = action.name if action.operation == admission_chain.UPDATE else ""
         escalate = Attributes(
             "escalate", bootstrap_policy.GROUP, action.kind.plural, "", action.namespace, name
@@ -62,12 +62,12 @@ class NoEscalation(Rule):
         if _aggregates(document) or _aggregates(action.old or {}):
             self._check_everything(action)
 
-    def _check_everything(self, action: Action) -> None:
+    def _check_everything(self, action: AdmissionRequest) -> None:
         """A role that gathers others may come to hold anything."""
         if self._missing(action.user, action.namespace, _EVERYTHING):
             raise action.forbidden("must have cluster-admin privileges to use the aggregationRule")
 
-    def _check_binding(self, action: Action, document: Object) -> None:
+    def _check_binding(self, action: AdmissionRequest, document: Object) -> None:
         reference = Reader(RoleBinding).convert(document).role_ref
         resource = "roles" if reference.kind == "Role" else "clusterroles"
         bind = Attributes(
@@ -90,7 +90,7 @@ class NoEscalation(Rule):
             raise errors.not_found(GroupResource(bootstrap_policy.GROUP, resource), reference.name)
         return known.rules_of(reference, namespace)
 
-    def _check_rules(self, action: Action, rules: Iterable[PolicyRule]) -> None:
+    def _check_rules(self, action: AdmissionRequest, rules: Iterable[PolicyRule]) -> None:
         missing = self._missing(action.user, action.namespace, rules)
         if missing:
             groups = " ".join(map(gotext.quote, sorted(action.user.groups)))

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dray.apiserver.patching import schema_node
-from dray.apiserver.patching.schema_node import Place
+from dray.apiserver.patching.schema_node import SchemaNode
 
 FieldSet = dict[str, Any]
 SELF = "."
@@ -31,7 +31,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def of(value: Any, place: Place) -> FieldSet:
+def of(value: Any, place: SchemaNode) -> FieldSet:
     """The fields that an applied configuration speaks of."""
     result: FieldSet = {}
     parts = place.parts(value) or {}
@@ -49,12 +49,12 @@ class Difference(NamedTuple):
     removed: FieldSet
 
 
-def compare(old: Any, new: Any, place: Place) -> Difference:
+def compare(old: Any, new: Any, place: SchemaNode) -> Difference:
     """How `new` differs from `old`."""
     return _compare(place.parts(old) or {}, place.parts(new) or {}, place)
 
 
-def _compare(old: Mapping[str, Any], new: Mapping[str, Any], place: Place) -> Difference:
+def _compare(old: Mapping[str, Any], new: Mapping[str, Any], place: SchemaNode) -> Difference:
     """The same for what two values are made of."""
     found = Difference({}, {})
     differing = [name for name in new if name not in old or old[name] != new[name]]
@@ -72,7 +72,7 @@ def _compare(old: Mapping[str, Any], new: Mapping[str, Any], place: Place) -> Di
     return found
 
 
-def added(nothing: Mapping[str, Any], value: Mapping[str, Any], place: Place) -> FieldSet:
+def added(nothing: Mapping[str, Any], value: Mapping[str, Any], place: SchemaNode) -> FieldSet:
     """What a new structure has over one in which nothing is set; the same as `compare` finds."""
     result: FieldSet = {}
     known = place.known
@@ -90,7 +90,7 @@ def added(nothing: Mapping[str, Any], value: Mapping[str, Any], place: Place) ->
     return result
 
 
-def _added_members(nothing: Any, value: Any, place: Place) -> FieldSet:
+def _added_members(nothing: Any, value: Any, place: SchemaNode) -> FieldSet:
     if not value:
         return LEAF
     if place.has_keyed_items:
@@ -98,7 +98,7 @@ def _added_members(nothing: Any, value: Any, place: Place) -> FieldSet:
     return added(nothing or {}, value, place) if place.has_fields else _owned_parts(value, place)
 
 
-def _compare_inside(found: Difference, element: str, old: Any, new: Any, place: Place) -> None:
+def _compare_inside(found: Difference, element: str, old: Any, new: Any, place: SchemaNode) -> None:
     old_parts, new_parts = place.parts(old), place.parts(new)
     below = _compare(old_parts or {}, new_parts or {}, place)
     if _is_replaced(old, new, old_parts, new_parts):
@@ -116,7 +116,7 @@ def _is_replaced(old: Any, new: Any, old_parts: object, new_parts: object) -> bo
     return new_parts is None and new is not None
 
 
-def _owned(value: Any, place: Place) -> FieldSet:
+def _owned(value: Any, place: SchemaNode) -> FieldSet:
     """The set of something new: the thing itself, and all that it is made of."""
     if not value or not place.has_parts:
         return LEAF
@@ -124,7 +124,7 @@ def _owned(value: Any, place: Place) -> FieldSet:
     return {SELF: LEAF, **members} if members else LEAF
 
 
-def _owned_items(items: list[Any], place: Place) -> FieldSet:
+def _owned_items(items: list[Any], place: SchemaNode) -> FieldSet:
     """Of a keyed list. Most are made from a template: the same containers in pod after pod."""
     encoded = _encode(items)
     if len(encoded) in REMEMBERED_BYTES:
@@ -133,11 +133,11 @@ def _owned_items(items: list[Any], place: Place) -> FieldSet:
 
 
 @functools.lru_cache(maxsize=1024)
-def _remembered_items(encoded: bytes, place: Place) -> FieldSet:
+def _remembered_items(encoded: bytes, place: SchemaNode) -> FieldSet:
     return _owned_parts(_decode(encoded), place)
 
 
-def _owned_parts(value: Any, place: Place) -> FieldSet:
+def _owned_parts(value: Any, place: SchemaNode) -> FieldSet:
     parts = place.parts(value) or {}
     known = place.known
     result: FieldSet = {}

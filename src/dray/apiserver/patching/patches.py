@@ -77,8 +77,8 @@ def parse(
             key: value for key, value in result.items() if value is not (document or {}).get(key)
         }
         try:
-            body = bodies.fitting(touched, call.gvk, chosen.field_validation)
-        except bodies.Unfit as error:
+            body = bodies.decode_strict(touched, call.gvk, chosen.field_validation)
+        except bodies.TypeMismatch as error:
             raise refused(result, error) from error
         warnings.extend(body.warnings)
         known = body.document

@@ -17,15 +17,15 @@ _HAVE_FIELDS = (Form.STRUCT, Form.MAP)
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-class Part(NamedTuple):
+class PathElement(NamedTuple):
     """What names a part of a value in a path (`f:spec`, `k:{"name":"c"}`), and its place."""
 
     element: str
-    place: Place
+    place: SchemaNode
 
 
 @dataclass(eq=False, slots=True)
-class Place:
+class SchemaNode:
     """The type of a value, and how it merges."""
 
     type: Type | None
@@ -38,9 +38,9 @@ class Place:
     has_keyed_items: bool = field(init=False)
     prefix: str = field(init=False)
     """What stands before the name of a part where it is an element of a path."""
-    known: dict[str, Part] = field(init=False, default_factory=dict)
+    known: dict[str, PathElement] = field(init=False, default_factory=dict)
     """The fields of a structure that somebody has asked for: see `part`."""
-    _item: Place | None = field(init=False, default=None)
+    _item: SchemaNode | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         form = self.type.form if self.type and not self.is_atomic else None
@@ -50,31 +50,33 @@ class Place:
         self.has_keyed_items = has_items and self.list_type == merge_rules.MAP
         self.prefix = "f:" if self.has_fields else ""
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> PathElement:
         """A structure's field, a map's value, or a list's item by its key or by itself."""
         return self.known.get(name) or self._find_part(name)
 
-    def _find_part(self, name: str) -> Part:
+    def _find_part(self, name: str) -> PathElement:
         if not self.has_fields:
-            return Part(name, self.item() if self.has_keyed_items else UNKNOWN)
+            return PathElement(name, self.item() if self.has_keyed_items else UNKNOWN)
         assert self.type is not None
         if self.type.form is Form.MAP:
-            return Part(f"f:{name}", self.item())
+            return PathElement(f"f:{name}", self.item())
         struct = self.type.name
         known = field_types.fields(struct).get(name)
         if known is None:
-            return Part(f"f:{name}", UNKNOWN)
+            return PathElement(f"f:{name}", UNKNOWN)
         rule = merge_rules.rule(struct, name)
-        place = Place(known.type, rule.list_type, rule.keys, merge_rules.is_atomic(struct, name))
-        found = self.known[name] = Part(f"f:{name}", place)
+        place = SchemaNode(
+            known.type, rule.list_type, rule.keys, merge_rules.is_atomic(struct, name)
+        )
+        found = self.known[name] = PathElement(f"f:{name}", place)
         return found
 
-    def item(self) -> Place:
+    def item(self) -> SchemaNode:
         """The place of a list's item or of a map's value."""
         if self._item is None:
             element = self.type.element if self.type else None
             is_atomic = element is not None and element.name in merge_rules.ATOMIC_STRUCTS
-            self._item = Place(element, is_atomic=is_atomic)
+            self._item = SchemaNode(element, is_atomic=is_atomic)
         return self._item
 
     def parts(self, value: Any) -> Mapping[str, Any] | None:
@@ -99,12 +101,12 @@ class Place:
         return f"k:{text(key)}"
 
 
-UNKNOWN = Place(None)
+UNKNOWN = SchemaNode(None)
 
 
 @functools.cache
-def root(type_name: str) -> Place:
-    return Place(field_types.type_named(type_name))
+def root(type_name: str) -> SchemaNode:
+    return SchemaNode(field_types.type_named(type_name))
 
 
 def text(value: Any) -> str:

@@ -21,7 +21,7 @@ from dray.api.kinds import GroupVersionKind
 from dray.apiserver.patching import field_sets, managed_fields, schema_node
 from dray.apiserver.patching.field_sets import FieldSet
 from dray.apiserver.patching.managed_fields import APPLY, Entry, Manager, Managers
-from dray.apiserver.patching.schema_node import Place
+from dray.apiserver.patching.schema_node import SchemaNode
 
 Object = dict[str, Any]
 
@@ -79,7 +79,7 @@ def _managers_before_apply(
     return {who: Entry(owned, gotime.write(now))} if owned else {}
 
 
-def _wanted(configuration: Object, place: Place, subresource: str) -> FieldSet:
+def _wanted(configuration: Object, place: SchemaNode, subresource: str) -> FieldSet:
     """The fields the configuration speaks of; names and system fields say nothing of metadata."""
     spoken = managed_fields.stripped(configuration)
     if not spoken["metadata"]:
@@ -115,7 +115,7 @@ def _difference(base: Object, merged: Object, gvk: GroupVersionKind) -> field_se
     )
 
 
-def _merge(live: Any, applied: Any, place: Place) -> Any:
+def _merge(live: Any, applied: Any, place: SchemaNode) -> Any:
     """`applied` over `live`: members merge, all else is replaced."""
     if place.parts(applied) is None or live is None:
         return copy.deepcopy(applied)
@@ -127,7 +127,7 @@ def _merge(live: Any, applied: Any, place: Place) -> Any:
     return _merge_list(live if isinstance(live, list) else [], applied, place)
 
 
-def _merge_list(live: list[Any], applied: list[Any], place: Place) -> list[Any]:
+def _merge_list(live: list[Any], applied: list[Any], place: SchemaNode) -> list[Any]:
     """Applied items keep the order in which they are applied, among those that were there."""
     current = place.parts(live) or {}
     wanted = place.parts(applied) or {}
@@ -159,7 +159,7 @@ def _weave(current: list[str], wanted: list[str]) -> Iterator[str]:
 
 
 def _prune(
-    merged: Object, dropped: FieldSet, managers: Managers, who: Manager, place: Place
+    merged: Object, dropped: FieldSet, managers: Managers, who: Manager, place: SchemaNode
 ) -> None:
     """Remove what the manager no longer applies and nobody else has; items before their members,
     because an item without its key can no longer be found."""
@@ -180,7 +180,7 @@ def _contains(fields: FieldSet, path: tuple[str, ...]) -> bool:
     return True
 
 
-def _remove(value: Any, path: tuple[str, ...], place: Place) -> None:
+def _remove(value: Any, path: tuple[str, ...], place: SchemaNode) -> None:
     for element in path[:-1]:
         name = element.removeprefix(place.prefix)
         parts = place.parts(value) or {}
@@ -196,7 +196,7 @@ def _remove(value: Any, path: tuple[str, ...], place: Place) -> None:
             value[:] = [each for each in value if each is not parts[last]]
 
 
-def _remove_member(value: Object, name: str, place: Place) -> None:
+def _remove_member(value: Object, name: str, place: SchemaNode) -> None:
     """A container goes only when it is empty: what is left in it belongs to others."""
     if not value.get(name) or not place.part(name).place.has_parts:
         value.pop(name, None)
@@ -214,7 +214,7 @@ def _conflicts(managers: Managers, who: Manager, changed: FieldSet) -> dict[Mana
 
 
 def _refuse_conflicts(
-    conflicts: dict[Manager, FieldSet], live: Object, who: Manager, place: Place
+    conflicts: dict[Manager, FieldSet], live: Object, who: Manager, place: SchemaNode
 ) -> None:
     """Raise, unless `kubectl` takes over what it applied from the client's side before.
 
@@ -231,7 +231,7 @@ def _refuse_conflicts(
         raise _conflict(conflicts)
 
 
-def _last_applied(live: Object, place: Place) -> FieldSet:
+def _last_applied(live: Object, place: SchemaNode) -> FieldSet:
     """What the client applied and nobody has changed since."""
     annotations = live.get("metadata", {}).get("annotations") or {}
     try:

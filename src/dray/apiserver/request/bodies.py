@@ -53,18 +53,18 @@ def read(
 def checked(document: Object, gvk: GroupVersionKind, field_validation: str) -> Body:
     """As `fitting`; 400 with Kubernetes' words where the object does not fit its type."""
     try:
-        return fitting(document, gvk, field_validation)
-    except Unfit as refusal:
+        return decode_strict(document, gvk, field_validation)
+    except TypeMismatch as refusal:
         raise errors.bad_request(
             f'{gvk.kind} in version "{gvk.version}" cannot be handled as a {gvk.kind}: {refusal}'
         ) from refusal
 
 
-class Unfit(ValueError):
+class TypeMismatch(ValueError):
     """An object has other fields than its type."""
 
 
-def fitting(document: Object, gvk: GroupVersionKind, field_validation: str) -> Body:
+def decode_strict(document: Object, gvk: GroupVersionKind, field_validation: str) -> Body:
     """Unknown and repeated fields are refused, warned about or ignored, mistyped ones refused."""
     problems = decoding.check(gvk.schema_type, document)
     if not problems:
@@ -73,7 +73,7 @@ def fitting(document: Object, gvk: GroupVersionKind, field_validation: str) -> B
     fatal = [each for each in problems if each.message not in strict]
     refusal = decoding.refusal(problems if field_validation == write_options.STRICT else fatal)
     if refusal:
-        raise Unfit(refusal)
+        raise TypeMismatch(refusal)
     # Dropped before another version of the API gives the unknown name a meaning.
     known = decoding.without_unknown(gvk.schema_type, document)
     return Body(known, tuple(strict) if field_validation == write_options.WARN else ())

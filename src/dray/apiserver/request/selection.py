@@ -61,7 +61,7 @@ FIELDS: Mapping[tuple[str, str], tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class StoredObjectSelector:
     """Label and field selectors, in the names of the storage version."""
 
     labels: Selector = label_selectors.EVERYTHING
@@ -82,10 +82,10 @@ class Selection:
         return self.fields.required_value(field) or ""
 
 
-EVERYTHING = Selection()
+EVERYTHING = StoredObjectSelector()
 
 
-def reader(chosen: Selection) -> Callable[[bytes], Object]:
+def reader(chosen: StoredObjectSelector) -> Callable[[bytes], Object]:
     """Takes from a stored object what the selection looks at, which is little of it."""
     paths = {term.field for term in chosen.fields.terms}
     if chosen.labels.requirements:
@@ -151,7 +151,7 @@ _SPECIAL: Mapping[str, Callable[[Object], str]] = {
 }
 
 
-def parse(request: Request, kind: Kind, version: str) -> Selection:
+def parse(request: Request, kind: Kind, version: str) -> StoredObjectSelector:
     """The selection that the query of a request names; 400 where it cannot be understood."""
     label_text = request.parameter("labelSelector")
     field_text = request.parameter("fieldSelector")
@@ -165,7 +165,7 @@ def parse(request: Request, kind: Kind, version: str) -> Selection:
     unknown = _unknown_field(kind, version, fields)
     if unknown:
         raise errors.bad_request(unknown)
-    return Selection(labels, _in_storage_names(kind, version, fields))
+    return StoredObjectSelector(labels, _in_storage_names(kind, version, fields))
 
 
 def _unknown_field(kind: Kind, version: str, fields: FieldSelector) -> str:

@@ -13,7 +13,7 @@ from dray.api.features import Features
 from dray.api.formats.names import DeviceId
 from dray.api.kinds import Kind
 from dray.apiserver.storage import store_keys
-from dray.store.store import HeldElsewhere
+from dray.store.store import TokenAlreadyHeld
 
 Object = dict[str, Any]
 
@@ -37,7 +37,7 @@ def _token(result: Object) -> str:
     return str(DeviceId(result["driver"], result["pool"], result["device"]))
 
 
-def conflict(kind: Kind, name: str, held: HeldElsewhere) -> errors.Conflict:
+def conflict(kind: Kind, name: str, held: TokenAlreadyHeld) -> errors.Conflict:
     holder = "/".join(held.owner.rsplit("/", 2)[-2:])
     return errors.conflict(
         store_keys.group_resource(kind),

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 0.5
 
 
-class Copy(Protocol):
+class FollowedCache(Protocol):
     """What is kept in step; it is told of every entry, in order."""
 
     def put(self, entry: Entry) -> None:
@@ -30,10 +30,10 @@ class Copy(Protocol):
         """Forget a key, which may be unknown."""
 
 
-class Follower:
+class StoreFollower:
     """One prefix and the copy that follows it."""
 
-    def __init__(self, store: Store, prefix: str, copy: Copy) -> None:
+    def __init__(self, store: Store, prefix: str, copy: FollowedCache) -> None:
         self._store = store
         self._prefix = prefix
         self._copy = copy

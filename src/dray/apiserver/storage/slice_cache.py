@@ -12,7 +12,7 @@ import msgspec
 from dray.api import kinds
 from dray.api.types.meta import Wire
 from dray.apiserver.storage import store_keys
-from dray.apiserver.storage.follower import Follower
+from dray.apiserver.storage.follower import StoreFollower
 from dray.apiserver.storage.lookup import Reader
 from dray.store.store import Entry, Store
 
@@ -41,8 +41,8 @@ class PublishedSlices:
     def entries(self) -> Iterable[Entry]:
         return tuple(self._entries.values())
 
-    def follow(self, store: Store) -> Follower:
-        return Follower(store, self.prefix, self)
+    def follow(self, store: Store) -> StoreFollower:
+        return StoreFollower(store, self.prefix, self)
 
     def put(self, entry: Entry) -> None:
         count = len(self._reader.read(entry).spec.devices)

@@ -17,7 +17,7 @@ from dray.api.formats.names import GroupResource
 from dray.api.http_messages import Response
 from dray.api.kinds import GroupVersionKind
 from dray.api.types.meta import ObjectMeta, Wire
-from dray.apiserver.admission.admission_chain import Chain
+from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.request import write_options
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.storage.lookup import Lookup
@@ -40,11 +40,11 @@ class _Node(Wire, frozen=True):
 @dataclass(frozen=True, slots=True)
 class Bindings:
     store: Store
-    chain: Chain
+    chain: AdmissionChain
     nodes: Lookup[_Node]
 
     @classmethod
-    def over(cls, store: Store, chain: Chain) -> Bindings:
+    def over(cls, store: Store, chain: AdmissionChain) -> Bindings:
         return cls(store, chain, Lookup(store, kinds.served("", "Node"), _Node))
 
     async def create(self, call: Call) -> Response:

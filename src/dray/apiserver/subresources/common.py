@@ -9,7 +9,7 @@ from dray.api.formats import gotime
 from dray.api.http_messages import Response
 from dray.api.kinds import GroupVersionKind
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import Action
+from dray.apiserver.admission.admission_chain import AdmissionRequest
 from dray.apiserver.request import bodies
 from dray.apiserver.request.write_options import WriteOptions
 from dray.apiserver.storage import codec, store_keys
@@ -40,9 +40,9 @@ def document_of(entry: Entry, call: Call) -> Object:
     return codec.from_stored(entry, store_keys.storage_gvk(call.kind))
 
 
-def creation(call: Call, document: Object, subresource: str, *, dry_run: bool) -> Action:
+def creation(call: Call, document: Object, subresource: str, *, dry_run: bool) -> AdmissionRequest:
     """What the rules are asked about a document that is created below an object."""
-    return Action(
+    return AdmissionRequest(
         admission_chain.CREATE,
         call.kind,
         call.user,

@@ -17,7 +17,7 @@ from dray.api.http_messages import Response
 from dray.api.kinds import GroupVersionKind
 from dray.api.selectors import label_selectors
 from dray.api.types.core import PodDisruptionBudget
-from dray.apiserver.admission.admission_chain import Chain
+from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.request import write_options
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.storage.lookup import Found, Lookup
@@ -41,7 +41,7 @@ _BUDGET_RESOURCE = GroupResource("policy", "poddisruptionbudget")
 @dataclass(frozen=True, slots=True)
 class Evictions:
     store: Store
-    chain: Chain
+    chain: AdmissionChain
     deleter: Deleter
 
     async def create(self, call: Call) -> Response:

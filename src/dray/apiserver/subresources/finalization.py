@@ -52,7 +52,7 @@ class Finalization:
         """Write the namespace, or remove it where this was all that kept it."""
         change = (
             Delete(entry.key, entry.revision)
-            if deletion.is_over(namespace)
+            if deletion.is_fully_deleted(namespace)
             else Put(entry.key, codec.to_stored(namespace), entry.revision)
         )
         with store_keys.translated():

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dray.api import errors, remote_command
 from dray.api.formats.names import GroupKind
 from dray.api.http_messages import Request, Response
-from dray.apiserver.node_agents import Agents
+from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.request import validation
 from dray.apiserver.subresources import common
 from dray.apiserver.verbs.reads import Call
@@ -28,7 +28,7 @@ _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty
 _LEAST = {"tailLines": 0, "limitBytes": 1, "sinceSeconds": 1}
 
 
-class Place(NamedTuple):
+class ContainerLocation(NamedTuple):
     """Where a container runs; the node is empty while there is none."""
 
     node: str
@@ -38,7 +38,7 @@ class Place(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class PodAccess:
     store: Store
-    agents: Agents
+    agents: NodeAgents
 
     async def log(self, call: Call) -> Response:
         _check_log_options(call)
@@ -57,10 +57,10 @@ class PodAccess:
         query = tuple(_stream_query(call.request))
         return await self.agents.connect(place.node, _path(what, call, place), query, protocols)
 
-    async def _place(self, call: Call) -> Place:
+    async def _place(self, call: Call) -> ContainerLocation:
         entry = await common.entry_of(self.store, call)
         pod = common.document_of(entry, call)
-        return Place(pod["spec"].get("nodeName", ""), _container(call, pod))
+        return ContainerLocation(pod["spec"].get("nodeName", ""), _container(call, pod))
 
 
 def _container(call: Call, pod: Object) -> str:
@@ -113,7 +113,7 @@ def _number(request: Request, name: str) -> int | None:
         ) from error
 
 
-def _path(what: str, call: Call, place: Place) -> str:
+def _path(what: str, call: Call, place: ContainerLocation) -> str:
     return f"/{what}/{call.info.namespace}/{call.info.name}/{place.container}"
 
 

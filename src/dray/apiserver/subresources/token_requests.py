@@ -18,7 +18,7 @@ from dray.api.kinds import GroupVersionKind
 from dray.api.types.meta import ObjectMeta, Wire
 from dray.apiserver.access import service_account_tokens
 from dray.apiserver.access.service_account_tokens import DEFAULT_AUDIENCE, TokenSigner
-from dray.apiserver.admission.admission_chain import Chain
+from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.request import validation, write_options
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.lookup import Lookup
@@ -52,7 +52,7 @@ class _Bound(Wire, frozen=True):
 @dataclass(frozen=True, slots=True)
 class TokenRequests:
     store: Store
-    chain: Chain
+    chain: AdmissionChain
     signer: TokenSigner
     new_id: Callable[[], str]
 

@@ -20,7 +20,11 @@ from dray.api.formats.names import GroupKind, GroupResource
 from dray.api.http_messages import Request, Response
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.apiserver.admission import admission_chain
-from dray.apiserver.admission.admission_chain import Action, Also, Chain
+from dray.apiserver.admission.admission_chain import (
+    AdmissionChain,
+    AdmissionRequest,
+    CommitRequirements,
+)
 from dray.apiserver.request import bodies, selection, warning_headers, write_options
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.verbs import reads
@@ -49,7 +53,7 @@ class DeleteOptions(NamedTuple):
     dry_run: bool = False
 
 
-class Outcome(NamedTuple):
+class DeletionResult(NamedTuple):
     """The object as it is, or was when it went."""
 
     document: Object
@@ -59,7 +63,7 @@ class Outcome(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Deleter:
     store: Store
-    chain: Chain
+    chain: AdmissionChain
 
     async def delete(self, call: Call) -> Response:
         options = parse_options(call.request)
@@ -97,7 +101,7 @@ class Deleter:
         items = [codec.encode(document) for document in deleted]
         return reads.json_response(reads.encode_list(call, metadata, items))
 
-    async def delete_one(self, call: Call, options: DeleteOptions) -> Outcome:
+    async def delete_one(self, call: Call, options: DeleteOptions) -> DeletionResult:
         """Delete or mark; again where somebody else changed the object meanwhile."""
         for _ in range(ATTEMPTS):
             with store_keys.translated():
@@ -114,9 +118,9 @@ class Deleter:
 
     async def _attempt(
         self, call: Call, entry: Entry, document: Object, options: DeleteOptions
-    ) -> Outcome:
-        marked = mark(call.kind, codec.copied(document), options, call.now)
-        action = Action(
+    ) -> DeletionResult:
+        marked = mark_for_deletion(call.kind, codec.copied(document), options, call.now)
+        action = AdmissionRequest(
             admission_chain.DELETE, call.kind, call.user, call.namespace, call.info.name,
             marked, document, dry_run=options.dry_run,
         )  # fmt: skip
@@ -124,16 +128,16 @@ class Deleter:
             return await self._admit(call, action, entry, options)
 
     async def _admit(
-        self, call: Call, action: Action, entry: Entry, options: DeleteOptions
-    ) -> Outcome:
+        self, call: Call, action: AdmissionRequest, entry: Entry, options: DeleteOptions
+    ) -> DeletionResult:
         document, marked = action.old, action.new
         assert document is not None
         also = await self.chain.validate(action)
         if marked is None:
             document = _last_seen(call, document)
-            return Outcome(await self._remove(call, entry, document, also, options), True)
+            return DeletionResult(await self._remove(call, entry, document, also, options), True)
         if marked == document:
-            return Outcome(document, False)
+            return DeletionResult(document, False)
         if not options.dry_run:
             written = canonical.write(store_keys.storage_gvk(call.kind).schema_type, marked)
             put = Put(call.key, codec.to_stored(written), entry.revision)
@@ -141,10 +145,15 @@ class Deleter:
             with store_keys.translated():
                 revision = await self.store.commit(transaction)
             marked["metadata"]["resourceVersion"] = str(revision)
-        return Outcome(marked, False)
+        return DeletionResult(marked, False)
 
     async def _remove(
-        self, call: Call, entry: Entry, document: Object, also: Also, options: DeleteOptions
+        self,
+        call: Call,
+        entry: Entry,
+        document: Object,
+        also: CommitRequirements,
+        options: DeleteOptions,
     ) -> Object:
         if not options.dry_run:
             delete = Delete(call.key, entry.revision)
@@ -172,7 +181,7 @@ def _warnings(call: Call, options: DeleteOptions) -> list[str]:
     return [_PODS_ARE_KEPT] if is_job and not options.propagation else []
 
 
-def is_over(document: Object) -> bool:
+def is_fully_deleted(document: Object) -> bool:
     """Whether nothing keeps an object any more that is on its way out."""
     metadata = document["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("deletionGracePeriodSeconds"):
@@ -182,7 +191,7 @@ def is_over(document: Object) -> bool:
     return not metadata.get("finalizers") and not kept_by
 
 
-def mark(
+def mark_for_deletion(
     kind: Kind, document: Object, options: DeleteOptions, now: datetime.datetime
 ) -> Object | None:
     """The object on its way out, or None where nothing keeps it."""

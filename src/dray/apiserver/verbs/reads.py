@@ -21,7 +21,7 @@ from dray.apiserver.printing import tables
 from dray.apiserver.request import negotiation, selection
 from dray.apiserver.request.negotiation import Form, Shape
 from dray.apiserver.request.request_info import RequestInfo
-from dray.apiserver.request.selection import Selection
+from dray.apiserver.request.selection import StoredObjectSelector
 from dray.apiserver.storage import codec, store_keys
 from dray.store.store import Entry, Store
 
@@ -175,7 +175,11 @@ async def list_(call: Call, store: Store) -> Response:
 
 
 async def _gather_or_explain(
-    store: Store, prefix: str, gvk: GroupVersionKind, chosen: Selection, options: ListOptions
+    store: Store,
+    prefix: str,
+    gvk: GroupVersionKind,
+    chosen: StoredObjectSelector,
+    options: ListOptions,
 ) -> Listing:
     """A list to be continued whose history is gone: the error says how to go on."""
     try:
@@ -228,7 +232,11 @@ def list_metadata(listing: Listing, prefix: str) -> Object:
 
 
 async def gather(
-    store: Store, prefix: str, gvk: GroupVersionKind, chosen: Selection, options: ListOptions
+    store: Store,
+    prefix: str,
+    gvk: GroupVersionKind,
+    chosen: StoredObjectSelector,
+    options: ListOptions,
 ) -> Listing:
     """The entries that are chosen, up to the limit, all as of one revision."""
     after = prefix + options.start if options.start else ""

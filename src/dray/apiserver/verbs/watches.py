@@ -19,7 +19,7 @@ from dray.api.selectors.label_selectors import FieldSelector, FieldTerm
 from dray.apiserver.printing import tables
 from dray.apiserver.request import negotiation, selection
 from dray.apiserver.request.negotiation import Shape
-from dray.apiserver.request.selection import Selection
+from dray.apiserver.request.selection import StoredObjectSelector
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.verbs import reads
 from dray.apiserver.verbs.reads import Call
@@ -50,20 +50,20 @@ class WatchOptions(NamedTuple):
         return self.send_initial_events or not self.resource_version
 
 
-class Change(NamedTuple):
+class WatchedEvent(NamedTuple):
     """An event as one watcher sees it."""
 
     type: str
     entry: Entry
 
 
-class Encodings:
+class EventLineCache:
     """The lines of recent events, so that a thousand watchers cost one encoding."""
 
     def __init__(self) -> None:
         self._lines: OrderedDict[tuple[str, int, str, GroupVersionKind], bytes] = OrderedDict()
 
-    def line(self, change: Change, gvk: GroupVersionKind) -> bytes:
+    def line(self, change: WatchedEvent, gvk: GroupVersionKind) -> bytes:
         key = (change.type, change.entry.revision, change.entry.key, gvk)
         found = self._lines.get(key)
         if found is None:
@@ -83,17 +83,17 @@ def event_line(type_: str, encoded: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (type_.encode(), encoded)
 
 
-async def watch(call: Call, objects: Store, encodings: Encodings) -> Response:
+async def watch(call: Call, objects: Store, encodings: EventLineCache) -> Response:
     """The stream's headers go out at once; what is wrong afterwards is an ERROR event."""
     options = parse_options(call.request)
     chosen = selection.parse(call.request, call.kind, call.info.version)
     if call.info.name:
-        chosen = Selection(chosen.labels, _only(chosen, call.info.name))
+        chosen = StoredObjectSelector(chosen.labels, _only(chosen, call.info.name))
     watcher = Watcher(call, options, chosen, encodings)
     return Response(200, {"content-type": http_messages.JSON}, stream=watcher.stream(objects))
 
 
-def _only(chosen: Selection, name: str) -> FieldSelector:
+def _only(chosen: StoredObjectSelector, name: str) -> FieldSelector:
     term = FieldTerm("metadata.name", name)
     return FieldSelector((*chosen.fields.terms, term))
 
@@ -102,7 +102,11 @@ class Watcher:
     """One watch request, from its first event to its end."""
 
     def __init__(
-        self, call: Call, options: WatchOptions, chosen: Selection, encodings: Encodings
+        self,
+        call: Call,
+        options: WatchOptions,
+        chosen: StoredObjectSelector,
+        encodings: EventLineCache,
     ) -> None:
         self._call = call
         self._options = options
@@ -132,7 +136,7 @@ class Watcher:
                 objects, self._prefix, self._storage_gvk, self._chosen, reads.ListOptions()
             )
             revision = listing.revision
-            yield self._lines(Change(ADDED, entry) for entry in listing.entries)
+            yield self._lines(WatchedEvent(ADDED, entry) for entry in listing.entries)
             if self._options.send_initial_events:
                 yield self._bookmark(revision, INITIAL_EVENTS_END)
         with await objects.watch(self._prefix, revision) as events:
@@ -155,13 +159,13 @@ class Watcher:
             if lines:
                 yield lines
 
-    def _changes(self, events: Iterable[Event]) -> Iterable[Change]:
+    def _changes(self, events: Iterable[Event]) -> Iterable[WatchedEvent]:
         for event in events:
             change = self._change(event)
             if change is not None:
                 yield change
 
-    def _change(self, event: Event) -> Change | None:
+    def _change(self, event: Event) -> WatchedEvent | None:
         """What the event means to this watcher: nothing where the object never matched."""
         if self._chosen.is_everything:
             was, matches = event.previous is not None, event.current is not None
@@ -169,10 +173,10 @@ class Watcher:
             was, matches = self._matches(event.previous), self._matches(event.current)
         if matches:
             assert event.current is not None
-            return Change(MODIFIED if was else ADDED, event.current)
+            return WatchedEvent(MODIFIED if was else ADDED, event.current)
         if was:
             assert event.previous is not None
-            return Change(DELETED, _at_revision(event.previous, event.revision))
+            return WatchedEvent(DELETED, _at_revision(event.previous, event.revision))
         return None
 
     def _matches(self, entry: Entry | None) -> bool:
@@ -180,7 +184,7 @@ class Watcher:
             return False
         return self._chosen.matches(self._look(entry.value))
 
-    def _lines(self, changes: Iterable[Change]) -> bytes:
+    def _lines(self, changes: Iterable[WatchedEvent]) -> bytes:
         if self._call.form == negotiation.PLAIN:
             gvk = self._call.gvk
             return b"".join(self._encodings.line(change, gvk) for change in changes)

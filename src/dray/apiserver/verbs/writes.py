@@ -17,7 +17,11 @@ from dray.api.formats import gotext, gotime
 from dray.api.formats.names import GroupKind
 from dray.api.http_messages import Response
 from dray.apiserver.admission import admission_chain, claim_warnings, partition_expansion
-from dray.apiserver.admission.admission_chain import Action, Also, Chain
+from dray.apiserver.admission.admission_chain import (
+    AdmissionChain,
+    AdmissionRequest,
+    CommitRequirements,
+)
 from dray.apiserver.patching import managed_fields, patches
 from dray.apiserver.request import bodies, validation, warning_headers, write_options
 from dray.apiserver.request.write_options import WriteOptions
@@ -26,7 +30,7 @@ from dray.apiserver.strategies import kind_strategies
 from dray.apiserver.verbs import deletion, reads
 from dray.apiserver.verbs.reads import Call
 from dray.store.store import ABSENT, Delete, Entry, GuardFailed, Put, Store, Transaction
-from dray.store.store import HeldElsewhere as DeviceHeld
+from dray.store.store import TokenAlreadyHeld as DeviceHeld
 
 Object = dict[str, Any]
 Change = Callable[[Object], Awaitable[Object]]
@@ -52,7 +56,7 @@ class Writer:
 
     store: Store
     features: Features
-    chain: Chain
+    chain: AdmissionChain
     new_uid: Callable[[], str]
     new_suffix: Callable[[], str]
 
@@ -115,7 +119,7 @@ class Writer:
         if not owns_fields:
             # What rules add below is theirs, not the client's.
             managed_fields.track(call, None, document, chosen)
-        action = Action(
+        action = AdmissionRequest(
             admission_chain.CREATE,
             call.kind,
             call.user,
@@ -127,7 +131,7 @@ class Writer:
         )
         await self.chain.mutate(action)
         kind_strategies.prepare_create(call.kind, document, self.features)
-        causes = await self.chain.complaints(action)
+        causes = await self.chain.field_errors(action)
         causes += validation.on_create(call.kind, document, self.features, call.info.version)
         self._raise(call, name, causes)
         key = store_keys.key(call.kind, name, call.namespace)
@@ -140,7 +144,7 @@ class Writer:
         return await self._admit(call, action, document, put, chosen)
 
     async def _admit(
-        self, call: Call, action: Action, document: Object, put: Put, chosen: WriteOptions
+        self, call: Call, action: AdmissionRequest, document: Object, put: Put, chosen: WriteOptions
     ) -> Written:
         """Write what the rules let pass; ask them again where what they rely on has changed."""
         for _ in range(UPDATE_ATTEMPTS):
@@ -276,7 +280,7 @@ class Writer:
         warnings: list[str],
         owns_fields: bool,
     ) -> Written:
-        action = Action(
+        action = AdmissionRequest(
             admission_chain.UPDATE,
             call.kind,
             call.user,
@@ -294,8 +298,8 @@ class Writer:
         if not owns_fields:
             managed_fields.track(call, old, new, chosen)
         action.new = new
-        causes = await self.chain.complaints(action)
-        self._raise(call, call.info.name, [*causes, *self._complaints(call, new, old)])
+        causes = await self.chain.field_errors(action)
+        self._raise(call, call.info.name, [*causes, *self._field_errors(call, new, old)])
         async with self.chain.turn(action):
             return await self._replace(call, action, entry, new, chosen)
 
@@ -317,10 +321,10 @@ class Writer:
         return {**kept, **{key: new[key] for key in parts}}
 
     async def _replace(
-        self, call: Call, action: Action, entry: Entry, new: Object, chosen: WriteOptions
+        self, call: Call, action: AdmissionRequest, entry: Entry, new: Object, chosen: WriteOptions
     ) -> Written:
         also = await self.chain.validate(action)
-        if deletion.is_over(new):
+        if deletion.is_fully_deleted(new):
             return await self._delete(call, entry, new, also, chosen)
         stored = codec.to_stored(new)
         if stored == entry.value or _only_times_differ(new, action.old):
@@ -330,7 +334,12 @@ class Writer:
         return await self._commit(call, new, transaction, chosen, entry.created)
 
     async def _delete(
-        self, call: Call, entry: Entry, document: Object, also: Also, chosen: WriteOptions
+        self,
+        call: Call,
+        entry: Entry,
+        document: Object,
+        also: CommitRequirements,
+        chosen: WriteOptions,
     ) -> Written:
         """What waited only for its finalizers is gone with the last of them."""
         document["metadata"]["resourceVersion"] = str(entry.revision)
@@ -348,10 +357,10 @@ class Writer:
     @property
     def _lift(self) -> bodies.Lift:
         if self.features.partition_request:
-            return partition_expansion.lift
+            return partition_expansion.move_to_annotation
         return bodies.lift_nothing
 
-    def _complaints(self, call: Call, new: Object, old: Object) -> list[errors.Cause]:
+    def _field_errors(self, call: Call, new: Object, old: Object) -> list[errors.Cause]:
         check = (
             validation.on_status_update
             if call.info.subresource == "status"

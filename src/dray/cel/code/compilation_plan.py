@@ -6,12 +6,12 @@ from dray.cel.checking import constant_folding
 from dray.cel.checking.checker import Checked
 from dray.cel.checking.environment import Environment
 from dray.cel.code.counted import compile_counted
-from dray.cel.code.emitter import Plan
+from dray.cel.code.emitter import CompilationPlan
 from dray.cel.code.plain import compile_plain
 
-__all__ = ["Plan", "compile_counted", "compile_plain", "plan"]
+__all__ = ["CompilationPlan", "compile_counted", "compile_plain", "plan"]
 
 
-def plan(checked: Checked, environment: Environment) -> Plan:
+def plan(checked: Checked, environment: Environment) -> CompilationPlan:
     """What code can be made of; raises InstantiationFailed."""
-    return Plan(checked, environment, constant_folding.fold(checked, environment))
+    return CompilationPlan(checked, environment, constant_folding.fold(checked, environment))

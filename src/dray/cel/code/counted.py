@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dray.cel.code import metering
-from dray.cel.code.emitter import Emitter, Plan, Qualifier
+from dray.cel.code.emitter import CompilationPlan, Emitter, Qualifier
 from dray.cel.code.metering import LIST_CREATION, MAP_CREATION
 from dray.cel.runtime import operations, values
 from dray.cel.runtime.values import MISSING, NONE
@@ -43,7 +43,7 @@ _STOPS_EARLY = frozenset({"string_format"})
 _REGEX_FUNCTIONS = frozenset({"matches", "find", "findAll"})
 
 
-def compile_counted(plan: Plan) -> Callable[..., Any]:
+def compile_counted(plan: CompilationPlan) -> Callable[..., Any]:
     """A function of a meter and the environment's variables; gives a value or an error."""
     return _CountingEmitter(plan, _HELPERS, "meter").compile()
 

@@ -38,14 +38,14 @@ class Qualifier(NamedTuple):
     is_test: bool = False
 
 
-class Chain(NamedTuple):
+class SelectionChain(NamedTuple):
     """Selections, each made from the result of the one before."""
 
     root: Node
     qualifiers: list[Qualifier]
 
 
-class Plan(NamedTuple):
+class CompilationPlan(NamedTuple):
     """An expression ready for code to be made of it."""
 
     checked: Checked
@@ -111,13 +111,13 @@ class Plan(NamedTuple):
         constant = self.folded.constants.get(qualifier.key.id)
         return constant if isinstance(constant, str) else None
 
-    def chain(self, node: Node) -> Chain:
+    def chain(self, node: Node) -> SelectionChain:
         """A node as selections from the first value that is none itself."""
         qualifiers: list[Qualifier] = []
         while qualifier := self.qualifier(node):
             qualifiers.append(qualifier)
             node = node.operand if isinstance(node, Select) else _container(node)
-        return Chain(node, qualifiers[::-1])
+        return SelectionChain(node, qualifiers[::-1])
 
     def terms(self, node: Call) -> list[Node]:
         """The operands of a chain of one operator, which the parser balanced into a tree."""
@@ -159,7 +159,7 @@ class _Variable(NamedTuple):
 class Emitter(ABC):
     """Writes the functions of one expression. `visible` are the parameters of each of them."""
 
-    def __init__(self, plan: Plan, helpers: dict[str, Any], *parameters: str) -> None:
+    def __init__(self, plan: CompilationPlan, helpers: dict[str, Any], *parameters: str) -> None:
         self.plan = plan
         self.writer = Writer({**_HELPERS, **helpers})
         self._scopes: dict[str, list[_Variable]] = {}
@@ -231,7 +231,7 @@ class Emitter(ABC):
             return value
         return self.writer.assign(f"as_value({value})")
 
-    def chain_start(self, chain: Chain) -> Step[str]:
+    def chain_start(self, chain: SelectionChain) -> Step[str]:
         if self.plan.is_variable(chain.root):
             return self.variable(chain.root)
         return (yield from self.value(chain.root))

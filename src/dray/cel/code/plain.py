@@ -14,7 +14,7 @@ from dray.api.formats.quantity import Quantity
 from dray.api.formats.semver import Version
 from dray.cel import types
 from dray.cel.code import loops, selections
-from dray.cel.code.emitter import Plan
+from dray.cel.code.emitter import CompilationPlan
 from dray.cel.code.loops import LoopingEmitter
 from dray.cel.code.selections import SelectingEmitter
 from dray.cel.functions.overloads import Overload
@@ -50,7 +50,7 @@ _CLASS_NAMES = {
 }
 
 
-def compile_plain(plan: Plan) -> Callable[..., Any]:
+def compile_plain(plan: CompilationPlan) -> Callable[..., Any]:
     """A function of the environment's variables; raises EvaluationError."""
     return _PlainEmitter(plan, _HELPERS).compile()
 

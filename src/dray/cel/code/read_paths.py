@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from dray.cel.code.compilation_plan import Plan
+from dray.cel.code.compilation_plan import CompilationPlan
 from dray.cel.syntax import factory, macros, traversal
 from dray.cel.syntax.nodes import (
     Call,
@@ -28,7 +28,7 @@ Path: TypeAlias = tuple[str, ...]
 _NODES = (Call, Comprehension, Identifier, ListLiteral, Literal, MapLiteral, Select)
 
 
-def find_reads(plan: Plan) -> frozenset[Path]:
+def find_reads(plan: CompilationPlan) -> frozenset[Path]:
     """The paths that are read, none of them below another."""
     reader = _Reader(plan)
     traversal.walk(plan.checked.root, dict.fromkeys(_NODES, reader.visit))
@@ -44,7 +44,7 @@ def _without_inner(paths: set[Path]) -> Iterator[Path]:
 class _Reader:
     """One run over a tree; `_locals` are the paths that local variables stand for, if any."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CompilationPlan) -> None:
         self.paths: set[Path] = set()
         self._plan = plan
         self._locals: dict[str, list[Path | None]] = {}

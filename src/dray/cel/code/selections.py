@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from dray.cel.code.emitter import MAYBE_OPTIONAL, Chain, Emitter, Qualifier
+from dray.cel.code.emitter import MAYBE_OPTIONAL, Emitter, Qualifier, SelectionChain
 from dray.cel.runtime import operations
 from dray.cel.runtime.values import MISSING, NONE, Optional
 from dray.cel.syntax.nodes import Call, Node
@@ -50,7 +50,7 @@ class SelectingEmitter(Emitter):
             return self.writer.constant(qualifier.key)
         return (yield from self.nested(qualifier.key))
 
-    def _plain_chain(self, chain: Chain) -> Step[str]:
+    def _plain_chain(self, chain: SelectionChain) -> Step[str]:
         value = yield from self.chain_start(chain)
         qualifiers = chain.qualifiers
         if shortcut := self._shortcut(chain):
@@ -61,7 +61,7 @@ class SelectingEmitter(Emitter):
             value = self._qualified(value, key, qualifier.is_test)
         return value
 
-    def _shortcut(self, chain: Chain) -> str | None:
+    def _shortcut(self, chain: SelectionChain) -> str | None:
         """The key under which an object may hold what is deep inside it."""
         if self.plan.type(chain.root).kind is not Kind.OBJECT:
             return None
@@ -104,11 +104,11 @@ class SelectingEmitter(Emitter):
         writer.dedent()
         return found
 
-    def _optional_chain(self, chain: Chain) -> Step[str]:
+    def _optional_chain(self, chain: SelectionChain) -> Step[str]:
         """The value found or MISSING; for a test, whether it was found."""
         writer = self.writer
         first = next(i for i, each in enumerate(chain.qualifiers) if each.is_optional)
-        plain = Chain(chain.root, chain.qualifiers[:first])
+        plain = SelectionChain(chain.root, chain.qualifiers[:first])
         found = writer.assign((yield from self._plain_chain(plain)))
         for number, qualifier in enumerate(chain.qualifiers[first:]):
             if number:
@@ -122,7 +122,7 @@ class SelectingEmitter(Emitter):
             return writer.assign(f"{found} is not MISSING")
         return found
 
-    def _dynamic_chain(self, chain: Chain) -> Step[str]:
+    def _dynamic_chain(self, chain: SelectionChain) -> Step[str]:
         """A chain that may start at an optional: that is known when it runs."""
         writer = self.writer
         root = yield from self.chain_start(chain)
@@ -143,7 +143,7 @@ class SelectingEmitter(Emitter):
             return writer.assign(f"{found} is not MISSING")
         return writer.assign(f"wrap({found}, {is_optional})")
 
-    def _constant_keys(self, chain: Chain) -> str | None:
+    def _constant_keys(self, chain: SelectionChain) -> str | None:
         """The keys of a chain as one constant, where they all are and none is special."""
         keys: list[Any] = []
         for key, is_optional, is_test in chain.qualifiers:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from dray.cel.runtime import times, values
-from dray.cel.runtime.values import CostExceeded, Duration, Effort, Timestamp
+from dray.cel.runtime.values import CostExceeded, Duration, StepBudget, Timestamp
 
 _MAXIMUM_PRINTED = 200
 """Values inside a value that a message shows."""
@@ -96,12 +96,12 @@ def _offset(offset_seconds: int, separator: str) -> str:
 def printed(value: Any) -> str:
     """The verb %v, as messages show values; those with too many parts are left out."""
     try:
-        return _printed(value, Effort(_MAXIMUM_PRINTED))
+        return _printed(value, StepBudget(_MAXIMUM_PRINTED))
     except CostExceeded:
         return "..."
 
 
-def _printed(value: Any, effort: Effort) -> str:
+def _printed(value: Any, effort: StepBudget) -> str:
     effort.spend()
     kind = value.__class__
     if kind is str:
@@ -119,7 +119,7 @@ def _printed(value: Any, effort: Effort) -> str:
     return _printed_object(value, effort)
 
 
-def _printed_object(value: Any, effort: Effort) -> str:
+def _printed_object(value: Any, effort: StepBudget) -> str:
     kind = value.__class__
     if kind is Duration:
         return _printed_duration(value)

@@ -219,7 +219,7 @@ class ComputedQuantity(Quantity):
 _TYPES[ComputedQuantity] = types.QUANTITY
 
 
-class Effort:
+class StepBudget:
     """Counts the steps of work whose size cannot be told in advance."""
 
     __slots__ = ("_steps_left",)
@@ -272,7 +272,7 @@ class _Comparison:
     __slots__ = ("_answers", "_effort")
 
     def __init__(self) -> None:
-        self._effort = Effort()
+        self._effort = StepBudget()
         self._answers: dict[tuple[int, int], bool] = {}
 
     def is_equal(self, left: Any, right: Any) -> bool:

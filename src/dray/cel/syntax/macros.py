@@ -29,7 +29,7 @@ _SIMPLE_NAME = "argument must be a simple name"
 _NO_IDENTIFIER = "argument is not an identifier"
 
 
-class Misused(Exception):
+class MacroError(Exception):
     """The call is a macro's, its arguments are not; `str()` is cel-go's text."""
 
     def __init__(self, position: int, message: str) -> None:
@@ -125,13 +125,13 @@ Expander: TypeAlias = Callable[[_Expansion, Sequence[Node]], Node | None]
 
 def _has(nodes: Factory, position: int, argument: Node) -> Node:
     if not isinstance(argument, Select):
-        raise Misused(argument.position, "invalid argument to has() macro")
+        raise MacroError(argument.position, "invalid argument to has() macro")
     return nodes.select(position, argument.operand, argument.field, test_only=True)
 
 
 def _name_of(argument: Node, complaint: str) -> str:
     if not isinstance(argument, Identifier):
-        raise Misused(argument.position, complaint)
+        raise MacroError(argument.position, complaint)
     return argument.name
 
 
@@ -139,11 +139,11 @@ def _loop_variables(arguments: Sequence[Node], complaint: str) -> list[str]:
     """One or two names that hide neither each other nor the accumulator."""
     names = [_name_of(argument, complaint) for argument in arguments]
     if len(set(names)) < len(names):
-        raise Misused(arguments[1].position, f"duplicate variable name: {names[0]}")
+        raise MacroError(arguments[1].position, f"duplicate variable name: {names[0]}")
     for name, argument in zip(names, arguments, strict=True):
         if name in (ACCUMULATOR, _FORMER_ACCUMULATOR):
             message = "iteration variable overwrites accumulator variable"
-            raise Misused(argument.position, message)
+            raise MacroError(argument.position, message)
     return names
 
 
@@ -259,7 +259,7 @@ def _sort_by(expansion: _Expansion, arguments: Sequence[Node]) -> Node:
             "sortBy can only be applied to a list, identifier, comprehension, call or select "
             "expression"
         )
-        raise Misused(target.position, message)
+        raise MacroError(target.position, message)
     over_input = _Expansion(expansion.nodes, expansion.position, expansion.name(_SORT_INPUT))
     keys = _map(over_input, arguments)
     ordered = expansion.member_call("@sortByAssociatedKeys", expansion.name(_SORT_INPUT), keys)

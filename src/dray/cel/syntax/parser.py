@@ -421,7 +421,7 @@ class _Parser:
     ) -> Node:
         try:
             expanded = macros.expand(self._nodes, position, function, target, arguments)
-        except macros.Misused as problem:
+        except macros.MacroError as problem:
             return self._note(problem.position, problem)
         if expanded is not None:
             return expanded

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from dray.cli.command_errors import Command, Failure
+from dray.cli.command_errors import Command, CommandError
 
 if TYPE_CHECKING:
     from dray.bench.apiserver import Measurement
@@ -266,5 +266,5 @@ def node(single: int, together: int, nodes: int, as_json: bool) -> None:
     try:
         report = uvloop.run(benchmark.run(scale, _say))
     except Unusable as error:
-        raise Failure(f"no pod can be started here: {error}.") from error
+        raise CommandError(f"no pod can be started here: {error}.") from error
     printed(msgspec.to_builtins(report), as_json)

@@ -13,7 +13,7 @@ from dray.apiserver import server, standalone
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
-from dray.cli.command_errors import Command, Failure, WrongUsage
+from dray.cli.command_errors import Command, CommandError, WrongUsage
 from dray.cli.components import foreground, store_option
 from dray.client import kubeconfig
 from dray.store import compaction
@@ -106,7 +106,7 @@ async def _serve(directory: Path, store: str, host: str, port: int, settings: Se
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(store_option.opened(store, directory))
         opened = await stack.enter_async_context(
-            server.opened(
+            server.open_server(
                 state,
                 signer=server.signer_in(directory),
                 settings=settings,
@@ -120,7 +120,7 @@ async def _serve(directory: Path, store: str, host: str, port: int, settings: Se
                 )
             )
         except OSError as error:
-            raise Failure(
+            raise CommandError(
                 f"cannot listen on {host}:{port}: {error.strerror}",
                 "Choose another address with --listen; port 0 takes any that is free.",
             ) from error

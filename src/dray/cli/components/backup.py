@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dray.cli.command_errors import Command, Failure, WrongUsage
+from dray.cli.command_errors import Command, CommandError, WrongUsage
 from dray.cli.components import store_option
 from dray.cli.components.apiserver import DEFAULT_DATA
 from dray.store import backup as backups
@@ -30,7 +30,9 @@ def backup(file: Path, data: str, store: str, overwrite: bool) -> None:
     """Write the whole state to FILE; the cluster may go on meanwhile."""
     path = store_option.sqlite_path(store, Path(data).expanduser())
     if not path.exists():
-        raise Failure(f"{path} does not exist.", "Say where the store is with --data or --store.")
+        raise CommandError(
+            f"{path} does not exist.", "Say where the store is with --data or --store."
+        )
     if file.exists() and not overwrite:
         raise WrongUsage(f"{file} exists.", "Replace it with --overwrite, or choose another name.")
     with (
@@ -62,5 +64,7 @@ def _refusals(path: Path) -> Iterator[None]:
     try:
         with sqlite_file.refusing(path):
             yield
-    except stored.Unusable as error:
-        raise Failure(str(error), "Stop what uses it (dray apiserver) before a restore.") from error
+    except stored.StoreUnusable as error:
+        raise CommandError(
+            str(error), "Stop what uses it (dray apiserver) before a restore."
+        ) from error

@@ -10,7 +10,7 @@ import click
 from dray.api import features
 from dray.cli.command_errors import Command, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
-from dray.cli.components.metrics_endpoint import Candidate
+from dray.cli.components.metrics_endpoint import LeaderReadiness
 from dray.cli.session import connection, server_version
 from dray.cli.session.connection import Target
 from dray.controllers import manager
@@ -34,7 +34,7 @@ def controllers(
                 foreground.client_of(target, manager.FIELD_MANAGER)
             )
             election = manager.candidate(client, foreground.identity()) if leader_elect else None
-            here = Candidate(election)
+            here = LeaderReadiness(election)
             await stack.enter_async_context(
                 metrics_endpoint.shown(metrics_listen, here.registry, here.is_ready)
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dray.cli.command_errors import Command, Failure, TimedOut
+from dray.cli.command_errors import Command, CommandError, TimedOut
 from dray.cli.components import instance
 from dray.cli.components.apiserver import DEFAULT_DATA
 from dray.cli.components.instance import Instance
@@ -49,7 +49,7 @@ def _end(running: Instance, directory: Path, timeout_seconds: float, keep_pods: 
             return
         except PermissionError as error:
             message = f"process {running.pid} on {directory} belongs to another user."
-            raise Failure(message, f"Ask its owner, or: sudo kill {running.pid}") from error
+            raise CommandError(message, f"Ask its owner, or: sudo kill {running.pid}") from error
         if not running.has_ended(timeout_seconds):
             message = f"dray on {directory} (process {running.pid}) has not ended in time."
             advice = f"Nothing is lost if you force it: kill -9 {running.pid}"

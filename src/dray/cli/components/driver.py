@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dray import telemetry
-from dray.cli.command_errors import Command, Failure
+from dray.cli.command_errors import Command, CommandError
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.session.connection import Target
 from dray.driverkit.plugin import Directories
@@ -99,14 +99,14 @@ def _find(folder: Path, options: Options, root: Path) -> NvidiaDriver:
     try:
         return drivers.find(folder, options, root)
     except Unavailable as error:
-        raise Failure(
+        raise CommandError(
             f"There is no NVIDIA GPU to offer: {error}.",
             "Is the NVIDIA driver installed? `nvidia-smi` should list the GPUs.",
         ) from error
     except HardwareError as error:
-        raise Failure(f"The GPUs cannot be read: {error}.") from error
+        raise CommandError(f"The GPUs cannot be read: {error}.") from error
     except OSError as error:
-        raise Failure(f"{folder} cannot be written: {error.strerror}.") from error
+        raise CommandError(f"{folder} cannot be written: {error.strerror}.") from error
 
 
 def _numbers(text: str) -> frozenset[int]:

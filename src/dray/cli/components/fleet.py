@@ -18,8 +18,8 @@ from dray.cli.output.formats import Format
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices, listing
-from dray.client.api_client import Selection
-from dray.driverkit.pool_layout import Pool
+from dray.client.api_client import ObjectSelection
+from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import faults, fleet_file, scaling
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.faults import (
@@ -139,14 +139,14 @@ def _show_machines(described: Fleet) -> None:
     tables.show([header, *rows], has_header=True)
 
 
-def _one_of_each(described: Fleet) -> list[Pool]:
+def _one_of_each(described: Fleet) -> list[PublishedPool]:
     """The pools of the first machine of each kind, and those that belong to no machine."""
     firsts = {id(machine.group): machine for machine in reversed(described.machines.values())}
     machines = list(firsts.values())[::-1]
     return [*(pool for each in machines for pool in each.pools()), *described.shared_pools()]
 
 
-def _show_devices(pool: Pool) -> None:
+def _show_devices(pool: PublishedPool) -> None:
     """The first device of a pool with all it publishes, the others by name."""
     names = [device.name for device in pool.devices]
     click.secho(f"{pool.driver} on {pool.name}: {_some(names)}", bold=True)
@@ -246,7 +246,7 @@ def scale(target: Target, nodes: int, name: str) -> None:
     async def body(session: Session) -> str:
         chosen = name or await _only_fleet(session)
         try:
-            await scaling.wish(session.client, chosen, nodes)
+            await scaling.set_desired_size(session.client, chosen, nodes)
         except errors.NotFound as error:
             message = f"this cluster runs no simulated fleet {chosen}"
             raise NotFound(message, "Start one with: dray up --fleet NAME") from error
@@ -256,7 +256,7 @@ def scale(target: Target, nodes: int, name: str) -> None:
 
 
 async def _only_fleet(session: Session) -> str:
-    found = await listing.listed(session, NODE, Selection(label_selector=FLEET_LABEL))
+    found = await listing.listed(session, NODE, ObjectSelection(label_selector=FLEET_LABEL))
     names = {each["metadata"]["labels"][FLEET_LABEL] for each in found}
     if len(names) != 1:
         known = ", ".join(sorted(names)) or "none"

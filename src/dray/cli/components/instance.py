@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from dray.cli.command_errors import Failure
+from dray.cli.command_errors import CommandError
 from dray.driverkit import checkpoint
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
@@ -89,12 +89,12 @@ def _locked(lock: int) -> bool:
     return False
 
 
-def _already_up(directory: Path) -> Failure:
+def _already_up(directory: Path) -> CommandError:
     other = find(directory)
     details = [f"process {other.pid}", other.url] if other else []
     who = f" ({', '.join(filter(None, details))})" if details else ""
     advice = f"Stop it with: dray down --data {directory}. Or choose another --data."
-    return Failure(f"dray is already up on {directory}{who}.", advice)
+    return CommandError(f"dray is already up on {directory}{who}.", advice)
 
 
 def _account(directory: Path) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 import click
 
 from dray import telemetry
-from dray.cli.command_errors import Failure
+from dray.cli.command_errors import CommandError
 from dray.cli.components import foreground
 from dray.client.lease import LeaderElection
 
@@ -41,7 +41,7 @@ async def shown(
         try:
             port = await stack.enter_async_context(serving)
         except OSError as error:
-            raise Failure(
+            raise CommandError(
                 f"cannot listen on {listen}: {error.strerror}",
                 "Choose another address with --metrics-listen; port 0 takes any that is free.",
             ) from error
@@ -49,7 +49,7 @@ async def shown(
         yield
 
 
-class Candidate:
+class LeaderReadiness:
     """A component of which one leads: ready when it knows what there is, or stands by."""
 
     def __init__(self, election: LeaderElection | None) -> None:

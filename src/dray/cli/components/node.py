@@ -17,18 +17,18 @@ from dray import telemetry
 from dray.api import features
 from dray.api.features import Features
 from dray.apiserver.access.certificates import Authority
-from dray.cli.command_errors import Command, Failure, WrongUsage
+from dray.cli.command_errors import Command, CommandError, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 from dray.client.kubeconfig import Connection
 from dray.driverkit.plugin import Directories
 from dray.node import host_info
-from dray.node.agent import Agent, Folders, Means
+from dray.node.agent import Agent, AgentDirectories, RuntimeConfig
 from dray.node.containers.container_attempts import Starter
 from dray.node.endpoint import API_SERVERS, Endpoint, Identity
-from dray.node.node_status import Presence, Reach
+from dray.node.node_status import AgentAddress, NodeStatusUpdater
 from dray.node.registration import FIELD_MANAGER, Registration
 from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import Runtime, Unusable
@@ -46,7 +46,7 @@ class Settings:
     address: str
     port: int
     labels: dict[str, str]
-    folders: Folders
+    folders: AgentDirectories
     gates: Features
     allows_host: bool
     client_authority: bytes
@@ -109,7 +109,7 @@ def node(
         address=address or _own_address(found.server),
         port=port,
         labels=_labels(labels),
-        folders=Folders(folder, Path(registry), Path(cdi), pod_resources),
+        folders=AgentDirectories(folder, Path(registry), Path(cdi), pod_resources),
         gates=features.parse(feature_gates),
         allows_host=allow_host_access,
         client_authority=_client_authority(client_ca, found),
@@ -127,9 +127,9 @@ def _chosen(runtime: str, allows_host: bool) -> Choice:
     try:
         found = selection.choose(runtime, allows_host=allows_host)
     except Unusable as error:
-        raise Failure(f"--runtime {runtime}: {error}.") from error
+        raise CommandError(f"--runtime {runtime}: {error}.") from error
     if found.runtime is None:
-        raise Failure(f"no runtime works here: {found.why}.", "Install bubblewrap or podman.")
+        raise CommandError(f"no runtime works here: {found.why}.", "Install bubblewrap or podman.")
     return found
 
 
@@ -167,7 +167,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(foreground.client_of(target, FIELD_MANAGER))
         starter = await stack.enter_async_context(Starter())
-        means = Means(runtime, starter, settings.allows_host)
+        means = RuntimeConfig(runtime, starter, settings.allows_host)
         registry = telemetry.Registry()
         agent = Agent(client, name, settings.address, folders, means, now=_now, registry=registry)
         endpoint = Endpoint(agent.worker, identity)
@@ -175,20 +175,20 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
             listening = endpoint.listening(settings.address, settings.port)
             port = await stack.enter_async_context(listening)
         except OSError as error:
-            raise Failure(
+            raise CommandError(
                 f"cannot listen on {settings.address}:{settings.port}: {error.strerror}",
                 "Choose another port with --port; 0 takes any that is free.",
             ) from error
-        reach = Reach(settings.address, port, pair.certificate)
+        reach = AgentAddress(settings.address, port, pair.certificate)
         registration = Registration(
             client,
             [host_info.node(name, settings.labels)],
             lease=name,
             runtime=runtime.name,
             now=_now,
-            selection=Selection(field_selector=f"metadata.name={name}"),
+            selection=ObjectSelection(field_selector=f"metadata.name={name}"),
         )
-        presence = Presence(client, name, runtime.name, reach, settings.gates)
+        presence = NodeStatusUpdater(client, name, runtime.name, reach, settings.gates)
         await stack.enter_async_context(
             metrics_endpoint.shown(
                 settings.metrics_listen,

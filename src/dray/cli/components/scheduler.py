@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.search import device_order
 from dray.api import features
 from dray.api.features import Features
 from dray.api.types.dra import ResourceClaim
 from dray.cli.command_errors import Command, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
-from dray.cli.components.metrics_endpoint import Candidate
+from dray.cli.components.metrics_endpoint import LeaderReadiness
 from dray.cli.session import connection, server_version
 from dray.cli.session.connection import Target
 from dray.client.api_client import Client
@@ -53,7 +53,7 @@ def scheduler(
                 foreground.client_of(target, scheduling.FIELD_MANAGER)
             )
             election = _election(client) if leader_elect else None
-            here = Candidate(election)
+            here = LeaderReadiness(election)
             await stack.enter_async_context(
                 metrics_endpoint.shown(metrics_listen, here.registry, here.is_ready)
             )
@@ -77,7 +77,7 @@ def _election(client: Client) -> LeaderElection:
     return LeaderElection(client, LEASE_NAME, foreground.identity(), now=scheduling.utc_now)
 
 
-def _explainer(fleet: Fleet) -> Callable[[Sequence[ResourceClaim]], str]:
+def _explainer(fleet: ClusterInventory) -> Callable[[Sequence[ResourceClaim]], str]:
     """Why claims find no device, in one line, from the scheduler's own view of the fleet."""
 
     def why(claims: Sequence[ResourceClaim]) -> str:

@@ -16,7 +16,7 @@ from dray.api import kinds
 from dray.api.http_messages import Request
 from dray.apiserver.printing import cells
 from dray.cli import command_errors
-from dray.cli.command_errors import Command, Failure, Unreachable
+from dray.cli.command_errors import Command, CommandError, Unreachable
 from dray.cli.components import instance
 from dray.cli.components.apiserver import DEFAULT_DATA
 from dray.cli.components.instance import Instance
@@ -25,7 +25,7 @@ from dray.cli.output.formats import Format
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices, listing
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 
 Counts = dict[str, dict[str, int]]
 
@@ -58,35 +58,35 @@ def _up(data: str) -> str:
     return "dray up" if data == DEFAULT_DATA else f"dray up --data {data}"
 
 
-def _counted(directory: Path, running: Instance | None) -> tuple[Counts, Failure | None]:
+def _counted(directory: Path, running: Instance | None) -> tuple[Counts, CommandError | None]:
     if running is None or not running.url:
         return {}, None
     try:
         with command_errors.reported():
             target = Target(kubeconfig=str(directory / "kubeconfig"), all_namespaces=True)
             return connection.run(target, _ask)
-    except Failure as failure:
+    except CommandError as failure:
         return {}, failure
 
 
-async def _ask(session: Session) -> tuple[Counts, Failure | None]:
+async def _ask(session: Session) -> tuple[Counts, CommandError | None]:
     return await _counts(session), await _trouble(session)
 
 
-async def _trouble(session: Session) -> Failure | None:
+async def _trouble(session: Session) -> CommandError | None:
     """What the API server says is wrong with itself."""
     answer = await session.client.raw(Request("GET", "/readyz"))
     if answer.status == http.HTTPStatus.OK:
         return None
     failed = [line[3:] for line in answer.body.decode().splitlines() if line.startswith("[-]")]
-    return Failure(f"the API server is not ready: {'; '.join(failed) or answer.status}")
+    return CommandError(f"the API server is not ready: {'; '.join(failed) or answer.status}")
 
 
 async def _counts(session: Session) -> Counts:
-    nodes = await listing.listed(session, kinds.served("", "Node"), Selection())
-    pods = await listing.listed(session, kinds.served("", "Pod"), Selection())
+    nodes = await listing.listed(session, kinds.served("", "Node"), ObjectSelection())
+    pods = await listing.listed(session, kinds.served("", "Pod"), ObjectSelection())
     claim_kind = kinds.served("resource.k8s.io", "ResourceClaim")
-    claims = await listing.listed(session, claim_kind, Selection())
+    claims = await listing.listed(session, claim_kind, ObjectSelection())
     states = await devices.published_states(session)
     return {
         "nodes": Counter("ready" if _is_ready(each) else "not ready" for each in nodes),

@@ -7,7 +7,7 @@ import urllib.parse
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from dray.cli.command_errors import Failure, WrongUsage
+from dray.cli.command_errors import CommandError, WrongUsage
 from dray.store import store
 from dray.store.store import Store
 
@@ -23,10 +23,10 @@ async def opened(text: str, data: Path) -> AsyncIterator[Store]:
     try:
         async with _opened(text, data) as found:
             yield found
-    except store.Unusable as error:
-        raise Failure(f"the store cannot be opened: {error}") from error
+    except store.StoreUnusable as error:
+        raise CommandError(f"the store cannot be opened: {error}") from error
     except store.Unavailable as error:
-        raise Failure(f"the store does not answer: {error}") from error
+        raise CommandError(f"the store does not answer: {error}") from error
 
 
 def _opened(text: str, data: Path) -> contextlib.AbstractAsyncContextManager[Store]:

@@ -21,13 +21,13 @@ from dray.api.formats import gotime
 from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
-from dray.cli.command_errors import Command, Failure, WrongUsage
+from dray.cli.command_errors import Command, CommandError, WrongUsage
 from dray.cli.components import apiserver, foreground, instance, store_option
 from dray.cli.components.instance import Instance
 from dray.cli.output import durations
 from dray.client import kubeconfig
 from dray.cluster import assembly
-from dray.cluster.assembly import Cluster, Plan
+from dray.cluster.assembly import Cluster, ClusterPlan
 from dray.drivers.nvidia import nvml
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated import fleet_file
@@ -104,7 +104,7 @@ def up(
     """
     started = time.perf_counter()
     has_computer = not fleet and runtime != simulated.NAME and nvml.is_here()
-    plan = Plan(
+    plan = ClusterPlan(
         Settings(features=features.parse(feature_gates), audit_log=audit_log),
         fleet=None if has_computer else _loaded(fleet or QUICKSTART, nodes),
         has_computer=has_computer,
@@ -142,7 +142,7 @@ async def _run(
     directory: Path,
     store: str,
     listen: tuple[str, int],
-    plan: Plan,
+    plan: ClusterPlan,
     history_seconds: float,
     announce: Callable[[str, Cluster], None],
 ) -> None:
@@ -154,7 +154,7 @@ async def _run(
         try:
             made = await stack.enter_async_context(assembly.running(state, directory, plan))
         except Unusable as error:
-            raise Failure(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
+            raise CommandError(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
         _keep_pods_when_told(made)
         try:
             url = await stack.enter_async_context(
@@ -163,7 +163,7 @@ async def _run(
                 )
             )
         except OSError as error:
-            raise Failure(
+            raise CommandError(
                 f"cannot listen on {host}:{port}: {error.strerror}",
                 "Is another `dray up` running there? Choose another address with --listen.",
             ) from error
@@ -190,7 +190,7 @@ def _about_containers(chosen: Choice) -> str:
     return f"Containers run in: {chosen.name} ({chosen.why})."
 
 
-def _account(url: str, store: str, directory: Path, plan: Plan) -> Instance:
+def _account(url: str, store: str, directory: Path, plan: ClusterPlan) -> Instance:
     return Instance(
         pid=os.getpid(),
         since=gotime.write(datetime.datetime.now(datetime.UTC)),
@@ -202,7 +202,7 @@ def _account(url: str, store: str, directory: Path, plan: Plan) -> Instance:
 
 
 def _announce(
-    directory: Path, url: str, plan: Plan, seconds: float, merge: bool, chosen: Choice
+    directory: Path, url: str, plan: ClusterPlan, seconds: float, merge: bool, chosen: Choice
 ) -> None:
     path = directory / "kubeconfig"
     admin = standalone.connection(directory, url, "admin", standalone.ADMIN_GROUP)

@@ -12,7 +12,7 @@ from typing import Final
 
 import click
 
-from dray.cli.demo.terminal import Surprise, Terminal
+from dray.cli.demo.terminal import Terminal, UnexpectedOutput
 
 RUNTIME: Final = "dray get nodes -o jsonpath={.items[0].status.nodeInfo.containerRuntimeVersion}"
 IN_NAME_ONLY: Final = "none:"
@@ -82,7 +82,7 @@ def _one_gpu(screen: Terminal, runs_containers: bool) -> None:
     listed = screen.run_until("dray logs train", "UUID: ")
     seen = re.findall(r"UUID: ([^)]*)", listed)
     if len(seen) != 1 or seen[0] not in screen.run(UUIDS, quiet=True).split():
-        raise Surprise(f"the container should see one published GPU: {listed}")
+        raise UnexpectedOutput(f"the container should see one published GPU: {listed}")
 
 
 def _watchers(screen: Terminal) -> int:
@@ -126,7 +126,7 @@ def _shares(screen: Terminal) -> None:
     fields = '{.pool}/{.device} {.consumedCapacity.memory}{"\\n"}{end}'
     printed = screen.run(f"dray get resourceclaims -o jsonpath='{results}{fields}'", expect="10Gi")
     if printed.split() != ["shared-0/gpu-0", "10Gi"] * 2:
-        raise Surprise(f"two shares of one GPU should have been given: {printed}")
+        raise UnexpectedOutput(f"two shares of one GPU should have been given: {printed}")
 
 
 def _mistake(screen: Terminal) -> None:

@@ -20,7 +20,7 @@ PAUSE_SECONDS: Final = 0.05
 DRAY: Final = (sys.executable, "-c", "from dray.cli.main import main; main(prog_name='dray')")
 
 
-class Surprise(click.ClickException):
+class UnexpectedOutput(click.ClickException):
     """Something is not as it should be."""
 
 
@@ -71,9 +71,9 @@ class Terminal:
         if not quiet:
             _print(printed, expect)
         if expect and expect not in printed:
-            raise Surprise(f"`{command}` should have said {expect!r}. It said: {printed}")
+            raise UnexpectedOutput(f"`{command}` should have said {expect!r}. It said: {printed}")
         if not expect and not succeeded:
-            raise Surprise(f"`{command}` should have succeeded. It said: {printed}")
+            raise UnexpectedOutput(f"`{command}` should have succeeded. It said: {printed}")
         return printed
 
     def run_until(self, command: str, expect: str) -> str:
@@ -114,14 +114,14 @@ class Terminal:
         """What a running command printed, once that has what is expected."""
         self.until(lambda: expect in running.printed or running.has_ended, f"seeing {expect!r}")
         if expect not in running.printed:
-            raise Surprise(f"{expect!r} should have been seen. It said: {running.printed}")
+            raise UnexpectedOutput(f"{expect!r} should have been seen. It said: {running.printed}")
         _print("".join(running.printed.splitlines(keepends=True)[:lines]), expect)
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not condition():
             if time.monotonic() > deadline:
-                raise Surprise(f"{what} did not happen within {DEADLINE_SECONDS:.0f} s")
+                raise UnexpectedOutput(f"{what} did not happen within {DEADLINE_SECONDS:.0f} s")
             time.sleep(PAUSE_SECONDS)
 
     def _output(self, command: str) -> tuple[str, bool]:

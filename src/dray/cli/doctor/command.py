@@ -9,13 +9,13 @@ import click
 from dray.api import http_messages, kinds
 from dray.cli.command_errors import Command, WrongUsage
 from dray.cli.doctor import problems
-from dray.cli.doctor.problems import Ailment, Deletion, Repair
+from dray.cli.doctor.problems import ClusterProblem, Deletion, Repair
 from dray.cli.inputs import cluster_objects
 from dray.cli.output import formats
 from dray.cli.output.formats import Format
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 
 
 @click.command("doctor", cls=Command)
@@ -45,15 +45,15 @@ def doctor(target: Target, against: str, format: Format, fix: bool, yes: bool) -
         sys.exit(1)
 
 
-def _look(against: str, target: Target) -> list[Ailment]:
-    told = Selection(field_selector=f"reason={problems.PREPARE_FAILED}")
+def _look(against: str, target: Target) -> list[ClusterProblem]:
+    told = ObjectSelection(field_selector=f"reason={problems.PREPARE_FAILED}")
     around = cluster_objects.load(against, target, told)
     for refusal in around.unread.values():
         click.echo(f"Could not be looked at: {refusal}", err=True)
     return problems.find(around)
 
 
-def _show(found: list[Ailment]) -> None:
+def _show(found: list[ClusterProblem]) -> None:
     if not found:
         click.echo("Nothing is wrong.")
     for ailment in found:
@@ -64,7 +64,7 @@ def _show(found: list[Ailment]) -> None:
             click.echo(f"  {repair.command}")
 
 
-def _document(ailment: Ailment) -> dict[str, object]:
+def _document(ailment: ClusterProblem) -> dict[str, object]:
     return {
         "fault": ailment.fault,
         "about": ailment.about,
@@ -74,7 +74,7 @@ def _document(ailment: Ailment) -> dict[str, object]:
     }
 
 
-def _mended(target: Target, found: list[Ailment], yes: bool) -> int:
+def _mended(target: Target, found: list[ClusterProblem], yes: bool) -> int:
     """Mend what the user wants to have mended; how many ailments that was."""
     curable = [each for each in found if each.repairs]
     chosen = [each for each in curable if yes or _is_wanted(each)]
@@ -84,11 +84,11 @@ def _mended(target: Target, found: list[Ailment], yes: bool) -> int:
     return len(chosen)
 
 
-def _is_wanted(ailment: Ailment) -> bool:
+def _is_wanted(ailment: ClusterProblem) -> bool:
     return click.confirm(f"Mend {ailment.about} ({ailment.fault})?", err=True)
 
 
-async def _apply(session: Session, chosen: list[Ailment]) -> None:
+async def _apply(session: Session, chosen: list[ClusterProblem]) -> None:
     for repair in dict.fromkeys(repair for ailment in chosen for repair in ailment.repairs):
         await _repair(session, repair)
 

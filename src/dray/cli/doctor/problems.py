@@ -13,7 +13,7 @@ from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.pods import Pod
 from dray.cli import published
-from dray.cli.inputs.cluster_objects import World
+from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.explain.pod import message_patterns
 
 POD_RESOURCE = "pods"
@@ -21,7 +21,7 @@ PREPARE_FAILED = "FailedPrepareDynamicResources"
 UUID_ATTRIBUTE = "uuid"
 
 
-class Identity(NamedTuple):
+class ObjectIdentity(NamedTuple):
     """An object as it was when it was looked at."""
 
     kind: str
@@ -44,7 +44,7 @@ class Identity(NamedTuple):
 class Deletion(NamedTuple):
     """Delete one object, as long as it is the one that was looked at."""
 
-    target: Identity
+    target: ObjectIdentity
 
     @property
     def command(self) -> str:
@@ -54,7 +54,7 @@ class Deletion(NamedTuple):
 class Unreservation(NamedTuple):
     """Take one reservation off a claim, as long as it stands where it was seen."""
 
-    target: Identity
+    target: ObjectIdentity
     place: int
     uid: str
 
@@ -75,7 +75,7 @@ class Unreservation(NamedTuple):
 Repair = Deletion | Unreservation
 
 
-class Ailment(NamedTuple):
+class ClusterProblem(NamedTuple):
     """Something that is wrong; `repairs` mend it, `advice` is for what no write can mend."""
 
     fault: str
@@ -85,7 +85,7 @@ class Ailment(NamedTuple):
     advice: str = ""
 
 
-def find(world: World) -> list[Ailment]:
+def find(world: ClusterObjects) -> list[ClusterProblem]:
     """Everything that is wrong, as far as it can be seen."""
     return [
         ailment
@@ -95,7 +95,7 @@ def find(world: World) -> list[Ailment]:
     ]
 
 
-def orphaned_reservations(world: World) -> Iterator[Ailment]:
+def orphaned_reservations(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """Claims that are reserved for pods which are not there any more."""
     uids = _pod_uids(world)
     for claim in world.of(ResourceClaim):
@@ -105,10 +105,10 @@ def orphaned_reservations(world: World) -> Iterator[Ailment]:
             target = _identity("ResourceClaim", claim.metadata)
             message = f"is reserved for pod {consumer.name}, which is gone"
             repair = Unreservation(target, place, consumer.uid)
-            yield Ailment("orphaned-reservation", str(target), message, (repair,))
+            yield ClusterProblem("orphaned-reservation", str(target), message, (repair,))
 
 
-def claims_of_gone_pods(world: World) -> Iterator[Ailment]:
+def claims_of_gone_pods(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """Claims that were made for a pod which is not there any more."""
     uids = _pod_uids(world)
     for claim in world.of(ResourceClaim):
@@ -118,13 +118,13 @@ def claims_of_gone_pods(world: World) -> Iterator[Ailment]:
             target = _identity("ResourceClaim", claim.metadata)
             message = f"was made for pod {owner.name}, which is gone"
             if claim.metadata.deletion_timestamp is None:
-                yield Ailment("claim-of-gone-pod", str(target), message, (Deletion(target),))
+                yield ClusterProblem("claim-of-gone-pod", str(target), message, (Deletion(target),))
             else:
                 advice = "It is being deleted; controllers release it. Do they run?"
-                yield Ailment("claim-of-gone-pod", str(target), message, (), advice)
+                yield ClusterProblem("claim-of-gone-pod", str(target), message, (), advice)
 
 
-def stale_generations(world: World) -> Iterator[Ailment]:
+def stale_generations(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """Slices of an older generation than others of their pool: nobody allocates from them."""
     for pool, slices in _by_pool(world).items():
         newest = max(piece.spec.pool.generation for piece in slices)
@@ -133,19 +133,19 @@ def stale_generations(world: World) -> Iterator[Ailment]:
                 target = _identity("ResourceSlice", piece.metadata)
                 generation = piece.spec.pool.generation
                 message = f"has generation {generation} of pool {pool}, which is at {newest}"
-                yield Ailment("stale-generation", str(target), message, (Deletion(target),))
+                yield ClusterProblem("stale-generation", str(target), message, (Deletion(target),))
 
 
-def incomplete_pools(world: World) -> Iterator[Ailment]:
+def incomplete_pools(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """Pools of which slices are missing: nobody allocates from them."""
     for pool, slices in _current(world).items():
         expected = slices[0].spec.pool.resource_slice_count
         if len(slices) < expected:
             message = f"has {len(slices)} of {expected} slices, so that its devices cannot be used"
-            yield Ailment("incomplete-pool", f"pool {pool}", message, _republished(slices))
+            yield ClusterProblem("incomplete-pool", f"pool {pool}", message, _republished(slices))
 
 
-def devices_published_twice(world: World) -> Iterator[Ailment]:
+def devices_published_twice(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """One name for two devices of a pool, which makes the pool invalid."""
     for pool, slices in _current(world).items():
         seen: set[str] = set()
@@ -153,12 +153,12 @@ def devices_published_twice(world: World) -> Iterator[Ailment]:
             if device.name in seen:
                 message = f"publishes device {device.name} twice, so that no device can be used"
                 repairs = _republished(slices)
-                yield Ailment("device-published-twice", f"pool {pool}", message, repairs)
+                yield ClusterProblem("device-published-twice", f"pool {pool}", message, repairs)
                 break
             seen.add(device.name)
 
 
-def devices_of_two_drivers(world: World) -> Iterator[Ailment]:
+def devices_of_two_drivers(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """One piece of hardware in two pools: it could be given out twice."""
     places: dict[tuple[str, str], dict[PoolId, str]] = defaultdict(dict)
     for piece in published.current(world.of(ResourceSlice)):
@@ -173,10 +173,10 @@ def devices_of_two_drivers(world: World) -> Iterator[Ailment]:
             names = " and ".join(f"{pool}/{device}" for pool, device in sorted(pools.items()))
             message = f"is published as {names}, so that two pods could get it"
             advice = "Stop one of the two drivers on that node."
-            yield Ailment("device-published-twice", f"device {uuid}", message, (), advice)
+            yield ClusterProblem("device-published-twice", f"device {uuid}", message, (), advice)
 
 
-def drivers_not_registered(world: World) -> Iterator[Ailment]:
+def drivers_not_registered(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """Pods that have their devices and cannot start for want of a driver on their node."""
     told = _prepare_errors(world)
     waiting: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -192,10 +192,10 @@ def drivers_not_registered(world: World) -> Iterator[Ailment]:
     for (driver, node), pods in waiting.items():
         message = f"is not registered on node {node}; waiting for it: {', '.join(sorted(pods))}"
         advice = f"Start the driver on {node}, or look at its log; the pods go on by themselves."
-        yield Ailment("driver-not-registered", f"driver {driver}", message, (), advice)
+        yield ClusterProblem("driver-not-registered", f"driver {driver}", message, (), advice)
 
 
-CHECKS: dict[Callable[[World], Iterator[Ailment]], frozenset[str]] = {
+CHECKS: dict[Callable[[ClusterObjects], Iterator[ClusterProblem]], frozenset[str]] = {
     orphaned_reservations: frozenset({"ResourceClaim", "Pod"}),
     claims_of_gone_pods: frozenset({"ResourceClaim", "Pod"}),
     stale_generations: frozenset({"ResourceSlice"}),
@@ -207,23 +207,23 @@ CHECKS: dict[Callable[[World], Iterator[Ailment]], frozenset[str]] = {
 """Each check with what it has to see: pods that may not be read are not pods that are gone."""
 
 
-def _pod_uids(world: World) -> set[str]:
+def _pod_uids(world: ClusterObjects) -> set[str]:
     return {pod.metadata.uid for pod in world.of(Pod)}
 
 
-def _identity(kind: str, metadata: ObjectMeta) -> Identity:
+def _identity(kind: str, metadata: ObjectMeta) -> ObjectIdentity:
     where = (metadata.namespace, metadata.name)
-    return Identity(kind, *where, metadata.uid, metadata.resource_version)
+    return ObjectIdentity(kind, *where, metadata.uid, metadata.resource_version)
 
 
-def _by_pool(world: World) -> dict[PoolId, list[ResourceSlice]]:
+def _by_pool(world: ClusterObjects) -> dict[PoolId, list[ResourceSlice]]:
     found: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
     for piece in world.of(ResourceSlice):
         found[published.pool_of(piece)].append(piece)
     return found
 
 
-def _current(world: World) -> dict[PoolId, list[ResourceSlice]]:
+def _current(world: ClusterObjects) -> dict[PoolId, list[ResourceSlice]]:
     """The slices of each pool's newest generation."""
     found: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
     for piece in published.current(world.of(ResourceSlice)):
@@ -236,7 +236,7 @@ def _republished(slices: Iterable[ResourceSlice]) -> tuple[Repair, ...]:
     return tuple(Deletion(_identity("ResourceSlice", piece.metadata)) for piece in slices)
 
 
-def _prepare_errors(world: World) -> dict[str, str]:
+def _prepare_errors(world: ClusterObjects) -> dict[str, str]:
     """What was said of claims that could not be prepared, by the pod's uid."""
     return {
         event.involved_object.uid: event.message
@@ -245,7 +245,7 @@ def _prepare_errors(world: World) -> dict[str, str]:
     }
 
 
-def _drivers_by_consumer(world: World) -> dict[str, set[str]]:
+def _drivers_by_consumer(world: ClusterObjects) -> dict[str, set[str]]:
     """Whose devices each pod has, by the pod's uid."""
     found: dict[str, set[str]] = defaultdict(set)
     for claim in world.of(ResourceClaim):

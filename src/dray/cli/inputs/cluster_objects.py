@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import click
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import errors, kinds
 from dray.api import features as gates
 from dray.api.conversion import canonical, defaults, versions
@@ -33,11 +33,11 @@ from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.bench import scenarios
 from dray.cli import published
-from dray.cli.command_errors import Failure, WrongUsage
+from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.session import connection, progress, server_version
 from dray.cli.session.connection import Session, Target
-from dray.client.api_client import EVERYTHING, ListPage, Selection
+from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
 from dray.drivers.simulated import fleet as simulated
 from dray.drivers.simulated import fleet_file
 
@@ -72,7 +72,7 @@ option = click.option(
 
 
 @dataclass(slots=True)
-class World:
+class ClusterObjects:
     """Objects by type, and what could not be read."""
 
     source: str
@@ -99,11 +99,11 @@ class World:
         if value is not None:
             self.add(value)
 
-    def merged(self, other: World) -> World:
+    def merged(self, other: ClusterObjects) -> ClusterObjects:
         """This world with the objects of another on top."""
         unread = {**self.unread, **other.unread}
         partly_read = {**self.partly_read, **other.partly_read}
-        both = World(self.source, {}, self.stated or other.stated, unread, partly_read)
+        both = ClusterObjects(self.source, {}, self.stated or other.stated, unread, partly_read)
         for each in (self, other):
             for type_, found in each.objects.items():
                 both.objects.setdefault(type_, []).extend(found)
@@ -116,9 +116,9 @@ class World:
             for device in piece.spec.devices:
                 yield pool, device
 
-    def fleet(self) -> Fleet:
+    def fleet(self) -> ClusterInventory:
         """The allocator's view, with what claims hold taken."""
-        made = Fleet(self.features)
+        made = ClusterInventory(self.features)
         for node in self.of(Node):
             made.put_node(node)
         for device_class in self.of(DeviceClass):
@@ -133,7 +133,7 @@ class World:
         return made
 
 
-def load(against: str, target: Target, events: Selection | None = None) -> World:
+def load(against: str, target: Target, events: ObjectSelection | None = None) -> ClusterObjects:
     """The world that `--against` names; without it, the cluster that `target` chooses.
 
     Of a cluster's events, which may be many, only those are read that `events` selects.
@@ -148,7 +148,7 @@ def load(against: str, target: Target, events: Selection | None = None) -> World
         return connection.run(target, lambda session: from_cluster(session, events))
 
 
-def from_fleet(name: str) -> World:
+def from_fleet(name: str) -> ClusterObjects:
     try:
         described = simulated.load(name)
         objects = [*described.nodes(), *described.slices(), *described.classes()]
@@ -175,21 +175,21 @@ def documents_of(described: simulated.Fleet) -> list[Object]:
     return found
 
 
-def from_files(files: Iterable[str]) -> World:
+def from_files(files: Iterable[str]) -> ClusterObjects:
     """What dumps, snapshots, manifests, scenarios and fleet files say."""
     return from_texts(list(manifests.texts(files, recursive=True)))
 
 
-def from_texts(texts: Sequence[tuple[str, str]]) -> World:
+def from_texts(texts: Sequence[tuple[str, str]]) -> ClusterObjects:
     """The same for texts that are read already, each with the name of its file."""
-    world = World(", ".join(source for source, _ in texts))
+    world = ClusterObjects(", ".join(source for source, _ in texts))
     for source, text in texts:
         world = world.merged(_from_list(source, text) or _from_text(source, text))
     return world
 
 
-def _from_text(source: str, text: str) -> World:
-    world = World(source)
+def _from_text(source: str, text: str) -> ClusterObjects:
+    world = ClusterObjects(source)
     for document in manifests.documents(source, text):
         if "nodes" in document and "apiVersion" not in document:
             world = world.merged(_from_description(source, document))
@@ -217,7 +217,7 @@ class _Header(msgspec.Struct, rename="camel"):
     kind: str = ""
 
 
-def _from_list(source: str, text: str) -> World | None:
+def _from_list(source: str, text: str) -> ClusterObjects | None:
     """A large dump or snapshot, straight into structs; None for anything else."""
     if not text.startswith("{"):
         return None
@@ -225,7 +225,7 @@ def _from_list(source: str, text: str) -> World | None:
         found = msgspec.json.decode(text, type=_List)
     except msgspec.DecodeError:
         return None
-    world = World(source, stated=found.features)
+    world = ClusterObjects(source, stated=found.features)
     for item in found.items:
         header = msgspec.json.decode(item, type=_Header)
         for each in _decoded_alike([item], header.api_version, header.kind, source):
@@ -252,7 +252,7 @@ def _decoded_alike(
     return [decode({**described, **msgspec.json.decode(item)}, source) for item in items]
 
 
-def _from_description(source: str, document: Object) -> World:
+def _from_description(source: str, document: Object) -> ClusterObjects:
     """A scenario, which has slices, or a fleet, which has what they are made from."""
     if "slices" not in document:
         return from_fleet(source)
@@ -262,8 +262,8 @@ def _from_description(source: str, document: Object) -> World:
     return _world(source, objects, scenario.features())
 
 
-def _world(source: str, objects: Iterable[Any], stated: Features | None = None) -> World:
-    world = World(source, {}, stated)
+def _world(source: str, objects: Iterable[Any], stated: Features | None = None) -> ClusterObjects:
+    world = ClusterObjects(source, {}, stated)
     for each in objects:
         world.add(each)
     return world
@@ -279,7 +279,7 @@ def decode(document: Object, source: str) -> Any | None:
         return _decoded(document, type_)
     except (msgspec.ValidationError, ValueError, TypeError, AttributeError) as error:
         name = (document.get("metadata") or {}).get("name", "")
-        raise Failure(
+        raise CommandError(
             f"{source}: {document['kind']} {name} cannot be read: {error}",
             "All that is wrong with it: dray lint FILE",
         ) from error
@@ -294,9 +294,9 @@ def _decoded(document: Object, type_: type[Any]) -> Any:
     return msgspec.convert(canonical.prune_nulls(canonical.write(schema_type, stored)), type_)
 
 
-async def from_cluster(session: Session, events: Selection | None = None) -> World:
+async def from_cluster(session: Session, events: ObjectSelection | None = None) -> ClusterObjects:
     """Everything that may be read; what may not is noted."""
-    world = World(session.server)
+    world = ClusterObjects(session.server)
     version = await server_version.ask(session.client)
     world.stated = version.features
     every = await session.resources.preferred()
@@ -309,7 +309,9 @@ async def from_cluster(session: Session, events: Selection | None = None) -> Wor
     return world
 
 
-async def _read_kind(session: Session, kind: Kind, selection: Selection, world: World) -> None:
+async def _read_kind(
+    session: Session, kind: Kind, selection: ObjectSelection, world: ClusterObjects
+) -> None:
     try:
         found = await _read(session, kind, selection)
     except errors.Forbidden as error:
@@ -320,7 +322,9 @@ async def _read_kind(session: Session, kind: Kind, selection: Selection, world: 
         world.add(each)
 
 
-async def _own_namespace(session: Session, kind: Kind, selection: Selection) -> list[Any] | None:
+async def _own_namespace(
+    session: Session, kind: Kind, selection: ObjectSelection
+) -> list[Any] | None:
     """What there is in the user's own namespace, for those who may not look everywhere."""
     if not kind.namespaced or not session.namespace:
         return None
@@ -331,7 +335,7 @@ async def _own_namespace(session: Session, kind: Kind, selection: Selection) -> 
         return None
 
 
-async def _read(session: Session, kind: Kind, selection: Selection) -> list[Any]:
+async def _read(session: Session, kind: Kind, selection: ObjectSelection) -> list[Any]:
     """In parts, so that what has come is decoded while the server writes the rest."""
 
     def decoded(page: ListPage) -> list[Any]:

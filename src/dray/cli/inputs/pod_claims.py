@@ -13,7 +13,7 @@ from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod, PodResourceClaim
-from dray.cli.inputs.cluster_objects import World
+from dray.cli.inputs.cluster_objects import ClusterObjects
 
 DEFAULT_NAMESPACE = "default"
 
@@ -23,7 +23,7 @@ WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
 
 @dataclass(slots=True)
-class Asked:
+class ExplainTarget:
     """What is to be explained: claims that have to be served together, and where."""
 
     title: str
@@ -33,22 +33,22 @@ class Asked:
     pod: Pod | None = None
 
 
-def of_claim(claim: ResourceClaim) -> Asked:
+def of_claim(claim: ResourceClaim) -> ExplainTarget:
     metadata = msgspec.structs.replace(claim.metadata, namespace=namespace_of(claim))
     in_namespace = msgspec.structs.replace(claim, metadata=metadata)
-    return Asked(f"claim/{claim.metadata.name}", [in_namespace])
+    return ExplainTarget(f"claim/{claim.metadata.name}", [in_namespace])
 
 
-def of_template(template: ResourceClaimTemplate) -> Asked:
+def of_template(template: ResourceClaimTemplate) -> ExplainTarget:
     name = f"{template.metadata.name}-claim"
-    return Asked(f"template/{template.metadata.name}", [_made_from(template, name)])
+    return ExplainTarget(f"template/{template.metadata.name}", [_made_from(template, name)])
 
 
-def of_pod(pod: Pod, world: World) -> Asked:
+def of_pod(pod: Pod, world: ClusterObjects) -> ExplainTarget:
     """The claims that are there, and those that templates which are there would make."""
     metadata = msgspec.structs.replace(pod.metadata, namespace=namespace_of(pod))
     found = (_claim(pod, source, world) for source in pod.spec.resource_claims)
-    return Asked(
+    return ExplainTarget(
         f"pod/{pod.metadata.name}",
         [claim for claim in found if claim is not None],
         _nodes(pod, world.of(Node)),
@@ -60,7 +60,7 @@ def namespace_of(named: Named) -> str:
     return named.metadata.namespace or DEFAULT_NAMESPACE
 
 
-def _claim(pod: Pod, source: PodResourceClaim, world: World) -> ResourceClaim | None:
+def _claim(pod: Pod, source: PodResourceClaim, world: ClusterObjects) -> ResourceClaim | None:
     """The claim behind one entry of a pod."""
     namespace = namespace_of(pod)
     noted = pod_claims.claim_of(pod, source)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import kinds
 from dray.api.formats.names import ClaimKey
 from dray.api.schema import field_docs
@@ -22,20 +22,20 @@ from dray.api.types.dra import (
 )
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.cli.command_errors import Command, Failure, NotFound, WrongUsage
+from dray.cli.command_errors import Command, CommandError, NotFound, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests, pod_claims
-from dray.cli.inputs.cluster_objects import World
-from dray.cli.inputs.pod_claims import Asked
+from dray.cli.inputs.cluster_objects import ClusterObjects
+from dray.cli.inputs.pod_claims import ExplainTarget
 from dray.cli.output import formats
 from dray.cli.output.formats import Format
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Target
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 from dray.client.kubeconfig import KubeconfigError
 from dray.explain import claim_explanation as engine
 from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.pod import pod_progress, pod_progress_text
-from dray.explain.pod.pod_progress import Surroundings, Way
+from dray.explain.pod.pod_progress import PodContext, PodProgress
 from dray.explain.text import explanation_text
 from dray.explain.text import funnel_chart as drawing
 
@@ -98,17 +98,17 @@ def _field_help(text: str, recursive: bool) -> str:
         raise NotFound(f"{text}: {error}", advice) from error
 
 
-def _events_about(what: Sequence[str]) -> Selection | None:
+def _events_about(what: Sequence[str]) -> ObjectSelection | None:
     """The events about the pods that are asked for."""
     if not what:
         return None
     fields = "involvedObject.kind=Pod"
     if len(what) == 1:
         fields += f",involvedObject.name={what[0].partition('/')[2]}"
-    return Selection(field_selector=fields)
+    return ObjectSelection(field_selector=fields)
 
 
-def _tell_limits(around: World) -> None:
+def _tell_limits(around: ClusterObjects) -> None:
     """What could not be read, and how that limits the answer."""
     for kind, refusal in sorted(around.unread.items()):
         click.echo(f"{pod_progress_text.limit(kind)} ({refusal})", err=True)
@@ -119,8 +119,8 @@ def _tell_limits(around: World) -> None:
 
 
 def _worlds(
-    files: tuple[str, ...], against: str, target: Target, events: Selection | None
-) -> tuple[World, World]:
+    files: tuple[str, ...], against: str, target: Target, events: ObjectSelection | None
+) -> tuple[ClusterObjects, ClusterObjects]:
     """What the question is held against, and what the files ask about.
 
     Files that bring their own slices need nothing else: dumps and snapshots.
@@ -145,7 +145,7 @@ def _namespace(target: Target, against: str) -> str:
         return pod_claims.DEFAULT_NAMESPACE
 
 
-def _named(words: Sequence[str], around: World, namespace: str) -> Iterator[Asked]:
+def _named(words: Sequence[str], around: ClusterObjects, namespace: str) -> Iterator[ExplainTarget]:
     for word in words:
         type_name, slash, name = word.partition("/")
         kind = kinds.by_name(_SHORT.get(type_name.lower(), type_name))
@@ -153,7 +153,7 @@ def _named(words: Sequence[str], around: World, namespace: str) -> Iterator[Aske
             raise WrongUsage(f"{word}: write pod/NAME, claim/NAME or template/NAME")
         found = pod_claims.find(around.of(_TYPES[kind.kind]), name, namespace)
         if found is None and kind.kind in around.unread:
-            raise Failure(f"not allowed: {around.unread[kind.kind]}")
+            raise CommandError(f"not allowed: {around.unread[kind.kind]}")
         if found is None:
             advice = f"See what there is: dray get {kind.plural} -A"
             where = f"namespace {namespace} of {around.source}"
@@ -161,7 +161,7 @@ def _named(words: Sequence[str], around: World, namespace: str) -> Iterator[Aske
         yield _asked(found, around)
 
 
-def _in_files(own: World, around: World) -> Iterator[Asked]:
+def _in_files(own: ClusterObjects, around: ClusterObjects) -> Iterator[ExplainTarget]:
     """Every pod of the files, and the claims that no pod of them uses."""
     pods = own.of(Pod)
     used = set()
@@ -177,7 +177,7 @@ def _in_files(own: World, around: World) -> Iterator[Asked]:
             yield _asked(each, around)
 
 
-def _asked(found: Any, around: World) -> Asked:
+def _asked(found: Any, around: ClusterObjects) -> ExplainTarget:
     if isinstance(found, Pod):
         return pod_claims.of_pod(found, around)
     if isinstance(found, ResourceClaimTemplate):
@@ -188,8 +188,8 @@ def _asked(found: Any, around: World) -> Asked:
 class Explained(NamedTuple):
     """An answer: the way of a pod, the explanation of claims, or both."""
 
-    asked: Asked
-    way: Way | None
+    asked: ExplainTarget
+    way: PodProgress | None
     explanation: Explanation | None
 
     @property
@@ -202,7 +202,7 @@ class Explained(NamedTuple):
         return self.explanation.outcome in fine
 
 
-def _explained(asked: Asked, fleet: Fleet, around: World) -> Explained:
+def _explained(asked: ExplainTarget, fleet: ClusterInventory, around: ClusterObjects) -> Explained:
     explanation = None
     waiting = [claim for claim in asked.claims if claim.status.allocation is None]
     # Nothing sensible can be said about devices that were not seen.
@@ -213,13 +213,13 @@ def _explained(asked: Asked, fleet: Fleet, around: World) -> Explained:
         )
     if asked.pod is None:
         return Explained(asked, None, explanation)
-    way = pod_progress.follow(asked.pod, _surroundings(asked.pod, around), explanation)
+    way = pod_progress.inspect_pod(asked.pod, _surroundings(asked.pod, around), explanation)
     return Explained(asked, way, explanation)
 
 
-def _surroundings(pod: Pod, around: World) -> Surroundings:
+def _surroundings(pod: Pod, around: ClusterObjects) -> PodContext:
     told = [each for each in around.of(CoreEvent) if _is_about(each, pod)]
-    return Surroundings(
+    return PodContext(
         claims={_key(each): each for each in around.of(ResourceClaim)},
         templates={_key(each): each for each in around.of(ResourceClaimTemplate)},
         classes=around.of(DeviceClass),

@@ -14,7 +14,7 @@ import msgspec
 from dray.api import errors, kinds
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli.command_errors import Command, Failure, NotFound, WrongUsage
+from dray.cli.command_errors import Command, CommandError, NotFound, WrongUsage
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import Format
 from dray.cli.session import connection, progress
@@ -31,7 +31,7 @@ SILENCE_SECONDS = 1.0
 """A replay is over when nothing comes for so long; nothing marks its end on every server."""
 
 
-class Change(NamedTuple):
+class ClaimRevision(NamedTuple):
     """A claim as it was written, or without the claim when it was deleted."""
 
     revision: int
@@ -39,22 +39,22 @@ class Change(NamedTuple):
     after: Object | None
 
 
-class Past(NamedTuple):
+class ClaimHistory(NamedTuple):
     """What is remembered: the claims at the oldest revision, and what changed since."""
 
     oldest: int
     reaches_back_to: str
     """A time at which the oldest revision was already there; empty if nothing tells."""
     first: Sequence[Object]
-    changes: Sequence[Change]
+    changes: Sequence[ClaimRevision]
 
 
-async def read(session: Session) -> Past:
+async def read(session: Session) -> ClaimHistory:
     newest = int((await _page(session, CLAIM)).resource_version)
     oldest = await _oldest(session, newest)
     first = [msgspec.json.decode(item) for item in (await _page(session, CLAIM, oldest)).items]
     changes = [change async for change in _changes(session, first, oldest, newest)]
-    return Past(oldest, await time_of(session, oldest), first, changes)
+    return ClaimHistory(oldest, await time_of(session, oldest), first, changes)
 
 
 async def _page(session: Session, kind: Kind, revision: int = 0, limit: int = 0) -> ListPage:
@@ -83,7 +83,7 @@ async def _oldest(session: Session, newest: int) -> int:
 
 async def _changes(
     session: Session, first: Sequence[Object], oldest: int, newest: int
-) -> AsyncIterator[Change]:
+) -> AsyncIterator[ClaimRevision]:
     """What was written to claims after the oldest revision, in order."""
     known = {_uid(claim): claim for claim in first}
     events = session.client.watch(CLAIM, resource_version=str(oldest))
@@ -99,7 +99,7 @@ async def _changes(
             after = None if event.type == "DELETED" else claim
             if after is not None:
                 known[_uid(claim)] = after
-            yield Change(revision, before, after)
+            yield ClaimRevision(revision, before, after)
         if revision >= newest:
             return
 
@@ -174,11 +174,11 @@ def device(target: Target, device: str, format: Format, at: str) -> None:
         formats.show_document({**document, "items": found}, format)
 
 
-async def _read(session: Session, device: str) -> tuple[Past, list[Period]]:
+async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Period]]:
     try:
         past = await read(session)
     except errors.Expired as error:
-        raise Failure(f"this server does not replay what was: {error}") from error
+        raise CommandError(f"this server does not replay what was: {error}") from error
     found = [each for each in periods(past) if _is_meant(each.device, device)]
     if not found:
         every = await devices.published_devices(session)
@@ -210,7 +210,7 @@ def moment(text: str) -> str:
     return local.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def require_visible(past: Past, instant: str, at: str) -> None:
+def require_visible(past: ClaimHistory, instant: str, at: str) -> None:
     if past.reaches_back_to and instant < past.reaches_back_to:
         raise NotFound(
             f"{at} is before what the server remembers, which is from "
@@ -224,19 +224,19 @@ def _is_meant(known: str, asked: str) -> bool:
     return asked in (known, known.partition("/")[2])
 
 
-def periods(past: Past) -> list[Period]:
+def periods(past: ClaimHistory) -> list[Period]:
     """Every time that a claim had a device, the earliest first."""
     holding: dict[tuple[str, str], Period] = {}
     over: list[Period] = []
-    changes = [*(Change(past.oldest, None, claim) for claim in past.first), *past.changes]
+    changes = [*(ClaimRevision(past.oldest, None, claim) for claim in past.first), *past.changes]
     for number, change in enumerate(changes, start=1):
         _follow(change, itertools.islice(changes, number, None), holding, over)
     return sorted([*over, *holding.values()], key=lambda each: (each.since, each.until or NEVER))
 
 
 def _follow(
-    change: Change,
-    later: Iterable[Change],
+    change: ClaimRevision,
+    later: Iterable[ClaimRevision],
     holding: dict[tuple[str, str], Period],
     over: list[Period],
 ) -> None:
@@ -273,7 +273,7 @@ def _begun(claim: Object, name: str) -> Period:
     return Period(name, metadata.get("namespace", ""), metadata["name"], since)
 
 
-def _end(change: Change, later: Iterable[Change]) -> dict[str, Any]:
+def _end(change: ClaimRevision, later: Iterable[ClaimRevision]) -> dict[str, Any]:
     """When the claim let go. No time is noted with fields that were only removed; but then the
     claim's next change, of the finalizer, comes at once and has one."""
     before = change.before or {}
@@ -295,7 +295,7 @@ def _last_written(claim: Object) -> str:
     return max([*times, str(metadata.get("creationTimestamp", ""))])
 
 
-def _show(name: str, found: Sequence[Period], past: Past, at: str) -> None:
+def _show(name: str, found: Sequence[Period], past: ClaimHistory, at: str) -> None:
     if not found:
         click.echo(f"{name} was held by nobody{f' at {at}' if at else ''}.")
     else:

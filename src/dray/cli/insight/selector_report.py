@@ -15,7 +15,7 @@ from dray.cel import device as cel
 from dray.cel.device import Selector
 from dray.cel.runtime import values
 from dray.explain.selectors import expressions, spelling
-from dray.explain.selectors.expressions import ATTRIBUTES, CAPACITY, QUANTITY, Subject
+from dray.explain.selectors.expressions import ATTRIBUTES, CAPACITY, QUANTITY, SelectorSubject
 from dray.explain.survey import facts
 
 SIMILAR_SHOWN = 3
@@ -100,24 +100,28 @@ def make(
     )
 
 
-def _subjects(expression: str, selector: Selector) -> list[Subject]:
+def _subjects(expression: str, selector: Selector) -> list[SelectorSubject]:
     """What is written out, and what is read besides."""
     paths = sorted(() if selector.error else selector.reads)
-    read = [Subject(*path) for path in paths if len(path) == 3]
+    read = [SelectorSubject(*path) for path in paths if len(path) == 3]
     return list(dict.fromkeys([*expressions.subjects(expression), *read]))
 
 
-def _qualified(field: str, driver: str, name: str) -> Subject:
+def _qualified(field: str, driver: str, name: str) -> SelectorSubject:
     domain, slash, identifier = name.partition("/")
-    return Subject(field, domain, identifier) if slash else Subject(field, driver, name)
+    return (
+        SelectorSubject(field, domain, identifier)
+        if slash
+        else SelectorSubject(field, driver, name)
+    )
 
 
-def _published(devices: Iterable[tuple[PoolId, Device]]) -> Counter[Subject]:
+def _published(devices: Iterable[tuple[PoolId, Device]]) -> Counter[SelectorSubject]:
     """On how many devices each name exists; devices of one model publish the same names."""
     alike = Counter(
         (pool.driver, tuple(device.attributes), tuple(device.capacity)) for pool, device in devices
     )
-    found: Counter[Subject] = Counter()
+    found: Counter[SelectorSubject] = Counter()
     for (driver, attributes, capacity), count in alike.items():
         for field, names in ((ATTRIBUTES, attributes), (CAPACITY, capacity)):
             for name in names:
@@ -125,14 +129,14 @@ def _published(devices: Iterable[tuple[PoolId, Device]]) -> Counter[Subject]:
     return found
 
 
-def _read(subject: Subject, published: Counter[Subject]) -> Read:
+def _read(subject: SelectorSubject, published: Counter[SelectorSubject]) -> Read:
     devices = published[subject]
     close = [] if devices else spelling.similar_subjects(subject, published)[:SIMILAR_SHOWN]
     return Read(*subject, devices, tuple(Similar(*each, published[each]) for each in close))
 
 
 def _shapes(
-    selector: Selector, subjects: list[Subject], devices: Iterable[tuple[PoolId, Device]]
+    selector: Selector, subjects: list[SelectorSubject], devices: Iterable[tuple[PoolId, Device]]
 ) -> Iterator[Shape]:
     """One for each combination of what is read, the most common first."""
     groups: dict[Hashable, list[tuple[PoolId, Device]]] = {}
@@ -154,7 +158,7 @@ def _answer(selector: Selector, pool: PoolId, device: Device) -> tuple[str, str]
         return ERROR, str(error)
 
 
-def _value(subject: Subject, pool: PoolId, device: Device) -> str:
+def _value(subject: SelectorSubject, pool: PoolId, device: Device) -> str:
     """A device's value of a subject, as its slice publishes it."""
     published: dict[str, Any] = dict(
         device.attributes if subject.field == ATTRIBUTES else device.capacity
@@ -171,13 +175,15 @@ def _value(subject: Subject, pool: PoolId, device: Device) -> str:
 def _rewrites(expression: str, reads: Sequence[Read], shapes: Sequence[Shape]) -> Iterator[str]:
     """Other names where one exists nowhere, and guards where one is missing on some devices."""
     for read in reads:
-        subject = Subject(read.field, read.domain, read.name)
+        subject = SelectorSubject(read.field, read.domain, read.name)
         for close in read.similar[:1]:
-            other = Subject(close.field, close.domain, close.name)
+            other = SelectorSubject(close.field, close.domain, close.name)
             yield expressions.renamed(expression, subject, other)
     for number, read in enumerate(reads):
         if read.devices and any(_lacks(shape, number) for shape in shapes):
-            yield expressions.guarded(expression, Subject(read.field, read.domain, read.name))
+            yield expressions.guarded(
+                expression, SelectorSubject(read.field, read.domain, read.name)
+            )
 
 
 def _lacks(shape: Shape, number: int) -> bool:

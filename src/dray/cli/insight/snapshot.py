@@ -18,7 +18,7 @@ from dray.cli.output import serialization
 from dray.cli.session import connection, progress, server_version
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 
 Object = dict[str, Any]
 
@@ -198,7 +198,7 @@ async def _collect(session: Session) -> tuple[list[Object], str, list[str]]:
     for kind in await session.resources.preferred():
         if READ.get((kind.group, kind.kind), CoreEvent) is not CoreEvent:
             try:
-                found += await listing.listed(session, kind, Selection())
+                found += await listing.listed(session, kind, ObjectSelection())
             except errors.Forbidden as error:
                 unread.append(str(error))
     return found, version.minor, unread

@@ -23,7 +23,7 @@ from dray.cel import device as cel
 from dray.cel.runtime import values
 from dray.cli.command_errors import Command
 from dray.cli.inputs import cluster_objects
-from dray.cli.inputs.cluster_objects import World
+from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.output import durations, formats, tables
 from dray.cli.output.formats import Format
 from dray.cli.session import connection
@@ -60,7 +60,7 @@ class Overview(msgspec.Struct, frozen=True, rename="camel"):
     waiting_pods: tuple[Waiting, ...]
 
 
-def take(world: World) -> Overview:
+def take(world: ClusterObjects) -> Overview:
     pods, claims = world.of(Pod), world.of(ResourceClaim)
     waiting = [claim for claim in claims if claim.status.allocation is None]
     allocated = len(claims) - len(waiting)
@@ -82,7 +82,7 @@ def _readiness(node: Node) -> str:
     return "unknown"
 
 
-def _classes(world: World) -> Iterator[ClassLine]:
+def _classes(world: ClusterObjects) -> Iterator[ClassLine]:
     slices, rules = world.of(ResourceSlice), world.of(DeviceTaintRule)
     states = devices.states(slices, world.of(ResourceClaim), rules)
     views = [

@@ -10,7 +10,7 @@ import click
 from dray.api import features as gates
 from dray.cli.command_errors import Command
 from dray.cli.inputs import cluster_objects, manifests
-from dray.cli.inputs.cluster_objects import World
+from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.lint import (
     extended_resources,
     findings,
@@ -62,7 +62,7 @@ def lint(
     _conclude(found, len(every), form, strict)
 
 
-def _fixed(file: str, text: str, around: World | None) -> str:
+def _fixed(file: str, text: str, around: ClusterObjects | None) -> str:
     """The text after it was rewritten in place; standard input goes to standard output."""
     try:
         documents = list(source_documents.documents(file, text))

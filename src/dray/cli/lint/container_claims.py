@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dray.api.types.dra import ResourceClaim, ResourceClaimTemplate
-from dray.cli.inputs.cluster_objects import World
+from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.lint import pod_specs
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.source_documents import Document
@@ -20,7 +20,7 @@ Requests = dict[tuple[str, str, str], set[str]]
 """By kind, namespace and name of a claim or template, the names of its requests."""
 
 
-def requests(documents: Iterable[Document], world: World | None) -> Requests:
+def requests(documents: Iterable[Document], world: ClusterObjects | None) -> Requests:
     found: Requests = {}
     for claim in world.of(ResourceClaim) if world else ():
         key = (CLAIM, claim.metadata.namespace or "default", claim.metadata.name)

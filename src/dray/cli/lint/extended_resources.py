@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dray.api.types.dra import DeviceClass
-from dray.cli.inputs.cluster_objects import World
+from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.lint import pod_specs
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.source_documents import Document
@@ -42,7 +42,7 @@ class Claimed(NamedTuple):
     templates: list[Object]
 
 
-def classes(documents: Iterable[Document], world: World | None) -> Classes:
+def classes(documents: Iterable[Document], world: ClusterObjects | None) -> Classes:
     found = dict(KNOWN)
     for each in world.of(DeviceClass) if world else ():
         if each.spec.extended_resource_name:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dray.api.types.dra import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from dray.cli.inputs.cluster_objects import World
+from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.insight import selector_report
 from dray.cli.lint import container_claims, extended_resources, pod_specs
 from dray.cli.lint.container_claims import CLAIM, SOURCES, TEMPLATE
@@ -20,7 +20,7 @@ ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 Names = Mapping[str, set[tuple[str, str]]]
 
 
-def check(documents: Iterable[Document], world: World | None) -> Iterator[Finding]:
+def check(documents: Iterable[Document], world: ClusterObjects | None) -> Iterator[Finding]:
     known = [each for each in documents if isinstance(each.value, dict)]
     names = _names(known, world)
     served = extended_resources.classes(known, world)
@@ -37,7 +37,7 @@ def check(documents: Iterable[Document], world: World | None) -> Iterator[Findin
             yield from _requests(document, known, world)
 
 
-def _names(documents: Iterable[Document], world: World | None) -> Names:
+def _names(documents: Iterable[Document], world: ClusterObjects | None) -> Names:
     """Namespace and name of every claim and every template."""
     found: dict[str, set[tuple[str, str]]] = {CLAIM: set(), TEMPLATE: set()}
     for document in documents:
@@ -53,7 +53,7 @@ def _name(each: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str]:
     return each.metadata.namespace or "default", each.metadata.name
 
 
-def _pod(document: Document, names: Names, world: World | None) -> Iterator[Finding]:
+def _pod(document: Document, names: Names, world: ClusterObjects | None) -> Iterator[Finding]:
     path = pod_specs.POD_SPECS[document.kind]
     claims = pod_specs.at(document.value, f"{path}.resourceClaims")
     for number, entry in enumerate(claims if isinstance(claims, list) else ()):
@@ -65,7 +65,7 @@ def _pod(document: Document, names: Names, world: World | None) -> Iterator[Find
 
 
 def _reference(
-    document: Document, path: str, kind: str, name: str, names: Names, world: World | None
+    document: Document, path: str, kind: str, name: str, names: Names, world: ClusterObjects | None
 ) -> Iterator[Finding]:
     """Whether what a pod names is there, and is what the pod takes it for."""
     if (document.namespace, name) in names[kind]:
@@ -146,7 +146,7 @@ def _admin_access(document: Document, documents: Iterable[Document]) -> Iterator
 
 
 def _requests(
-    document: Document, documents: Iterable[Document], world: World | None
+    document: Document, documents: Iterable[Document], world: ClusterObjects | None
 ) -> Iterator[Finding]:
     """Classes that do not exist, and selectors that match nothing anywhere."""
     if world is None:
@@ -181,7 +181,7 @@ def _device_requests(document: Document) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def _selectors(
-    document: Document, path: str, request: dict[str, Any], world: World
+    document: Document, path: str, request: dict[str, Any], world: ClusterObjects
 ) -> Iterator[Finding]:
     selectors = request.get("selectors")
     for number, selector in enumerate(selectors if isinstance(selectors, list) else ()):

@@ -135,4 +135,4 @@ def _value(loader: Any, node: yaml.Node) -> Any:
     loader.flatten_mapping(node)
     pairs = [(str(loader.construct_object(key)), _value(loader, each)) for key, each in node.value]
     values = dict(pairs)
-    return values if len(values) == len(pairs) else gojson.RepeatingObject(pairs)
+    return values if len(values) == len(pairs) else gojson.ObjectWithDuplicateKeys(pairs)

@@ -10,7 +10,7 @@ import msgspec
 from dray.api import errors, http_messages
 from dray.api.kinds import Kind
 from dray.cli import command_errors
-from dray.cli.command_errors import Command, Failure
+from dray.cli.command_errors import Command, CommandError
 from dray.cli.inputs import manifests
 from dray.cli.inputs.manifests import Manifest
 from dray.cli.output import formats
@@ -82,7 +82,9 @@ async def _applied(
     name = document.get("metadata", {}).get("name", "")
     namespace = _namespace(session, kind, document)
     if not name:
-        raise Failure(f"a {kind.kind} without metadata.name cannot be applied", "Use dray create.")
+        raise CommandError(
+            f"a {kind.kind} without metadata.name cannot be applied", "Use dray create."
+        )
     before = await _version(session, kind, name, namespace)
     path = api_client.object_path(kind, name, namespace)
     changed = await _send(session, "PATCH", path, document, query, http_messages.APPLY_PATCH)
@@ -150,10 +152,12 @@ def _write_all(
                 changed, verb = await one(session, kind, document)
             except (errors.ServiceUnavailable, errors.Unauthorized):
                 raise
-            except (errors.StatusError, Failure) as error:
+            except (errors.StatusError, CommandError) as error:
                 refused += 1
-                known = error if isinstance(error, Failure) else command_errors.of_status(error)
-                Failure(f"{manifest.source}: {known.message}", known.advice).show()
+                known = (
+                    error if isinstance(error, CommandError) else command_errors.of_status(error)
+                )
+                CommandError(f"{manifest.source}: {known.message}", known.advice).show()
                 continue
             suffix = " (server dry run)" if dry_run else ""
             formats.show_change(kind, changed, f"{verb}{suffix}", format)

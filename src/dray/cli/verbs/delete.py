@@ -18,7 +18,7 @@ from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import Reference
 from dray.cli.verbs import listing
-from dray.client.api_client import Object, Selection
+from dray.client.api_client import Object, ObjectSelection
 
 POLL_SECONDS = 0.2
 
@@ -100,7 +100,7 @@ async def _of_reference(
     namespace = session.namespace if kind.namespaced else ""
     if reference.name:
         return [(kind, reference.name, namespace)]
-    every = await listing.listed(session, kind, Selection(namespace, selector))
+    every = await listing.listed(session, kind, ObjectSelection(namespace, selector))
     return [
         (kind, each["metadata"]["name"], each["metadata"].get("namespace", "")) for each in every
     ]

@@ -21,7 +21,7 @@ from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import Reference
 from dray.cli.verbs import events, listing, pod_description
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 
 ANNOTATION_LENGTH = 140
 PADDING = 2
@@ -74,14 +74,14 @@ async def _documents(session: Session, reference: Reference, selector: str) -> l
     namespace = session.namespace if kind.namespaced else ""
     if reference.name:
         return [await session.client.get(kind, reference.name, namespace)]
-    return await listing.listed(session, kind, Selection(namespace, selector))
+    return await listing.listed(session, kind, ObjectSelection(namespace, selector))
 
 
 async def _events(session: Session, document: Object) -> list[Object]:
     metadata = document["metadata"]
     (kind,) = await session.resources.named("events")
     fields = f"involvedObject.name={metadata['name']},involvedObject.uid={metadata.get('uid', '')}"
-    selection = Selection(metadata.get("namespace", ""), field_selector=fields)
+    selection = ObjectSelection(metadata.get("namespace", ""), field_selector=fields)
     return sorted(await listing.listed(session, kind, selection), key=events.last_seen)
 
 

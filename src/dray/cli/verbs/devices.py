@@ -29,7 +29,7 @@ from dray.cli.session import progress
 from dray.cli.session.connection import Session
 from dray.cli.verbs import listing
 from dray.cli.verbs.listing import Wanted
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 
 NAMES = ("devices", "device", "dev")
 
@@ -115,7 +115,7 @@ async def _inputs(
 async def _read(session: Session, kind: str, type_: type[Any]) -> list[Any]:
     plural = kinds.served("resource.k8s.io", kind).plural
     (served,) = await session.resources.named(f"{plural}.resource.k8s.io")
-    found = await listing.listed(session, served, Selection())
+    found = await listing.listed(session, served, ObjectSelection())
     stored = [canonical.prune_nulls(versions.to_storage(each)) for each in found]
     return [msgspec.convert(each, type_) for each in stored]
 

@@ -14,7 +14,7 @@ from dray.cli.output.formats import Format, Object
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 
 
 @click.command("events", cls=Command)
@@ -55,11 +55,11 @@ def events(target: Target, format: Format, about: str, types: str, headers: bool
 async def about_objects(session: Session, about: str = "") -> list[Object]:
     """The events of the namespace, or about one object, the oldest first."""
     (kind,) = await session.resources.named("events")
-    selection = Selection(session.namespace)
+    selection = ObjectSelection(session.namespace)
     if about:
         (reference,) = await resource_types.resolve([about], session.resources)
         fields = f"involvedObject.kind={reference.kind.kind},involvedObject.name={reference.name}"
-        selection = Selection(session.namespace, field_selector=fields)
+        selection = ObjectSelection(session.namespace, field_selector=fields)
     return sorted(await listing.listed(session, kind, selection), key=last_seen)
 
 

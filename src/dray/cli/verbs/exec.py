@@ -18,7 +18,7 @@ import click
 from dray.api import kinds, remote_command
 from dray.api.http_messages import Request
 from dray.api.remote_command import Outcome, Size
-from dray.cli.command_errors import Command, Failure
+from dray.cli.command_errors import Command, CommandError
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import logs
@@ -75,16 +75,16 @@ def _sit_at(
     if container:
         query.append(("container", container))
     name = logs.pod_name(pod)
-    seat = Seat(reads=stdin, has_tty=has_tty)
+    seat = TerminalStream(reads=stdin, has_tty=has_tty)
     outcome = connection.run(target, lambda session: _converse(session, what, name, query, seat))
     if outcome.code is None:
-        raise Failure(outcome.message or "the connection was cut before the command ended")
+        raise CommandError(outcome.message or "the connection was cut before the command ended")
     if outcome.code:
         sys.exit(outcome.code)
 
 
 async def _converse(
-    session: Session, what: str, pod: str, query: api_client.Query, seat: Seat
+    session: Session, what: str, pod: str, query: api_client.Query, seat: TerminalStream
 ) -> Outcome:
     path = api_client.object_path(POD, pod, session.namespace, what)
     headers = {"upgrade": "websocket", "sec-websocket-protocol": ",".join(remote_command.PROTOCOLS)}
@@ -96,7 +96,7 @@ async def _converse(
     return seat.outcome
 
 
-class Seat:
+class TerminalStream:
     """This terminal, or the pipes in its place, as one end of the conversation."""
 
     def __init__(self, *, reads: bool, has_tty: bool) -> None:

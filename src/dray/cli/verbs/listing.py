@@ -17,7 +17,7 @@ from dray.cli.output.formats import Format, Object
 from dray.cli.session.connection import Session
 from dray.cli.session.resource_types import Reference
 from dray.client import api_client
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 
 TABLE = f"{JSON};as=Table;v=v1;g=meta.k8s.io,{JSON}"
 
@@ -41,9 +41,9 @@ class Wanted:
     ignore_not_found: bool
     all_namespaces: bool
 
-    def selection(self, session: Session, reference: Reference) -> Selection:
+    def selection(self, session: Session, reference: Reference) -> ObjectSelection:
         namespace = session.namespace if reference.kind.namespaced else ""
-        return Selection(namespace, self.label_selector, self.field_selector)
+        return ObjectSelection(namespace, self.label_selector, self.field_selector)
 
 
 async def tables(
@@ -131,7 +131,7 @@ async def _objects(session: Session, wanted: Wanted, reference: Reference) -> li
         raise _explained(error, session, reference) from error
 
 
-async def listed(session: Session, kind: Kind, selection: Selection) -> list[Object]:
+async def listed(session: Session, kind: Kind, selection: ObjectSelection) -> list[Object]:
     """The objects of one kind; each says what it is, which items of a list do not."""
     page = await session.client.list(kind, selection)
     described = {"apiVersion": kind.preferred.api_version, "kind": kind.kind}
@@ -148,7 +148,7 @@ async def expanded(
             found.append(reference)
             continue
         namespace = session.namespace if reference.kind.namespaced else ""
-        every = await listed(session, reference.kind, Selection(namespace, label_selector))
+        every = await listed(session, reference.kind, ObjectSelection(namespace, label_selector))
         found += [Reference(reference.kind, each["metadata"]["name"]) for each in every]
     return found
 

@@ -10,7 +10,7 @@ import click
 import dray
 from dray.api.kinds import Kind
 from dray.cli import command_errors
-from dray.cli.command_errors import Command, Failure
+from dray.cli.command_errors import Command, CommandError
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import Format
 from dray.cli.session import connection, resource_types, server_version
@@ -84,7 +84,7 @@ def version(target: Target, format: Format, client_only: bool) -> None:
     """Print the versions of dray and of the server."""
     own = {"version": dray.__version__, "pythonVersion": platform.python_version()}
     document: dict[str, Any] = {"clientVersion": own}
-    trouble: Failure | None = None
+    trouble: CommandError | None = None
     if not client_only:
         trouble = _add_server(target, document)
     if format.is_table:
@@ -97,11 +97,11 @@ def version(target: Target, format: Format, client_only: bool) -> None:
         raise trouble
 
 
-def _add_server(target: Target, document: dict[str, Any]) -> Failure | None:
+def _add_server(target: Target, document: dict[str, Any]) -> CommandError | None:
     try:
         with command_errors.reported():
             answer = connection.run(target, lambda session: server_version.ask(session.client))
-    except Failure as failure:
+    except CommandError as failure:
         return failure
     document["serverVersion"] = answer.document
     return None

@@ -18,7 +18,7 @@ from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import Reference
 from dray.cli.verbs import listing
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 
 WATCH_SECONDS = 300
 RETRY_SECONDS = 0.2
@@ -147,7 +147,7 @@ async def _current(
     session: Session, reference: Reference, namespace: str
 ) -> tuple[Object | None, str]:
     """The object, and from which version on to watch."""
-    selection = Selection(namespace, field_selector=f"metadata.name={reference.name}")
+    selection = ObjectSelection(namespace, field_selector=f"metadata.name={reference.name}")
     page = await session.client.list(reference.kind, selection)
     found = [msgspec.json.decode(item) for item in page.items]
     return (found[0] if found else None), page.resource_version
@@ -157,7 +157,7 @@ async def _follow(
     session: Session, reference: Reference, namespace: str, version: str, goal: Goal
 ) -> bool:
     """Whether the goal was met before the watch ended."""
-    selection = Selection(namespace, field_selector=f"metadata.name={reference.name}")
+    selection = ObjectSelection(namespace, field_selector=f"metadata.name={reference.name}")
     events = session.client.watch(
         reference.kind, selection, resource_version=version, timeout_seconds=WATCH_SECONDS
     )

@@ -17,7 +17,7 @@ from dray.cli.session.connection import Session
 from dray.cli.session.resource_types import Reference
 from dray.cli.verbs.listing import TABLE, Wanted
 from dray.client import api_client
-from dray.client.api_client import Selection
+from dray.client.api_client import ObjectSelection
 
 
 async def watch(
@@ -33,15 +33,15 @@ async def watch(
         await _watch_objects(session, wanted, reference, selection)
 
 
-def _named(selection: Selection, name: str) -> Selection:
+def _named(selection: ObjectSelection, name: str) -> ObjectSelection:
     if not name:
         return selection
     fields = filter(None, (selection.field_selector, f"metadata.name={name}"))
-    return Selection(selection.namespace, selection.label_selector, ",".join(fields))
+    return ObjectSelection(selection.namespace, selection.label_selector, ",".join(fields))
 
 
 async def _watch_objects(
-    session: Session, wanted: Wanted, reference: Reference, selection: Selection
+    session: Session, wanted: Wanted, reference: Reference, selection: ObjectSelection
 ) -> None:
     async for event in session.client.watch(reference.kind, selection):
         if event.type == "BOOKMARK":
@@ -54,7 +54,7 @@ async def _watch_objects(
 
 
 async def _watch_table(
-    session: Session, reference: Reference, selection: Selection, options: TableOptions
+    session: Session, reference: Reference, selection: ObjectSelection, options: TableOptions
 ) -> None:
     """Rows as they change, below one header."""
     query = (("watch", "true"), *selection.query())

@@ -22,7 +22,7 @@ from dray.api.types.pods import Pod, PodResourceClaim
 from dray.api.types.workloads import PodGroup
 from dray.client import events
 from dray.client.api_client import Object
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, resources
 from dray.controllers.devices import claim_release
 from dray.controllers.devices.claim_generation import CannotGenerate, Generator, Owner
@@ -84,7 +84,7 @@ class Claims(Loop[Work]):
     def _add(self, subject: Subject, key: ObjectKey) -> None:
         self.queue.add(Work(subject, key))
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         pod = change.new or change.old
         if pod is None or not (
             pod.spec.resource_claims or pod.status.extended_resource_claim_status
@@ -108,7 +108,7 @@ class Claims(Loop[Work]):
         for key in {*pod_claims.used_claims(pod), *owned}:
             self._add(Subject.CLAIM, ObjectKey(*key))
 
-    def _claim_changed(self, change: Change[ResourceClaim]) -> None:
+    def _claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
         if (
             change.old is not None
             and change.new is not None
@@ -124,7 +124,7 @@ class Claims(Loop[Work]):
             for group in self._groups.find(caches.CLAIM, change.key):
                 self._add(Subject.POD_GROUP, _key(group))
 
-    def _template_changed(self, change: Change[ClaimTemplate]) -> None:
+    def _template_changed(self, change: ObjectChange[ClaimTemplate]) -> None:
         if change.new is None:
             return
         for pod in self._pods.find(caches.TEMPLATE, change.key):
@@ -134,7 +134,7 @@ class Claims(Loop[Work]):
             for group in self._groups.find(caches.TEMPLATE, change.key):
                 self._add(Subject.POD_GROUP, _key(group))
 
-    def _group_changed(self, change: Change[PodGroup]) -> None:
+    def _group_changed(self, change: ObjectChange[PodGroup]) -> None:
         group = change.new or change.old
         assert group is not None
         assert self._groups is not None

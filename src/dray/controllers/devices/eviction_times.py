@@ -116,7 +116,7 @@ def _of_taint(
     taint: DeviceTaint, rule: str, tolerations: Iterable[DeviceToleration]
 ) -> Eviction | None:
     """None if the taint is tolerated for ever."""
-    seconds = taints.endured_seconds(taint, tolerations)
+    seconds = taints.tolerated_seconds(taint, tolerations)
     if seconds is None:
         return None
     since = gotime.parse(taint.time_added) if taint.time_added else LONG_AGO

@@ -22,7 +22,7 @@ from dray.api.types.dra import (
     ResourceSlice,
 )
 from dray.api.types.meta import Condition
-from dray.client.cache import Change
+from dray.client.cache import ObjectChange
 from dray.controllers import resources, status_patches
 from dray.controllers.devices import pool_summary
 from dray.controllers.loops import Context, Loop
@@ -51,7 +51,7 @@ class PoolStatuses(Loop[str]):
         for request in self._requests:
             self.queue.add(request.metadata.name)
 
-    def _slice_changed(self, _: Change[ResourceSlice]) -> None:
+    def _slice_changed(self, _: ObjectChange[ResourceSlice]) -> None:
         for name in self._waiting:
             self.queue.add(name)
 

@@ -20,7 +20,7 @@ from dray.api.types.dra import DeviceTaint, DeviceTaintRule, DeviceTaintRuleStat
 from dray.api.types.meta import Condition
 from dray.api.types.pods import Pod
 from dray.client import events
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, resources, status_patches
 from dray.controllers.devices import eviction_times, taint_rule_status
 from dray.controllers.devices.eviction_times import Eviction, TaintedSlice
@@ -74,7 +74,7 @@ class TaintEviction(Loop[Work]):
         key = ObjectKey(pod.metadata.namespace, pod.metadata.name)
         self.queue.add(Work(Subject.POD, key))
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         old, new = change.old, change.new
         if new is None:
             if old is not None:
@@ -87,7 +87,7 @@ class TaintEviction(Loop[Work]):
         if has_moved and self._of_pod(new, self._evicting_rules()):
             self._add_pod(new)
 
-    def _claim_changed(self, change: Change[ResourceClaim]) -> None:
+    def _claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
         old, new = change.old, change.new
         if old is not None and (new is None or new.status != old.status):
             self._add_users(old)
@@ -113,7 +113,7 @@ class TaintEviction(Loop[Work]):
             elif pod_claims.is_group(consumer) and self._accept_groups:
                 yield from self._pods.find(caches.GROUP, ObjectKey(namespace, consumer.name))
 
-    def _slice_changed(self, change: Change[TaintedSlice]) -> None:
+    def _slice_changed(self, change: ObjectChange[TaintedSlice]) -> None:
         if _evicting(change.old) == _evicting(change.new):
             return
         for each in (change.old, change.new):
@@ -122,7 +122,7 @@ class TaintEviction(Loop[Work]):
                 for claim in self._claims.find(caches.POOL, pool):
                     self._add_users(claim)
 
-    def _rule_changed(self, change: Change[DeviceTaintRule]) -> None:
+    def _rule_changed(self, change: ObjectChange[DeviceTaintRule]) -> None:
         old, new = change.old, change.new
         if new is None:
             if old is not None:

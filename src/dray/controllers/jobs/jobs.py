@@ -23,7 +23,7 @@ from dray.api.types.pods import Pod
 from dray.api.types.workloads import JobStatus, WorkloadCondition
 from dray.client import events
 from dray.client.api_client import Object
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, conditions, resources, status_patches
 from dray.controllers.jobs import job_accounting, job_pods, job_progress
 from dray.controllers.jobs.job_progress import Backoff, Progress
@@ -32,7 +32,7 @@ from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import Job
 from dray.controllers.workloads import adoption, pod_control
 from dray.controllers.workloads.adoption import Adopter
-from dray.controllers.workloads.pod_control import PodMaker
+from dray.controllers.workloads.pod_control import PodControl
 
 COMPONENT = "job-controller"
 MAX_AT_ONCE = 500
@@ -77,7 +77,7 @@ class Jobs(Loop[Work]):
         self._backoffs: dict[ObjectKey, Backoff] = {}
         self._counted: dict[ObjectKey, set[str]] = {}
         self._recorder = context.recorder(COMPONENT)
-        self._maker = PodMaker(self.client, resources.JOB, self._recorder, self._pod_writes)
+        self._maker = PodControl(self.client, resources.JOB, self._recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(
             self.client, resources.POD, resources.JOB, job_progress.FINALIZER
         )
@@ -90,13 +90,13 @@ class Jobs(Loop[Work]):
         for pod in self._pods:
             self._add_leftover(pod)
 
-    def _job_changed(self, change: Change[Job]) -> None:
+    def _job_changed(self, change: ObjectChange[Job]) -> None:
         self.queue.add(Work(change.key))
         if change.new is None and change.old is not None:
             for pod in self._pods.find(caches.OWNER, change.old.metadata.uid):
                 self._add_leftover(pod)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         for pod in (change.old, change.new):
             owner = owner_references.controlled_by(pod.metadata, resources.JOB) if pod else None
             if owner is not None:

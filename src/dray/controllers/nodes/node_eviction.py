@@ -12,7 +12,7 @@ from dray.api.semantics import pod_status
 from dray.api.types.nodes import Node, Taint
 from dray.api.types.pods import Pod, Toleration
 from dray.client import events
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, resources
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
@@ -37,7 +37,7 @@ class NodeEviction(Loop[ObjectKey]):
         for node in self._nodes:
             self._add_pods(node)
 
-    def _node_changed(self, change: Change[Node]) -> None:
+    def _node_changed(self, change: ObjectChange[Node]) -> None:
         before = evicting_taints(change.old) if change.old else []
         after = evicting_taints(change.new) if change.new else []
         node = change.new or change.old
@@ -49,7 +49,7 @@ class NodeEviction(Loop[ObjectKey]):
             for pod in self._pods.find(caches.NODE, node.metadata.name):
                 self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         if change.new is None:
             if change.old is not None:
                 self._since.pop(change.old.metadata.uid, None)

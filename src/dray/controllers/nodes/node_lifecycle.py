@@ -20,7 +20,7 @@ from dray.api.semantics import pod_status
 from dray.api.types.core import Lease
 from dray.api.types.nodes import Node, NodeCondition, Taint
 from dray.client import events
-from dray.client.cache import Change
+from dray.client.cache import ObjectChange
 from dray.controllers import caches, resources
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
@@ -69,7 +69,7 @@ class Nodes(Loop[str]):
         for node in self._nodes:
             self.queue.add(node.metadata.name)
 
-    def _lease_changed(self, change: Change[Lease]) -> None:
+    def _lease_changed(self, change: ObjectChange[Lease]) -> None:
         if change.key.namespace != LEASE_NAMESPACE:
             return
         if change.new is None:
@@ -77,7 +77,7 @@ class Nodes(Loop[str]):
         elif change.old is None or change.old.spec.renew_time != change.new.spec.renew_time:
             self._renewed[change.key.name] = _clock()
 
-    def _node_changed(self, change: Change[Node]) -> None:
+    def _node_changed(self, change: ObjectChange[Node]) -> None:
         name, node = change.key.name, change.new
         if node is None:
             self._forget(change)
@@ -91,7 +91,7 @@ class Nodes(Loop[str]):
         self._count_healthy(name, is_ready(node))
         self.queue.add(name)
 
-    def _forget(self, change: Change[Node]) -> None:
+    def _forget(self, change: ObjectChange[Node]) -> None:
         name = change.key.name
         if change.old is not None and caches.is_gone(self._nodes, change.key):
             self._tell(change.old, "RemovingNode", f"Removing Node {name} from Controller")

@@ -12,7 +12,7 @@ from dray.api import errors
 from dray.api.semantics import pod_status
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, resources
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
@@ -43,14 +43,14 @@ class PodGarbage(Loop[ObjectKey]):
         for pod in self._pods:
             self._consider(pod)
 
-    def _node_changed(self, change: Change[Node]) -> None:
+    def _node_changed(self, change: ObjectChange[Node]) -> None:
         if change.new is not None:
             self._missing_since.pop(change.key.name, None)
         elif caches.is_gone(self._nodes, change.key):
             for pod in self._pods.find(caches.NODE, change.key.name):
                 self._consider(pod)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         if change.new is None:
             self._ended.discard(change.key)
             self._excess.discard(change.key)

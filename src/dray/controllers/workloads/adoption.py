@@ -18,7 +18,7 @@ from dray.api.selectors.label_selectors import Selector
 from dray.api.semantics import owner_references
 from dray.api.types.meta import LabelSelector, ObjectMeta
 from dray.client.api_client import Client, Object
-from dray.client.cache import Cache, Change, ObjectKey
+from dray.client.cache import Cache, ObjectChange, ObjectKey
 from dray.controllers import caches, status_patches
 
 
@@ -30,7 +30,7 @@ class HasMetadata(Protocol):
 T = TypeVar("T", bound=HasMetadata)
 
 
-def possible_owners(change: Change[T], owners: Cache[Any]) -> Iterator[ObjectKey]:
+def possible_owners(change: ObjectChange[T], owners: Cache[Any]) -> Iterator[ObjectKey]:
     """Who might adopt an object that has just become free."""
     old, new = change.old, change.new
     if new is None or not new.metadata.labels or owner_references.controller_of(new.metadata):

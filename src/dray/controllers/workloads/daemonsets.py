@@ -17,7 +17,7 @@ from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod, PodSpec
 from dray.api.types.workloads import ControllerRevision, DaemonSetStatus
 from dray.client.api_client import Object
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import node_eviction
@@ -27,7 +27,7 @@ from dray.controllers.workloads import adoption, daemon_updates, pod_control
 from dray.controllers.workloads.adoption import Adopter
 from dray.controllers.workloads.controller_revisions import POD_LABEL, History
 from dray.controllers.workloads.daemon_updates import Daemons, Moves, Nodes
-from dray.controllers.workloads.pod_control import PodMaker
+from dray.controllers.workloads.pod_control import PodControl
 
 COMPONENT = "daemonset-controller"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -52,7 +52,7 @@ class DaemonSets(Loop[ObjectKey]):
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
         self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
         recorder = context.recorder(COMPONENT)
-        self._maker = PodMaker(self.client, resources.DAEMON_SET, recorder, self._pod_writes)
+        self._maker = PodControl(self.client, resources.DAEMON_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.DAEMON_SET)
         revisions = shared.controller_revisions
         self._history = History(self.client, resources.DAEMON_SET, revisions, POD_LABEL)
@@ -65,7 +65,7 @@ class DaemonSets(Loop[ObjectKey]):
     def resync(self) -> None:
         loops.add_all(self.queue, self._sets)
 
-    def _owned_changed(self, change: Change[Pod] | Change[ControllerRevision]) -> None:
+    def _owned_changed(self, change: ObjectChange[Pod] | ObjectChange[ControllerRevision]) -> None:
         for each in (change.old, change.new):
             owner = (
                 owner_references.controlled_by(each.metadata, resources.DAEMON_SET)
@@ -75,11 +75,11 @@ class DaemonSets(Loop[ObjectKey]):
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         for key in adoption.possible_owners(change, self._sets):
             self.queue.add(key)
 
-    def _node_changed(self, change: Change[Node]) -> None:
+    def _node_changed(self, change: ObjectChange[Node]) -> None:
         old, new = change.old, change.new
         if old is None or new is None or _placement(old) != _placement(new):
             self.resync()

@@ -17,7 +17,7 @@ from dray.api.types.meta import LabelSelector
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import DeploymentStatus
 from dray.client import events
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, conditions, loops, resources, status_patches
 from dray.controllers.conditions import Conditions
 from dray.controllers.loops import Context, Loop
@@ -58,7 +58,7 @@ class Deployments(Loop[ObjectKey]):
     def resync(self) -> None:
         loops.add_all(self.queue, self._deployments)
 
-    def _set_changed(self, change: Change[ReplicaSet]) -> None:
+    def _set_changed(self, change: ObjectChange[ReplicaSet]) -> None:
         for each in (change.old, change.new):
             if each is None:
                 continue
@@ -68,7 +68,7 @@ class Deployments(Loop[ObjectKey]):
         for key in adoption.possible_owners(change, self._deployments):
             self.queue.add(key)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         """A Recreate deployment goes on when the last old pod has ended."""
         pod = change.new or change.old
         if pod is None or (change.new is not None and not pod_status.has_ended(change.new)):

@@ -23,7 +23,7 @@ from dray.controllers.slim_types import Template
 LONGEST_PREFIX = 253
 
 
-class Outcome(NamedTuple):
+class PodBatchResult(NamedTuple):
     """How many succeeded, and why the first of the others did not."""
 
     done: int
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PodMaker:
+class PodControl:
     """Pods of the owners of one kind. What it writes is noted under the owner's key."""
 
     client: Client
@@ -51,7 +51,7 @@ class PodMaker:
         self._tell(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
         return created
 
-    async def create_all(self, owner: ObjectMeta, bodies: Sequence[Object]) -> Outcome:
+    async def create_all(self, owner: ObjectMeta, bodies: Sequence[Object]) -> PodBatchResult:
         """One, then two, then four …, so that what always fails fails once."""
         done, batch = 0, 1
         while done < len(bodies):
@@ -59,9 +59,9 @@ class PodMaker:
             outcome = await _together(self.create(owner, body) for body in some)
             done += outcome.done
             if outcome.failure is not None:
-                return Outcome(done, outcome.failure)
+                return PodBatchResult(done, outcome.failure)
             batch *= 2
-        return Outcome(done)
+        return PodBatchResult(done)
 
     async def delete(self, owner: ObjectMeta, pod: Pod) -> None:
         """Delete a pod that belongs to the owner; one that is gone already is fine."""
@@ -79,7 +79,7 @@ class PodMaker:
         note = f"Deleted pod: {pod.metadata.name}"
         self._tell(owner, events.NORMAL, "SuccessfulDelete", note)
 
-    async def delete_all(self, owner: ObjectMeta, pods: Iterable[Pod]) -> Outcome:
+    async def delete_all(self, owner: ObjectMeta, pods: Iterable[Pod]) -> PodBatchResult:
         return await _together(self.delete(owner, pod) for pod in pods)
 
     def _tell(self, owner: ObjectMeta, type_: str, reason: str, note: str) -> None:
@@ -105,17 +105,17 @@ def is_namespace_ending(error: errors.StatusError) -> bool:
     return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 
-async def _together(work: Iterable[Awaitable[Any]]) -> Outcome:
+async def _together(work: Iterable[Awaitable[Any]]) -> PodBatchResult:
     answers = await asyncio.gather(*work, return_exceptions=True)
     failures = [answer for answer in answers if isinstance(answer, BaseException)]
     for failure in failures:
         if not isinstance(failure, errors.StatusError):
             raise failure
     refusals = [failure for failure in failures if isinstance(failure, errors.StatusError)]
-    return Outcome(len(answers) - len(failures), next(iter(refusals), None))
+    return PodBatchResult(len(answers) - len(failures), next(iter(refusals), None))
 
 
-def check(outcome: Outcome) -> None:
+def check(outcome: PodBatchResult) -> None:
     """Raise what went wrong."""
     if outcome.failure is not None:
         raise outcome.failure

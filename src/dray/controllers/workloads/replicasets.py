@@ -13,14 +13,14 @@ from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ReplicaSetStatus
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, conditions, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import ReplicaSet
 from dray.controllers.workloads import adoption, deletion_order, pod_control
 from dray.controllers.workloads.adoption import Adopter
-from dray.controllers.workloads.pod_control import PodMaker
+from dray.controllers.workloads.pod_control import PodControl
 
 COMPONENT = "replicaset-controller"
 MAX_AT_ONCE = 500
@@ -34,7 +34,7 @@ class ReplicaSets(Loop[ObjectKey]):
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
         self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
         recorder = context.recorder(COMPONENT)
-        self._maker = PodMaker(self.client, resources.REPLICA_SET, recorder, self._pod_writes)
+        self._maker = PodControl(self.client, resources.REPLICA_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.REPLICA_SET)
         self.follow(self._sets, lambda change: self.queue.add(change.key))
         self.follow(self._pods, self._pod_changed)
@@ -42,7 +42,7 @@ class ReplicaSets(Loop[ObjectKey]):
     def resync(self) -> None:
         loops.add_all(self.queue, self._sets)
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         for pod in (change.old, change.new):
             if pod is None:
                 continue

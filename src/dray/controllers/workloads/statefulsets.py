@@ -18,7 +18,7 @@ from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, StatefulSetStatus
-from dray.client.cache import Change, ObjectKey
+from dray.client.cache import ObjectChange, ObjectKey
 from dray.controllers import caches, loops, resources, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
@@ -26,7 +26,7 @@ from dray.controllers.slim_types import StatefulSet, Template
 from dray.controllers.workloads import adoption, controller_revisions, rollouts, stateful_pods
 from dray.controllers.workloads.adoption import Adopter
 from dray.controllers.workloads.controller_revisions import History
-from dray.controllers.workloads.pod_control import PodMaker
+from dray.controllers.workloads.pod_control import PodControl
 
 COMPONENT = "statefulset-controller"
 HASH_LABEL = "controller.kubernetes.io/hash"
@@ -52,7 +52,7 @@ class StatefulSets(Loop[ObjectKey]):
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
         self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
         recorder = context.recorder(COMPONENT)
-        self._maker = PodMaker(self.client, resources.STATEFUL_SET, recorder, self._pod_writes)
+        self._maker = PodControl(self.client, resources.STATEFUL_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.STATEFUL_SET)
         self._history = History(self.client, resources.STATEFUL_SET, revisions, HASH_LABEL)
         self.follow(self._sets, lambda change: self.queue.add(change.key))
@@ -63,7 +63,7 @@ class StatefulSets(Loop[ObjectKey]):
     def resync(self) -> None:
         loops.add_all(self.queue, self._sets)
 
-    def _owned_changed(self, change: Change[Pod] | Change[ControllerRevision]) -> None:
+    def _owned_changed(self, change: ObjectChange[Pod] | ObjectChange[ControllerRevision]) -> None:
         for each in (change.old, change.new):
             owner = (
                 owner_references.controlled_by(each.metadata, resources.STATEFUL_SET)
@@ -73,7 +73,7 @@ class StatefulSets(Loop[ObjectKey]):
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         for key in adoption.possible_owners(change, self._sets):
             self.queue.add(key)
 

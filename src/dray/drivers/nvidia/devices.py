@@ -43,7 +43,7 @@ Attributes = dict[str, DeviceAttribute]
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class HostTopology:
     """What is known of a GPU's machine."""
 
     node: str
@@ -61,7 +61,7 @@ def partition_name(gpu: Gpu, profile: Profile, placement: Placement) -> str:
     return f"{gpu_name(gpu)}-mig-{label}-{profile.id}-{placement.start}"
 
 
-def whole(gpu: Gpu, around: Surroundings) -> Device:
+def whole(gpu: Gpu, around: HostTopology) -> Device:
     return Device(
         name=gpu_name(gpu),
         attributes=_attributes(gpu, around),
@@ -119,7 +119,7 @@ def text(value: str) -> DeviceAttribute:
     return DeviceAttribute(string_value=value)
 
 
-def _attributes(gpu: Gpu, around: Surroundings) -> Attributes:
+def _attributes(gpu: Gpu, around: HostTopology) -> Attributes:
     given: dict[str, Any] = {
         TYPE: GPU_TYPE,
         UUID: gpu.uuid,

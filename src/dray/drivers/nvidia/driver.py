@@ -40,7 +40,7 @@ from dray.drivers.nvidia.inventory import (
     WholeGpu,
 )
 from dray.drivers.nvidia.partition_state import GpuState
-from dray.drivers.nvidia.sharing import Commands, SharingState, Wish
+from dray.drivers.nvidia.sharing import Commands, SharingRequest, SharingState
 
 NVML_LIBRARY: Final = "libnvidia-ml.so.1"
 ADVICE: Final = "ask for MPS in the claim's configuration if they need a limit"
@@ -150,7 +150,9 @@ class NvidiaDriver(Driver):
         elif limit is not None:
             note = f"nothing keeps programs to their {share} of {uuid}: {ADVICE}"
             self.warn(allocated.claim, note)
-        wish = Wish(_key(allocated), part.gpu.uuid, uuid, wanted, limit, allocated.is_shared)
+        wish = SharingRequest(
+            _key(allocated), part.gpu.uuid, uuid, wanted, limit, allocated.is_shared
+        )
         return self._sharing.arrange(wish)
 
     def _release(self, key: str) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from dray.api.types.dra import CounterSet, Device
 from dray.drivers.nvidia import devices, partitions
-from dray.drivers.nvidia.devices import Surroundings
+from dray.drivers.nvidia.devices import HostTopology
 from dray.drivers.nvidia.hardware import (
     ComputeInstance,
     Gpu,
@@ -82,7 +82,7 @@ class Machine:
         self._gpus: dict[str, tuple[Gpu, Device]] = {}
         for gpu in hardware.gpus():
             bus = gpu.pci_bus_id
-            around = Surroundings(settings.node, versions, host.pcie_root(bus), host.numa_node(bus))
+            around = HostTopology(settings.node, versions, host.pcie_root(bus), host.numa_node(bus))
             self._gpus[gpu.uuid] = gpu, devices.whole(gpu, around)
         self._profiles: dict[str, Sequence[Profile]] = {}
         self._looks: list[_Look] = []

@@ -41,14 +41,14 @@ PATIENCE_SECONDS: Final = 3.0
 _PAUSE_SECONDS: Final = 0.1
 
 
-class Holding(msgspec.Struct, frozen=True):
+class HeldDevice(msgspec.Struct, frozen=True):
     """What one device of one claim holds: a whole GPU, or a partition of it."""
 
     gpu: str
-    partition: Noted | None = None
+    partition: RecordedPartition | None = None
 
 
-class Noted(msgspec.Struct, frozen=True):
+class RecordedPartition(msgspec.Struct, frozen=True):
     """A partition as it was asked for; without a number it may not exist."""
 
     profile: int
@@ -66,8 +66,8 @@ class Noted(msgspec.Struct, frozen=True):
         return is_there and self.instance in (None, instance.id)
 
 
-class Ledger(msgspec.Struct, frozen=True):
-    holdings: dict[str, Holding] = {}
+class PartitionRecord(msgspec.Struct, frozen=True):
+    holdings: dict[str, HeldDevice] = {}
     found_modes: dict[str, bool] = {}
     """Whether MIG was on when a GPU was first switched."""
 
@@ -94,7 +94,7 @@ class GpuState:
         self._hardware = hardware
         self._may_switch = may_switch
         self._pause = pause
-        self._checkpoint = Checkpoint(folder / LEDGER_FILE, Ledger, version=LEDGER_VERSION)
+        self._checkpoint = Checkpoint(folder / LEDGER_FILE, PartitionRecord, version=LEDGER_VERSION)
         self._read()
 
     @contextlib.asynccontextmanager
@@ -116,7 +116,7 @@ class GpuState:
                 log.warning("a partition of %s is not looked after: %s", holding.gpu, error)
         self.settle()
 
-    def _reconcile(self, key: str, gpu: str, noted: Noted) -> None:
+    def _reconcile(self, key: str, gpu: str, noted: RecordedPartition) -> None:
         if noted.instance is None:
             log.warning("removing a partition of %s that was never finished", gpu)
             self.release(key)
@@ -137,7 +137,7 @@ class GpuState:
             if any(True for _ in self._noted(gpu)):
                 raise InUse(f"{gpu} is still divided into partitions")
             self._switch(gpu, False)
-        self._note(key, Holding(gpu))
+        self._note(key, HeldDevice(gpu))
 
     def hold_partition(self, key: str, gpu: str, cut: Cut) -> Partition:
         """Make a partition at exactly this place; the same one if it was made already."""
@@ -151,8 +151,8 @@ class GpuState:
             raise InUse(f"{gpu} is still held as a whole")
         self._switch(gpu, True)
         self._refuse_occupied(gpu, cut)
-        noted = Noted(cut.profile.id, cut.placement.start, cut.placement.size)
-        self._note(key, Holding(gpu, noted))
+        noted = RecordedPartition(cut.profile.id, cut.placement.start, cut.placement.size)
+        self._note(key, HeldDevice(gpu, noted))
         try:
             with self._users_named(gpu):
                 return self._make(key, gpu, noted)
@@ -179,13 +179,13 @@ class GpuState:
         for gpu in list(self._found_modes):
             self._restore_mode(gpu)
 
-    def _make(self, key: str, gpu: str, noted: Noted) -> Partition:
+    def _make(self, key: str, gpu: str, noted: RecordedPartition) -> Partition:
         number = self._hardware.create_instance(gpu, noted.profile, noted.placement)
         compute = self._hardware.create_compute(gpu, number)
-        self._note(key, Holding(gpu, msgspec.structs.replace(noted, instance=number)))
+        self._note(key, HeldDevice(gpu, msgspec.structs.replace(noted, instance=number)))
         return Partition(number, compute)
 
-    def _made(self, holding: Holding) -> Partition | None:
+    def _made(self, holding: HeldDevice) -> Partition | None:
         if holding.partition is None or holding.partition.instance is None:
             return None
         found = self._find(holding.gpu, holding.partition)
@@ -254,15 +254,15 @@ class GpuState:
                     raise
             self._pause(_PAUSE_SECONDS)
 
-    def _find(self, gpu: str, noted: Noted) -> Instance | None:
+    def _find(self, gpu: str, noted: RecordedPartition) -> Instance | None:
         found = (each for each in self._hardware.instances(gpu) if noted.describes(each))
         return next(found, None)
 
-    def _noted(self, gpu: str) -> list[Noted]:
+    def _noted(self, gpu: str) -> list[RecordedPartition]:
         held = (each for each in self._holdings.values() if each.gpu == gpu)
         return [each.partition for each in held if each.partition is not None]
 
-    def _note(self, key: str, holding: Holding) -> None:
+    def _note(self, key: str, holding: HeldDevice) -> None:
         self._holdings[key] = holding
         self._write()
 
@@ -271,9 +271,9 @@ class GpuState:
         self._write()
 
     def _read(self) -> None:
-        found = self._checkpoint.read() or Ledger()
+        found = self._checkpoint.read() or PartitionRecord()
         self._holdings = dict(found.holdings)
         self._found_modes = dict(found.found_modes)
 
     def _write(self) -> None:
-        self._checkpoint.write(Ledger(self._holdings, self._found_modes))
+        self._checkpoint.write(PartitionRecord(self._holdings, self._found_modes))

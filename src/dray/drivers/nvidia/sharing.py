@@ -71,7 +71,7 @@ class SystemCommands:
 
 
 @dataclass(frozen=True)
-class Wish:
+class SharingRequest:
     """What one device of a claim asks for."""
 
     key: str
@@ -98,7 +98,7 @@ class Wish:
         return config.INTERVALS[0]
 
 
-class Arrangement(msgspec.Struct, frozen=True):
+class SharingSetup(msgspec.Struct, frozen=True):
     """What is set up for a device, and for which claims."""
 
     gpu: str
@@ -109,10 +109,10 @@ class Arrangement(msgspec.Struct, frozen=True):
     """The GPU's mode before a service had it for itself; None where that was not changed."""
 
 
-class Ledger(msgspec.Struct, frozen=True):
+class SharingRecord(msgspec.Struct, frozen=True):
     boot: str = ""
     """Of the machine: nothing of what is set up survives it."""
-    arrangements: dict[str, Arrangement] = {}
+    arrangements: dict[str, SharingSetup] = {}
 
 
 class SharingState:
@@ -126,7 +126,7 @@ class SharingState:
         self._host = host
         self._folder = folder / "mps"
         self._commands = commands or SystemCommands()
-        self._checkpoint = Checkpoint(folder / LEDGER_FILE, Ledger, version=LEDGER_VERSION)
+        self._checkpoint = Checkpoint(folder / LEDGER_FILE, SharingRecord, version=LEDGER_VERSION)
         self._known = self._read()
 
     def reload(self) -> None:
@@ -134,7 +134,7 @@ class SharingState:
         if self._checkpoint.is_stale:
             self._known = self._read()
 
-    def arrange(self, wish: Wish) -> Edits:
+    def arrange(self, wish: SharingRequest) -> Edits:
         """Set up what a claim wants; what its containers need for it."""
         known = self._known.get(wish.uuid)
         if known is not None and (known.strategy, known.interval) != (wish.strategy, wish.interval):
@@ -154,11 +154,11 @@ class SharingState:
             self._set_turns(wish.gpu, wish.interval)
         return Edits()
 
-    def _join(self, wish: Wish, known: Arrangement | None) -> None:
+    def _join(self, wish: SharingRequest, known: SharingSetup | None) -> None:
         if known is None:
             takes_gpu = wish.strategy == config.MPS and wish.is_whole
             mode = self._hardware.is_exclusive(wish.gpu) if takes_gpu else None
-            known = Arrangement(wish.gpu, wish.strategy, wish.interval, (), mode)
+            known = SharingSetup(wish.gpu, wish.strategy, wish.interval, (), mode)
         holders = tuple(dict.fromkeys((*known.holders, wish.key)))
         self._note(wish.uuid, msgspec.structs.replace(known, holders=holders))
 
@@ -174,7 +174,7 @@ class SharingState:
                 del self._known[uuid]
                 self._write()
 
-    def _end(self, uuid: str, known: Arrangement) -> None:
+    def _end(self, uuid: str, known: SharingSetup) -> None:
         if known.strategy == config.MPS:
             self._stop_service(uuid, known)
         elif known.interval != config.INTERVALS[0]:
@@ -184,7 +184,7 @@ class SharingState:
         number = str(config.INTERVALS.index(interval))
         self._run([self._program(SMI), "compute-policy", "-i", gpu, "--set-timeslice", number])
 
-    def _start_service(self, wish: Wish, wanted: Mps) -> None:
+    def _start_service(self, wish: SharingRequest, wanted: Mps) -> None:
         pipe, log_folder, memory = self._folders(wish.uuid)
         for folder in (pipe, log_folder, memory):
             folder.mkdir(parents=True, exist_ok=True)
@@ -201,7 +201,7 @@ class SharingState:
             percentage = wanted.thread_percentage
             self._tell(wish.uuid, f"set_default_active_thread_percentage {percentage}")
 
-    def _stop_service(self, uuid: str, known: Arrangement) -> None:
+    def _stop_service(self, uuid: str, known: SharingSetup) -> None:
         memory = self._folders(uuid)[2]
         with _ended_already(uuid):
             self._tell(uuid, "quit")
@@ -211,7 +211,7 @@ class SharingState:
             self._hardware.set_exclusive(known.gpu, known.was_exclusive)
         shutil.rmtree(memory.parent, ignore_errors=True)
 
-    def _client(self, wish: Wish, wanted: Mps) -> Edits:
+    def _client(self, wish: SharingRequest, wanted: Mps) -> Edits:
         pipe, _, memory = self._folders(wish.uuid)
         env = {"CUDA_MPS_PIPE_DIRECTORY": PIPE_TARGET}
         if wish.memory_mebibytes is not None:
@@ -245,16 +245,16 @@ class SharingState:
             raise HardwareError(f"{name} is not installed on this machine")
         return str(found)
 
-    def _note(self, uuid: str, arrangement: Arrangement) -> None:
+    def _note(self, uuid: str, arrangement: SharingSetup) -> None:
         self._known[uuid] = arrangement
         self._write()
 
-    def _read(self) -> dict[str, Arrangement]:
-        found = self._checkpoint.read() or Ledger()
+    def _read(self) -> dict[str, SharingSetup]:
+        found = self._checkpoint.read() or SharingRecord()
         return dict(found.arrangements) if found.boot == self._host.boot else {}
 
     def _write(self) -> None:
-        self._checkpoint.write(Ledger(self._host.boot, self._known))
+        self._checkpoint.write(SharingRecord(self._host.boot, self._known))
 
 
 def _last_words(folder: Path) -> str:

@@ -29,7 +29,7 @@ from dray.api.types.dra import (
 from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus, NodeSystemInfo
 from dray.driverkit import pool_layout
-from dray.driverkit.pool_layout import Pool
+from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import fleet_file, partitions, templates
 from dray.drivers.simulated.fleet_file import (
     Catalog,
@@ -41,7 +41,7 @@ from dray.drivers.simulated.fleet_file import (
     NodeGroup,
     PoolGroup,
 )
-from dray.drivers.simulated.templates import Place
+from dray.drivers.simulated.templates import DevicePosition
 
 FLEET_LABEL = "dray.dev/fleet"
 DEFAULT_CAPACITY: dict[str, int | str] = {"cpu": 64, "memory": "512Gi", "pods": 110}
@@ -58,8 +58,8 @@ class FleetNode:
     fleet: Fleet
 
     @property
-    def place(self) -> Place:
-        return Place(self.name, self.number, self.block)
+    def place(self) -> DevicePosition:
+        return DevicePosition(self.name, self.number, self.block)
 
     def node(self) -> Node:
         sizes = {
@@ -90,7 +90,7 @@ class FleetNode:
         shared = (driver for group in self._reachable() for driver in group.devices)
         return list(dict.fromkeys([*self.group.devices, *shared]))
 
-    def reachable_pools(self) -> Iterator[Pool]:
+    def reachable_pools(self) -> Iterator[PublishedPool]:
         """Pools that belong to no machine and can be used on this one."""
         for group in self._reachable():
             yield from self.fleet.pools_of(group)
@@ -101,11 +101,11 @@ class FleetNode:
             if group.all_nodes or group.node_labels.items() <= labels.items():
                 yield group
 
-    def pools(self) -> Iterator[Pool]:
+    def pools(self) -> Iterator[PublishedPool]:
         """The pool of each driver on this machine."""
         for driver, groups in self.group.devices.items():
             devices, counters = self.fleet.build(driver, groups, self.place)
-            yield Pool(driver, self.name, devices, counters, node_name=self.name)
+            yield PublishedPool(driver, self.name, devices, counters, node_name=self.name)
 
 
 @dataclass(frozen=True)
@@ -130,26 +130,26 @@ class Fleet:
 
     def _machine(self, group: NodeGroup, number: int) -> FleetNode:
         block = number // group.block_size
-        name = Place("", number, block).fill(group.name)
+        name = DevicePosition("", number, block).fill(group.name)
         return FleetNode(name, number, block, group, self)
 
     def nodes(self) -> Iterator[Node]:
         return (machine.node() for machine in self.machines.values())
 
-    def pools(self) -> Iterator[Pool]:
+    def pools(self) -> Iterator[PublishedPool]:
         """Every pool: those of the machines, then those that belong to none."""
         for machine in self.machines.values():
             yield from machine.pools()
         yield from self.shared_pools()
 
-    def shared_pools(self) -> Iterator[Pool]:
+    def shared_pools(self) -> Iterator[PublishedPool]:
         for group in self.blueprint.pools:
             yield from self.pools_of(group)
 
-    def pools_of(self, group: PoolGroup) -> Iterator[Pool]:
+    def pools_of(self, group: PoolGroup) -> Iterator[PublishedPool]:
         for driver, devices in group.devices.items():
-            made, counters = self.build(driver, devices, Place(group.name))
-            yield Pool(
+            made, counters = self.build(driver, devices, DevicePosition(group.name))
+            yield PublishedPool(
                 driver,
                 group.name,
                 made,
@@ -174,7 +174,7 @@ class Fleet:
         ]
 
     def build(
-        self, driver: str, groups: tuple[DeviceGroup, ...], place: Place
+        self, driver: str, groups: tuple[DeviceGroup, ...], place: DevicePosition
     ) -> tuple[tuple[Device, ...], tuple[CounterSet, ...]]:
         """The devices of one driver in one place, numbered through, and their counters."""
         devices: list[Device] = []
@@ -249,9 +249,9 @@ def _catalog() -> Catalog:
 
 
 def _device_place(
-    place: Place, driver: str, model: Model, index: int, position: int, count: int
-) -> Place:
-    return Place(
+    place: DevicePosition, driver: str, model: Model, index: int, position: int, count: int
+) -> DevicePosition:
+    return DevicePosition(
         place.node,
         place.number,
         place.block,
@@ -262,7 +262,7 @@ def _device_place(
     )
 
 
-def _device(group: DeviceGroup, model: Model, place: Place) -> Device:
+def _device(group: DeviceGroup, model: Model, place: DevicePosition) -> Device:
     return Device(
         name=place.fill(model.name),
         attributes=templates.attributes({**model.attributes, **group.attributes}, place),

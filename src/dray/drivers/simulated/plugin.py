@@ -19,7 +19,7 @@ from dray.api.types.dra import CounterSet, Device
 from dray.api.types.meta import ObjectMeta
 from dray.driverkit.cdi import Edits, Mount
 from dray.driverkit.driver import Allocated, DeviceHealth, Driver, Health, Released
-from dray.driverkit.pool_layout import Pool
+from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.simulated import faults
 from dray.drivers.simulated.faults import NO_EXECUTE
 from dray.drivers.simulated.fleet import FleetNode
@@ -52,7 +52,7 @@ class SimulatedPlugin(Driver):
         super().__init__()
         self.name = name
         own = (pool for pool in machine.pools() if pool.driver == name)
-        self._pool = next(own, Pool(name, machine.name, ()))
+        self._pool = next(own, PublishedPool(name, machine.name, ()))
         self._elsewhere = {
             pool.name: pool.devices for pool in machine.reachable_pools() if pool.driver == name
         }

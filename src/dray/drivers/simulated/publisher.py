@@ -19,11 +19,11 @@ from dray.api.formats import gotime
 from dray.api.formats.names import DeviceId, PoolId
 from dray.api.types.dra import Device, DeviceTaint
 from dray.api.types.meta import OwnerReference
-from dray.client.api_client import Client, Selection
-from dray.client.cache import Cache, Change, HasMetadata
+from dray.client.api_client import Client, ObjectSelection
+from dray.client.cache import Cache, HasMetadata, ObjectChange
 from dray.driverkit.driver import unhealthy_key
-from dray.driverkit.pool_layout import Pool
-from dray.driverkit.publisher import Offer, Publisher
+from dray.driverkit.pool_layout import PublishedPool
+from dray.driverkit.publisher import PoolToPublish, Publisher
 from dray.drivers.simulated import faults
 from dray.drivers.simulated.faults import NO_EXECUTE
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
@@ -56,7 +56,7 @@ class SimulatedDriver:
         self._faults: dict[PoolId, dict[str, _Fault]] = {}
         self._shared = {PoolId(pool.driver, pool.name): pool for pool in fleet.shared_pools()}
         self._publishes_machines = machines
-        ours = Selection(label_selector=f"{FLEET_LABEL}={fleet.name}")
+        ours = ObjectSelection(label_selector=f"{FLEET_LABEL}={fleet.name}")
         self._nodes: Cache[HasMetadata] = Cache(client, NODE, HasMetadata, ours)
         slices = ours if machines else dataclasses.replace(ours, field_selector=NO_MACHINE)
         self._publisher = Publisher(
@@ -99,7 +99,7 @@ class SimulatedDriver:
             except errors.AlreadyExists:
                 continue
 
-    def _node_changed(self, change: Change[HasMetadata]) -> None:
+    def _node_changed(self, change: ObjectChange[HasMetadata]) -> None:
         if change.old is None or change.new is None:
             for pool_id in self._pool_ids(change.key.name):
                 self._publisher.refresh(pool_id)
@@ -119,20 +119,20 @@ class SimulatedDriver:
                 elif device.name in before:
                     self.recover(identity)
 
-    def _describe(self, pool_id: PoolId) -> Offer | None:
+    def _describe(self, pool_id: PoolId) -> PoolToPublish | None:
         shared = self._shared.get(pool_id)
         if shared is not None:
-            return Offer(self._with_faults(shared))
+            return PoolToPublish(self._with_faults(shared))
         node = self._nodes.get(pool_id.pool)
         if node is None:
             return None
         owner = OwnerReference("v1", "Node", node.metadata.name, node.metadata.uid, controller=True)
         for pool in self._pools(pool_id.pool):
             if pool.driver == pool_id.driver:
-                return Offer(self._with_faults(pool), owner)
+                return PoolToPublish(self._with_faults(pool), owner)
         return None
 
-    def _with_faults(self, pool: Pool) -> Pool:
+    def _with_faults(self, pool: PublishedPool) -> PublishedPool:
         known = self._faults.get(PoolId(pool.driver, pool.name))
         if not known:
             return pool
@@ -146,7 +146,7 @@ class SimulatedDriver:
         for driver in machine.group.devices if machine else ():
             yield PoolId(driver, node)
 
-    def _pools(self, node: str) -> Iterator[Pool]:
+    def _pools(self, node: str) -> Iterator[PublishedPool]:
         machine = self._fleet.machines.get(node) if self._publishes_machines else None
         return machine.pools() if machine else iter(())
 

@@ -16,7 +16,7 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.types.core import ConfigMap
-from dray.client.api_client import Client, Selection
+from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
@@ -54,7 +54,7 @@ def size(fleet: Fleet) -> str:
     return ",".join(str(group.count) for group in fleet.blueprint.nodes)
 
 
-async def wish(client: Client, fleet: str, nodes: int) -> None:
+async def set_desired_size(client: Client, fleet: str, nodes: int) -> None:
     """Say how many machines of each kind a running fleet should have."""
     patch = {"data": {NODES: str(nodes)}}
     await client.patch(CONFIG_MAP, name_of(fleet), patch, NAMESPACE)
@@ -63,7 +63,7 @@ async def wish(client: Client, fleet: str, nodes: int) -> None:
 async def follow(client: Client, fleet: Fleet, run: Run) -> None:
     """Run the fleet at the size that is wished for, and anew whenever that changes."""
     await _offer(client, fleet)
-    selection = Selection(NAMESPACE, field_selector=f"metadata.name={name_of(fleet.name)}")
+    selection = ObjectSelection(NAMESPACE, field_selector=f"metadata.name={name_of(fleet.name)}")
     wishes: Cache[ConfigMap] = Cache(client, CONFIG_MAP, ConfigMap, selection)
     changed = asyncio.Event()
     wishes.subscribe(lambda _: changed.set())
@@ -104,7 +104,7 @@ def _wished(fleet: Fleet, said: ConfigMap | None) -> Fleet:
 
 async def _remove_surplus(client: Client, fleet: Fleet) -> None:
     """Machines that the fleet no longer has."""
-    ours = Selection(label_selector=f"{FLEET_LABEL}={fleet.name}")
+    ours = ObjectSelection(label_selector=f"{FLEET_LABEL}={fleet.name}")
     page = await client.list(NODE, ours)
     for item in page.items:
         name = msgspec.json.decode(item, type=_Item).metadata.name

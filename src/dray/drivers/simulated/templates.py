@@ -20,7 +20,7 @@ _FORMS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DevicePosition:
     """Which device of which node a template is filled in for."""
 
     node: str
@@ -55,11 +55,11 @@ def unique_id(identity: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, identity))
 
 
-def attributes(raw: Mapping[str, Any], place: Place) -> dict[str, DeviceAttribute]:
+def attributes(raw: Mapping[str, Any], place: DevicePosition) -> dict[str, DeviceAttribute]:
     return {name: attribute(value, place) for name, value in raw.items()}
 
 
-def attribute(raw: Any, place: Place) -> DeviceAttribute:
+def attribute(raw: Any, place: DevicePosition) -> DeviceAttribute:
     if isinstance(raw, list):
         raw = place.choose(raw)
     if isinstance(raw, dict):
@@ -73,7 +73,7 @@ def attribute(raw: Any, place: Place) -> DeviceAttribute:
     raise FleetError(f"an attribute cannot be {raw!r}")
 
 
-def _explicit(raw: dict[str, Any], place: Place) -> DeviceAttribute:
+def _explicit(raw: dict[str, Any], place: DevicePosition) -> DeviceAttribute:
     """`{version: 9.0.0}`, `{int: "{index}"}`: the form is written beside the value."""
     if len(raw) != 1 or not raw.keys() <= _FORMS:
         raise FleetError(f"an attribute has one of {', '.join(sorted(_FORMS))}, not {raw!r}")

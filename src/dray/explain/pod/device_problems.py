@@ -27,7 +27,7 @@ _CLAIM_PREFIX = "claim:"
 Results = Sequence[DeviceRequestAllocationResult]
 
 
-def concerns(
+def device_problems(
     pod: Pod,
     claims: Mapping[ClaimKey, ResourceClaim],
     slices: Sequence[ResourceSlice],
@@ -44,7 +44,7 @@ def concerns(
 def _held(pod: Pod, claims: Mapping[ClaimKey, ResourceClaim]) -> dict[str, Results]:
     """What was allocated for the pod, by the name that it has for the claim."""
     held: dict[str, Results] = {}
-    for used in pod_claims.used_by(pod):
+    for used in pod_claims.claims_of_pod(pod):
         claim = claims.get(ClaimKey(pod.metadata.namespace, used.name or ""))
         if claim is not None and claim.status.allocation is not None:
             held[used.pod_claim] = claim.status.allocation.devices.results
@@ -109,7 +109,7 @@ def _concern(
 ) -> Iterator[Obstacle]:
     if not taints.prevents_allocation(taint):
         return
-    seconds = taints.endured_seconds(taint, result.tolerations)
+    seconds = taints.tolerated_seconds(taint, result.tolerations)
     yield obstacles.DeviceTainted(
         device=str(DeviceId(result.driver, result.pool, result.device)),
         taint=phrases.taint(taint),

@@ -61,7 +61,7 @@ class DeviceTainted(Obstacle, frozen=True, kw_only=True):
     evicted_at: str = ""
 
 
-class NoDevices(Obstacle, frozen=True, kw_only=True):
+class ClaimsDoNotFit(Obstacle, frozen=True, kw_only=True):
     """The claims do not fit; the explanation beside the way says why."""
 
 

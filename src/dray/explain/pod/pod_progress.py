@@ -44,7 +44,7 @@ _JUST_STARTING = frozenset({"ContainerCreating", "PodInitializing", ""})
 _START_FAILURES = frozenset({"FailedMount", "FailedCreatePodSandBox", "Failed", "FailedStart"})
 
 
-class Stage(enum.StrEnum):
+class PodStage(enum.StrEnum):
     QUOTA = "quota"
     GATES = "gates"
     OBJECTS = "objects"
@@ -55,7 +55,7 @@ class Stage(enum.StrEnum):
     CONTAINERS = "containers"
 
 
-class State(enum.StrEnum):
+class StageState(enum.StrEnum):
     PASSED = "passed"
     DOUBTFUL = "doubtful"
     """Passed, and yet there is something wrong with what the pod got."""
@@ -66,46 +66,46 @@ class State(enum.StrEnum):
     AHEAD = "ahead"
 
 
-class Step(msgspec.Struct, frozen=True):
-    stage: Stage
-    state: State
+class StageStatus(msgspec.Struct, frozen=True):
+    stage: PodStage
+    state: StageState
     obstacles: tuple[Obstacle, ...] = ()
     unread: tuple[str, ...] = ()
     """Kinds that this stage depends on and that could not be read."""
 
 
-class Way(msgspec.Struct, frozen=True):
+class PodProgress(msgspec.Struct, frozen=True):
     """How far a pod has come."""
 
     pod: str
-    steps: tuple[Step, ...]
+    steps: tuple[StageStatus, ...]
     phase: str = ""
 
     @property
-    def here(self) -> Step | None:
-        return next((step for step in self.steps if step.state is State.HERE), None)
+    def here(self) -> StageStatus | None:
+        return next((step for step in self.steps if step.state is StageState.HERE), None)
 
     @property
-    def doubts(self) -> tuple[Obstacle, ...]:
+    def warnings(self) -> tuple[Obstacle, ...]:
         """What is wrong with what the pod has, though it goes on."""
-        doubtful = (step for step in self.steps if step.state is State.DOUBTFUL)
+        doubtful = (step for step in self.steps if step.state is StageState.DOUBTFUL)
         return tuple(each for step in doubtful for each in step.obstacles)
 
     @property
     def findings(self) -> tuple[Obstacle, ...]:
         """What the pod waits for, and then the doubts."""
-        return (*(self.here.obstacles if self.here else ()), *self.doubts)
+        return (*(self.here.obstacles if self.here else ()), *self.warnings)
 
     @property
     def is_at_its_end(self) -> bool:
-        return all(step.state in (State.PASSED, State.DOUBTFUL) for step in self.steps)
+        return all(step.state in (StageState.PASSED, StageState.DOUBTFUL) for step in self.steps)
 
     @property
     def unread(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(kind for step in self.steps for kind in step.unread))
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class PodContext(msgspec.Struct, frozen=True):
     """What a pod meets. `unread` are kinds of which nothing could be read."""
 
     claims: Mapping[ClaimKey, ResourceClaim] = {}
@@ -122,63 +122,69 @@ class Surroundings(msgspec.Struct, frozen=True):
     """Kinds of which only the pod's own namespace could be read."""
 
 
-def follow(pod: Pod, around: Surroundings, explanation: Explanation | None = None) -> Way:
+def inspect_pod(
+    pod: Pod, around: PodContext, explanation: Explanation | None = None
+) -> PodProgress:
     """How far a pod has come; `explanation` is that of its claims, if it has any."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if pod.status.phase == "Succeeded":
-        steps = tuple(Step(stage, State.PASSED) for stage in Stage)
-        return Way(name, steps, pod.status.phase)
-    steps_taken: list[Step] = []
-    for step in _Walk(pod, around, explanation).steps():
-        is_past = any(each.state in (State.HERE, State.AHEAD) for each in steps_taken)
-        steps_taken.append(Step(step.stage, State.AHEAD) if is_past else step)
-    return Way(name, tuple(steps_taken), pod.status.phase)
+        steps = tuple(StageStatus(stage, StageState.PASSED) for stage in PodStage)
+        return PodProgress(name, steps, pod.status.phase)
+    steps_taken: list[StageStatus] = []
+    for step in _PodInspection(pod, around, explanation).steps():
+        is_past = any(each.state in (StageState.HERE, StageState.AHEAD) for each in steps_taken)
+        steps_taken.append(StageStatus(step.stage, StageState.AHEAD) if is_past else step)
+    return PodProgress(name, tuple(steps_taken), pod.status.phase)
 
 
-class _Walk:
+class _PodInspection:
     """Looks at one stage after the other."""
 
-    def __init__(self, pod: Pod, around: Surroundings, explanation: Explanation | None) -> None:
+    def __init__(self, pod: Pod, around: PodContext, explanation: Explanation | None) -> None:
         self._pod, self._around, self._explanation = pod, around, explanation
         self._namespace = pod.metadata.namespace
         self._is_bound = bool(pod.spec.node_name)
         self._is_written = bool(pod.metadata.uid)
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[StageStatus]:
         """One stage after the other, each looked at when it is asked for."""
         around = self._around
         unknown_devices = {"ResourceSlice", "DeviceClass", "Node"} & around.unread
         unknown_devices |= {"ResourceClaim"} & around.unread
         unknown_devices |= {f"{kind}{ELSEWHERE}" for kind in {"ResourceClaim"} & around.partly_read}
         if self._is_bound:
-            for stage in (Stage.QUOTA, Stage.GATES, Stage.OBJECTS):
-                yield Step(stage, State.PASSED)
+            for stage in (PodStage.QUOTA, PodStage.GATES, PodStage.OBJECTS):
+                yield StageStatus(stage, StageState.PASSED)
             doubts = tuple(self._doubts())
-            yield Step(Stage.DEVICES, State.DOUBTFUL if doubts else State.PASSED, doubts)
+            yield StageStatus(
+                PodStage.DEVICES, StageState.DOUBTFUL if doubts else StageState.PASSED, doubts
+            )
         else:
-            yield self._step(Stage.QUOTA, self._quota(), around.unread & {"ResourceQuota"})
-            yield self._step(Stage.GATES, self._gates())
-            yield self._step(Stage.OBJECTS, self._objects(), around.unread & {"ResourceClaim"})
+            yield self._step(PodStage.QUOTA, self._quota(), around.unread & {"ResourceQuota"})
+            yield self._step(PodStage.GATES, self._gates())
+            yield self._step(PodStage.OBJECTS, self._objects(), around.unread & {"ResourceClaim"})
             needed = unknown_devices if self._pod.spec.resource_claims else ()
-            yield self._step(Stage.DEVICES, self._devices(), needed)
-        yield self._step(Stage.BINDING, self._binding())
-        yield self._step(Stage.NODE, self._node(), around.unread & {"Node"})
-        yield self._step(Stage.DRIVER, self._driver(), around.unread & {"Event"})
-        yield self._step(Stage.CONTAINERS, self._containers())
+            yield self._step(PodStage.DEVICES, self._devices(), needed)
+        yield self._step(PodStage.BINDING, self._binding())
+        yield self._step(PodStage.NODE, self._node(), around.unread & {"Node"})
+        yield self._step(PodStage.DRIVER, self._driver(), around.unread & {"Event"})
+        yield self._step(PodStage.CONTAINERS, self._containers())
 
-    def _step(self, stage: Stage, found: Iterator[Obstacle], unread: Collection[str] = ()) -> Step:
+    def _step(
+        self, stage: PodStage, found: Iterator[Obstacle], unread: Collection[str] = ()
+    ) -> StageStatus:
         seen = tuple(found)
         if seen:
-            return Step(stage, State.HERE, seen, tuple(sorted(unread)))
+            return StageStatus(stage, StageState.HERE, seen, tuple(sorted(unread)))
         if unread:
-            return Step(stage, State.UNKNOWN, (), tuple(sorted(unread)))
-        return Step(stage, State.PASSED if self._is_behind(stage) else State.AHEAD)
+            return StageStatus(stage, StageState.UNKNOWN, (), tuple(sorted(unread)))
+        return StageStatus(stage, StageState.PASSED if self._is_behind(stage) else StageState.AHEAD)
 
-    def _is_behind(self, stage: Stage) -> bool:
+    def _is_behind(self, stage: PodStage) -> bool:
         """Whether the pod has passed a stage that has no obstacle."""
-        if stage is Stage.CONTAINERS:
+        if stage is PodStage.CONTAINERS:
             return self._is_running()
-        return self._is_bound or stage not in (Stage.NODE, Stage.DRIVER)
+        return self._is_bound or stage not in (PodStage.NODE, PodStage.DRIVER)
 
     def _quota(self) -> Iterator[Obstacle]:
         """What is still to be created must fit into what is left."""
@@ -252,11 +258,13 @@ class _Walk:
     def _devices(self) -> Iterator[Obstacle]:
         refused = (Outcome.REFUSED, Outcome.FAILED, Outcome.UNDECIDED)
         if self._explanation is not None and self._explanation.outcome in refused:
-            yield obstacles.NoDevices()
+            yield obstacles.ClaimsDoNotFit()
 
     def _doubts(self) -> Iterator[Obstacle]:
         around = self._around
-        return device_problems.concerns(self._pod, around.claims, around.slices, around.taint_rules)
+        return device_problems.device_problems(
+            self._pod, around.claims, around.slices, around.taint_rules
+        )
 
     def _binding(self) -> Iterator[Obstacle]:
         if self._is_bound:

@@ -10,15 +10,15 @@ import msgspec
 from dray.api.semantics import quota
 from dray.explain.pod import obstacles
 from dray.explain.pod.obstacles import Obstacle
-from dray.explain.pod.pod_progress import ELSEWHERE, State, Step, Way
+from dray.explain.pod.pod_progress import ELSEWHERE, PodProgress, StageState, StageStatus
 from dray.explain.text import phrases
 
 _MARKS = {
-    State.PASSED: "✓",
-    State.DOUBTFUL: "!",
-    State.HERE: "✗",
-    State.UNKNOWN: "?",
-    State.AHEAD: "·",
+    StageState.PASSED: "✓",
+    StageState.DOUBTFUL: "!",
+    StageState.HERE: "✗",
+    StageState.UNKNOWN: "?",
+    StageState.AHEAD: "·",
 }
 _PREDICATES = {"Failed": "has failed", "Running": "is not well"}
 _EXITS = {
@@ -41,26 +41,26 @@ _LIMITS = {
 }
 
 
-def text(way: Way) -> str:
+def text(way: PodProgress) -> str:
     """What the pod waits for, how far it has come, and what to do."""
     return "\n".join(_lines(way)) + "\n"
 
 
-def headline(way: Way) -> str:
+def headline(way: PodProgress) -> str:
     here = way.here
     if here is not None:
         return f"pod {way.pod} {_PREDICATES.get(way.phase, 'waits')}: {sentence(here.obstacles[0])}"
     if way.phase == "Succeeded":
         return f"pod {way.pod} has done its work"
     if way.is_at_its_end:
-        but = f", but {sentence(way.doubts[0])}" if way.doubts else ""
+        but = f", but {sentence(way.warnings[0])}" if way.warnings else ""
         return f"pod {way.pod} runs{but}"
     if way.unread:
         return f"pod {way.pod}: no obstacle is known, but not everything could be read"
     return f"pod {way.pod}: nothing is in its way"
 
 
-def _lines(way: Way) -> Iterator[str]:
+def _lines(way: PodProgress) -> Iterator[str]:
     yield headline(way)
     yield "  " + "  ".join(f"{_MARKS[step.state]} {step.stage}" for step in way.steps)
     is_told = way.here is not None or way.is_at_its_end
@@ -85,7 +85,7 @@ def limit(kind: str) -> str:
     return f"{kind} could not be read, so {follows}."
 
 
-def as_json(way: Way) -> dict[str, Any]:
+def as_json(way: PodProgress) -> dict[str, Any]:
     return {
         "pod": way.pod,
         "summary": headline(way),
@@ -94,7 +94,7 @@ def as_json(way: Way) -> dict[str, Any]:
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: StageStatus) -> dict[str, Any]:
     found = [
         {**msgspec.to_builtins(each), "message": sentence(each), "advice": advice(each)}
         for each in step.obstacles
@@ -126,7 +126,7 @@ def _words(found: Obstacle) -> str:
         case obstacles.ClaimNotMade():
             said = f": {found.message}" if found.message else " yet"
             return f"the claim for {found.pod_claim} was not made{said}"
-        case obstacles.NoDevices():
+        case obstacles.ClaimsDoNotFit():
             return "there are no devices for its claims"
         case obstacles.DeviceUnhealthy():
             said = f": {found.message}" if found.message else ""

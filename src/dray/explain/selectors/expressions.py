@@ -31,7 +31,7 @@ _TRANSPARENT = ("orValue", "value")
 _OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 
-class Subject(NamedTuple):
+class SelectorSubject(NamedTuple):
     """What a selector looks at: `device.attributes["DOMAIN"].NAME`, or a capacity."""
 
     field: str
@@ -39,7 +39,7 @@ class Subject(NamedTuple):
     name: str
 
 
-class Place(NamedTuple):
+class TextSpan(NamedTuple):
     """A part of the text."""
 
     start: int
@@ -49,19 +49,19 @@ class Place(NamedTuple):
 class Comparison(NamedTuple):
     """A subject compared with a constant, as in `….memory.compareTo(quantity("40Gi")) >= 0`."""
 
-    subject: Subject
+    subject: SelectorSubject
     relation: str
     """`==`, `<` and so on, `in`, or the name of a method on texts."""
     constant: Constant
-    place: Place
+    place: TextSpan
     """Where the constant is written."""
     form: str = ""
     """`quantity` or `semver` where the constant is the text of one."""
-    call: Place | None = None
+    call: TextSpan | None = None
     """The whole call around the constant, `quantity("40Gi")`."""
     is_method: bool = False
     """Compared with `compareTo` and the like, not with an operator."""
-    behind: Place | None = None
+    behind: TextSpan | None = None
     """All that is written behind the subject, where that is an operator and the constant."""
 
 
@@ -122,7 +122,7 @@ def comparisons(text: str) -> tuple[Comparison, ...]:
 
 
 @functools.lru_cache(maxsize=512)
-def subjects(text: str) -> tuple[Subject, ...]:
+def subjects(text: str) -> tuple[SelectorSubject, ...]:
     """The attributes and capacities that are written out in the text."""
     try:
         root = parser.parse(text)
@@ -161,9 +161,9 @@ class _Reader:
         elif isinstance(right, Call) and right.function == "compareTo" and _is_zero(left):
             yield from self._compared_to(right, _MIRRORED[relation])
 
-    def _behind(self, operator: int, found: Comparison) -> Place:
+    def _behind(self, operator: int, found: Comparison) -> TextSpan:
         before = self._tokens[self._at[operator] - 1]
-        return Place(before.position + len(before.text), (found.call or found.place).end)
+        return TextSpan(before.position + len(before.text), (found.call or found.place).end)
 
     def _compared_to(self, node: Call, relation: str) -> Iterator[Comparison]:
         subject = _subject(node.target) if node.target else None
@@ -186,7 +186,9 @@ class _Reader:
             for member in members.elements:
                 yield from self._with_constant(subject, "in", member)
 
-    def _with_constant(self, subject: Subject, relation: str, node: Node) -> Iterator[Comparison]:
+    def _with_constant(
+        self, subject: SelectorSubject, relation: str, node: Node
+    ) -> Iterator[Comparison]:
         form, call = "", None
         if isinstance(node, Call) and node.function in (QUANTITY, SEMVER) and node.arguments:
             opening = self._at.get(node.position)
@@ -194,7 +196,7 @@ class _Reader:
             node = node.arguments[0]
             if opening is not None and isinstance(node, Literal):
                 closing = self._tokens[opening + 2]
-                call = Place(self._tokens[opening - 1].position, closing.position + 1)
+                call = TextSpan(self._tokens[opening - 1].position, closing.position + 1)
         number = self._at.get(node.position)
         if isinstance(node, Literal) and number is not None:
             token = self._tokens[number]
@@ -202,14 +204,16 @@ class _Reader:
             if token.kind == "-":
                 following = self._tokens[number + 1]
                 end = following.position + len(following.text)
-            yield Comparison(subject, relation, node.value, Place(token.position, end), form, call)
+            yield Comparison(
+                subject, relation, node.value, TextSpan(token.position, end), form, call
+            )
 
 
 def _is_zero(node: Node) -> bool:
     return isinstance(node, Literal) and node.value == 0 and not isinstance(node.value, bool)
 
 
-def _subject(node: Node) -> Subject | None:
+def _subject(node: Node) -> SelectorSubject | None:
     """The attribute or capacity that a node is, defaults and optionals aside."""
     while isinstance(node, Call) and node.function in _TRANSPARENT and node.target is not None:
         node = node.target
@@ -223,7 +227,7 @@ def _subject(node: Node) -> Subject | None:
         return None
     if device_field.field not in (ATTRIBUTES, CAPACITY):
         return None
-    return Subject(device_field.field, domain, name)
+    return SelectorSubject(device_field.field, domain, name)
 
 
 def _selected(node: Node) -> tuple[Node | None, str | None]:
@@ -247,7 +251,7 @@ def compiled(text: str, features: Features) -> device.Selector:
     )
 
 
-def replaced(text: str, place: Place, replacement: str) -> str:
+def replaced(text: str, place: TextSpan, replacement: str) -> str:
     return text[: place.start] + replacement + text[place.end :]
 
 
@@ -296,7 +300,7 @@ def without_clause(text: str, clause: str) -> str:
     return " && ".join(rest)
 
 
-def renamed(text: str, subject: Subject, other: Subject) -> str:
+def renamed(text: str, subject: SelectorSubject, other: SelectorSubject) -> str:
     """The text with another attribute or capacity wherever it names this one."""
     tokens = _tokens(text)
     parts: list[str] = []
@@ -309,7 +313,9 @@ def renamed(text: str, subject: Subject, other: Subject) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _renaming(tokens: Sequence[Token], number: int, subject: Subject, other: Subject) -> str | None:
+def _renaming(
+    tokens: Sequence[Token], number: int, subject: SelectorSubject, other: SelectorSubject
+) -> str | None:
     """What to write for a token of `.FIELD["DOMAIN"].NAME`."""
     token = tokens[number]
     if token.kind == lexer.IDENTIFIER and token.text == subject.field:
@@ -346,7 +352,7 @@ def _string(token: Token) -> str:
     return value if isinstance(value, str) else ""
 
 
-def guarded(text: str, subject: Subject) -> str:
+def guarded(text: str, subject: SelectorSubject) -> str:
     """The text so that it is false, and not an error, where the attribute is absent."""
     parent = f"device.{subject.field}[{written(subject.domain)}]"
     inner = text if len(clauses(text)) > 1 or "||" not in text else f"({text})"

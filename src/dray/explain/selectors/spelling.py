@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from dray.explain.selectors.expressions import Subject
+from dray.explain.selectors.expressions import SelectorSubject
 
 _CLOSE = 0.7
 
@@ -21,7 +21,9 @@ def written_otherwise(word: str, known: Iterable[str]) -> list[str]:
     return sorted(each for each in set(known) if each != word and _plain(each) == _plain(word))
 
 
-def similar_subjects(subject: Subject, known: Iterable[Subject]) -> list[Subject]:
+def similar_subjects(
+    subject: SelectorSubject, known: Iterable[SelectorSubject]
+) -> list[SelectorSubject]:
     """The known names that come close: of the same domain first, then of others."""
     ranked = []
     for each in known:

@@ -11,7 +11,7 @@ from dray.allocator.model.candidates import Candidate
 from dray.api.formats import quantity, semver
 from dray.api.types.dra import DeviceAttribute
 from dray.explain.selectors import expressions
-from dray.explain.selectors.expressions import ATTRIBUTES, Subject
+from dray.explain.selectors.expressions import ATTRIBUTES, SelectorSubject
 
 QUANTITY, VERSION, LIST = "quantity", "version", "list"
 
@@ -24,7 +24,7 @@ class TypedValue(NamedTuple):
     text: str
 
 
-def read(device: Candidate, subject: Subject) -> TypedValue | None:
+def read(device: Candidate, subject: SelectorSubject) -> TypedValue | None:
     """A device's value of a subject; without domain, by the name as it is published."""
     name = f"{subject.domain}/{subject.name}"
     if subject.field == ATTRIBUTES:

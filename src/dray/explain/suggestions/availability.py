@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from dray.allocator.checks import capacity, taints
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model.candidates import Candidate
-from dray.allocator.model.requests import Option
+from dray.allocator.model.requests import Alternative
 from dray.allocator.problem import eligibility
-from dray.allocator.problem.resolution import ResolvedOption
+from dray.allocator.problem.resolution import ResolvedAlternative
 from dray.api.formats import quantity
 from dray.api.formats.names import ClaimKey
 from dray.api.formats.quantity import Quantity
@@ -19,10 +19,12 @@ from dray.api.types.dra import CapacityRequestPolicy, DeviceCapacity, DeviceTain
 from dray.explain.selectors import spelling
 
 
-def untolerated(inventory: Inventory, resolved: ResolvedOption) -> dict[DeviceTaint | None, None]:
+def untolerated_taints(
+    inventory: NodeInventory, resolved: ResolvedAlternative
+) -> dict[DeviceTaint | None, None]:
     """The taints that keep devices away which are selected; None where one device has several."""
     found: dict[DeviceTaint | None, None] = {}
-    selected = eligibility.matches(resolved, inventory).accepted
+    selected = eligibility.selected_devices(resolved, inventory).accepted
     for device in inventory.members(selected & inventory.suspects):
         reasons = [
             taint
@@ -36,23 +38,27 @@ def untolerated(inventory: Inventory, resolved: ResolvedOption) -> dict[DeviceTa
     return found
 
 
-class Amounts(NamedTuple):
+class AffordableAmounts(NamedTuple):
     """What to ask for of each capacity, and how much that is of what was asked for, from 0 to 1."""
 
     amounts: dict[str, str]
     share: float
 
 
-def capacities(inventory: Inventory, resolved: ResolvedOption) -> Iterator[Amounts]:
+def affordable_amounts(
+    inventory: NodeInventory, resolved: ResolvedAlternative
+) -> Iterator[AffordableAmounts]:
     """What selected devices could give, each by itself, where that is less than was asked for."""
-    selected = eligibility.matches(resolved, inventory).accepted & ~inventory.taken
+    selected = eligibility.selected_devices(resolved, inventory).accepted & ~inventory.taken
     for device in inventory.members(selected):
         found = _affordable(inventory, resolved.option, device)
         if found is not None and found.amounts != dict(resolved.option.capacity or {}):
             yield found
 
 
-def _affordable(inventory: Inventory, option: Option, device: Candidate) -> Amounts | None:
+def _affordable(
+    inventory: NodeInventory, option: Alternative, device: Candidate
+) -> AffordableAmounts | None:
     """What the device can give of each capacity that matters."""
     holding = inventory.holding_of(device)
     held: Mapping[str, int] = holding.capacity if holding else {}
@@ -72,7 +78,7 @@ def _affordable(inventory: Inventory, option: Option, device: Candidate) -> Amou
             return None
         amounts[name] = str(best)
         share *= best.nano / wanted.nano if wanted and wanted.nano else 1.0
-    return Amounts(amounts, share)
+    return AffordableAmounts(amounts, share)
 
 
 def _renamed(asked: Mapping[str, str], published: Mapping[str, DeviceCapacity]) -> dict[str, str]:
@@ -84,7 +90,9 @@ def _renamed(asked: Mapping[str, str], published: Mapping[str, DeviceCapacity]) 
     return found
 
 
-def _wanted(text: str | None, published: DeviceCapacity, inventory: Inventory) -> Quantity | None:
+def _wanted(
+    text: str | None, published: DeviceCapacity, inventory: NodeInventory
+) -> Quantity | None:
     """What the allocator would take; None where it cannot say."""
     fractional = inventory.features.fractional_capacity_range
     requested = quantity.parse(text) if text is not None else None
@@ -94,7 +102,7 @@ def _wanted(text: str | None, published: DeviceCapacity, inventory: Inventory) -
         return None
 
 
-def _is_allowed(wanted: Quantity, published: DeviceCapacity, inventory: Inventory) -> bool:
+def _is_allowed(wanted: Quantity, published: DeviceCapacity, inventory: NodeInventory) -> bool:
     fractional = inventory.features.fractional_capacity_range
     policy = published.request_policy
     return wanted.sign() >= 0 and not capacity.violates_policy(
@@ -127,9 +135,9 @@ def _largest(policy: CapacityRequestPolicy | None, left: int, total: Quantity) -
 Holders = Counter[ClaimKey]
 
 
-def holders(inventory: Inventory, resolved: ResolvedOption) -> Holders:
+def holding_claims(inventory: NodeInventory, resolved: ResolvedAlternative) -> Holders:
     """Who holds devices of the node's pools; those that are selected count twice."""
-    selected = eligibility.matches(resolved, inventory).accepted
+    selected = eligibility.selected_devices(resolved, inventory).accepted
     found = Holders()
     for section in inventory.sections:
         for name, holding in section.holdings.by_device.items():

@@ -11,27 +11,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections
-from dray.allocator.placement import Answer, Fit, Placement
+from dray.allocator.placement import Allocator, Fit, FitResult
 from dray.api.types.dra import ResourceClaim
-from dray.explain.suggestions.changes import Change, ClusterChange
-from dray.explain.survey.node_survey import Standing, StepKey
+from dray.explain.suggestions.changes import ClusterChange, SuggestedChange
+from dray.explain.survey.node_survey import StepKey, UnservedRequests
 
 POSITIONS_PER_QUESTION = 200_000
-PATIENCE = (200, 2_000)
+POSITION_BUDGETS = (200, 2_000)
 """Positions for one trial: most that succeed need few, so the many that do not may cost little."""
 
 _POSITIONS_IN_ALL = 10_000
 _NODES_ASKED = 4_000
 
 
-class Asking:
+class BoundedAllocator:
     """The allocator over some nodes of a fleet, with an end to its patience."""
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: ClusterInventory,
         nodes: Sequence[str],
         *,
         new_share_id: Callable[[], str],
@@ -42,7 +42,7 @@ class Asking:
         """Positions that all questions so far have taken."""
         self.positions = self._left = positions
         """How many a question may take."""
-        self._placement = Placement(
+        self._placement = Allocator(
             fleet, new_share_id=new_share_id, should_stop=self._is_out_of_patience
         )
 
@@ -54,10 +54,10 @@ class Asking:
                 return answer
         return None
 
-    def ask(self, claims: Sequence[ResourceClaim], node: str) -> Answer:
+    def ask(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
         """Whether the claims fit on a node; what has been asked before is remembered."""
         self._left = self.positions
-        return self._placement.ask(claims, node)
+        return self._placement.allocate_on(claims, node)
 
     def _is_out_of_patience(self) -> bool:
         self._left -= 1
@@ -65,22 +65,22 @@ class Asking:
         return self._left < 0
 
 
-class Trials:
+class ChangeTester:
     """Tries changes on nodes that stand for the others."""
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: ClusterInventory,
         nodes: Sequence[str],
         claims: Sequence[ResourceClaim],
-        standings: Iterable[Standing],
+        standings: Iterable[UnservedRequests],
     ) -> None:
         self._fleet = fleet
         self._nodes = nodes
         self._claims = claims
         self._standings = tuple(standings)
-        self._asking = Asking(fleet, nodes, new_share_id=lambda: "")
-        self.begin_round(PATIENCE[0])
+        self._asking = BoundedAllocator(fleet, nodes, new_share_id=lambda: "")
+        self.begin_round(POSITION_BUDGETS[0])
 
     def begin_round(self, positions: int) -> None:
         """From now on a trial may take that many positions."""
@@ -94,9 +94,9 @@ class Trials:
     def is_over(self) -> bool:
         return self._left <= 0 or self._asking.spent >= _POSITIONS_IN_ALL
 
-    def proven(
-        self, change: Change, affected: frozenset[StepKey] | None, node: str | None = None
-    ) -> Change | None:
+    def verify(
+        self, change: SuggestedChange, affected: frozenset[StepKey] | None, node: str | None = None
+    ) -> SuggestedChange | None:
         """The change with a node on which the claims fit after it; None if it does not help.
 
         A node that cannot serve a request which the change leaves alone is not asked; `affected` of
@@ -117,29 +117,31 @@ class Trials:
         return None
 
     @contextlib.contextmanager
-    def _asking_about(self, change: Change) -> Iterator[Asking]:
+    def _asking_about(self, change: SuggestedChange) -> Iterator[BoundedAllocator]:
         """Whom to ask: what is remembered does not hold in a cluster that was changed."""
         if not isinstance(change, ClusterChange):
             yield self._asking
             return
-        asking = Asking(
+        asking = BoundedAllocator(
             self._fleet, self._nodes, new_share_id=lambda: "", positions=self._asking.positions
         )
         yield asking
         self._asking.spent += asking.spent
 
-    def _fits(self, asking: Asking, claims: Sequence[ResourceClaim], node: str) -> bool:
+    def _fits(self, asking: BoundedAllocator, claims: Sequence[ResourceClaim], node: str) -> bool:
         try:
             return isinstance(asking.ask(claims, node), Fit)
-        except rejections.Failure as failure:
-            self.gave_up |= isinstance(failure, rejections.Stopped)
+        except rejections.AllocationError as failure:
+            self.gave_up |= isinstance(failure, rejections.SearchTimeout)
             return False
 
 
-def _confirmed(asking: Asking, change: Change, claims: Sequence[ResourceClaim]) -> Change | None:
+def _confirmed(
+    asking: BoundedAllocator, change: SuggestedChange, claims: Sequence[ResourceClaim]
+) -> SuggestedChange | None:
     """One node that fits is not enough where another one fails altogether."""
     try:
         answer = asking.first_fit(claims, asking.nodes)
-    except rejections.Failure:
+    except rejections.AllocationError:
         return None
     return msgspec.structs.replace(change, node=answer.node) if answer else None

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import requests
 from dray.api import features
 from dray.api.formats.names import ClaimKey
@@ -52,7 +52,7 @@ class Rewriting(enum.StrEnum):
     CLAUSE = "without one clause"
 
 
-class Change(msgspec.Struct, frozen=True, kw_only=True, tag_field="change", tag=True):
+class SuggestedChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="change", tag=True):
     """One change, and a node on which the claims then fit."""
 
     node: str = ""
@@ -61,12 +61,12 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, tag_field="change", tag=
         """The claims as they would be."""
         return claims
 
-    def applied_in(self, fleet: Fleet) -> contextlib.AbstractContextManager[None]:
+    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
         """The fleet as it would be, until the block ends."""
         return contextlib.nullcontext()
 
 
-class ClaimChange(Change, frozen=True, kw_only=True):
+class ClaimChange(SuggestedChange, frozen=True, kw_only=True):
     """Changes what one claim asks for; `claim` is its position."""
 
     claim: int
@@ -229,7 +229,7 @@ class DropConstraint(ClaimChange, frozen=True, kw_only=True):
         return msgspec.structs.replace(devices, constraints=rest)
 
 
-class DropClaim(Change, frozen=True, kw_only=True):
+class DropClaim(SuggestedChange, frozen=True, kw_only=True):
     """Do without one of several claims."""
 
     claim: int
@@ -239,16 +239,16 @@ class DropClaim(Change, frozen=True, kw_only=True):
         return _without_part(claims, self.claim)
 
 
-class WaitForClaim(Change, frozen=True, kw_only=True):
+class WaitForClaim(SuggestedChange, frozen=True, kw_only=True):
     """Nothing to change: the claims fit once this one has ended."""
 
     holder: ClaimKey
 
-    def applied_in(self, fleet: Fleet) -> contextlib.AbstractContextManager[None]:
+    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
         return without(fleet, self.holder)
 
 
-class ClusterChange(Change, frozen=True, kw_only=True):
+class ClusterChange(SuggestedChange, frozen=True, kw_only=True):
     """Changes what all claims meet, which is up to who administers the cluster."""
 
 
@@ -263,7 +263,7 @@ class ReplaceClassSelector(ClusterChange, frozen=True, kw_only=True):
     old: str = ""
     new: str = ""
 
-    def applied_in(self, fleet: Fleet) -> contextlib.AbstractContextManager[None]:
+    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
         selector = DeviceSelector(CELDeviceSelector(self.replacement))
         selectors = fleet.classes[self.device_class].spec.selectors
         return _with_selectors(
@@ -278,7 +278,7 @@ class DropClassSelector(ClusterChange, frozen=True, kw_only=True):
     index: int
     expression: str
 
-    def applied_in(self, fleet: Fleet) -> contextlib.AbstractContextManager[None]:
+    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
         selectors = fleet.classes[self.device_class].spec.selectors
         return _with_selectors(fleet, self.device_class, _without_part(selectors, self.index))
 
@@ -289,7 +289,7 @@ class EnableGate(ClusterChange, frozen=True, kw_only=True):
     gate: str
 
     @contextlib.contextmanager
-    def applied_in(self, fleet: Fleet) -> Iterator[None]:
+    def applied_in(self, fleet: ClusterInventory) -> Iterator[None]:
         before = fleet.features
         names = [self.gate, *features.GATES[self.gate].needs]
         on = {features.GATES[name].field: True for name in names}
@@ -302,7 +302,7 @@ class EnableGate(ClusterChange, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def _with_selectors(
-    fleet: Fleet, device_class: str, selectors: tuple[DeviceSelector, ...]
+    fleet: ClusterInventory, device_class: str, selectors: tuple[DeviceSelector, ...]
 ) -> Iterator[None]:
     """The fleet as if a class had other selectors."""
     before = fleet.classes
@@ -317,14 +317,14 @@ def _with_selectors(
 
 
 @contextlib.contextmanager
-def without(fleet: Fleet, key: ClaimKey) -> Iterator[None]:
+def without(fleet: ClusterInventory, key: ClaimKey) -> Iterator[None]:
     """The fleet as if a claim had ended."""
     allocation = fleet.release(key)
     try:
         yield
     finally:
         if allocation is not None:
-            fleet.hold(key, allocation)
+            fleet.record_allocation(key, allocation)
 
 
 def _with_part(parts: Sequence[_Part], index: int, part: _Part) -> tuple[_Part, ...]:

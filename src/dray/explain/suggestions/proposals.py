@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from dray.allocator.inventory.cluster_inventory import OUTSIDE, Fleet
-from dray.allocator.inventory.node_inventory import Inventory
-from dray.allocator.problem.resolution import ResolvedClaim, ResolvedOption
+from dray.allocator.inventory.cluster_inventory import EXTERNAL_HOLDER, ClusterInventory
+from dray.allocator.inventory.node_inventory import NodeInventory
+from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim
 from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import ResourceClaim
 from dray.explain.selectors import spelling
 from dray.explain.suggestions import availability, selector_rewrites
 from dray.explain.suggestions.changes import (
-    Change,
     DropClaim,
     DropClassSelector,
     DropConstraint,
@@ -29,12 +28,13 @@ from dray.explain.suggestions.changes import (
     ReplaceClassSelector,
     ReplaceConstraint,
     ReplaceSelector,
+    SuggestedChange,
     TolerateTaint,
     WaitForClaim,
 )
 from dray.explain.suggestions.selector_rewrites import Rewrite
 from dray.explain.survey.facts import Observation
-from dray.explain.survey.filters import Kind
+from dray.explain.survey.filters import FilterKind
 from dray.explain.survey.node_survey import StepKey, Survey
 
 _CLASSES_TRIED = 16
@@ -48,15 +48,15 @@ class Proposal(NamedTuple):
     None stands for all requests.
     """
 
-    change: Change
+    change: SuggestedChange
     affected: frozenset[StepKey] | None
     node: str | None = None
 
 
-class Question(NamedTuple):
+class ProposalContext(NamedTuple):
     """Everything that proposals are made from."""
 
-    fleet: Fleet
+    fleet: ClusterInventory
     claims: Sequence[ResourceClaim]
     resolved: Sequence[ResolvedClaim]
     survey: Survey
@@ -65,20 +65,20 @@ class Question(NamedTuple):
     """Feature gates that are in the way."""
 
 
-Propose = Callable[[Question], Iterator[Proposal]]
+Propose = Callable[[ProposalContext], Iterator[Proposal]]
 
 
-def options(question: Question) -> Iterator[ResolvedOption]:
+def options(question: ProposalContext) -> Iterator[ResolvedAlternative]:
     for claim in question.resolved:
         for request in claim.requests:
             yield from request.options
 
 
-def affecting(option: ResolvedOption) -> frozenset[StepKey]:
+def affecting(option: ResolvedAlternative) -> frozenset[StepKey]:
     return frozenset({(option.claim, option.option.name.parent)})
 
 
-def _inventories(question: Question) -> Iterator[tuple[str, Inventory]]:
+def _inventories(question: ProposalContext) -> Iterator[tuple[str, NodeInventory]]:
     """The nodes that stand for the others."""
     fleet = question.fleet
     for standing in question.survey.representatives:
@@ -88,10 +88,10 @@ def _inventories(question: Question) -> Iterator[tuple[str, Inventory]]:
 def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
     """Other ways to write the selectors of requests."""
 
-    def propose(question: Question) -> Iterator[Proposal]:
+    def propose(question: ProposalContext) -> Iterator[Proposal]:
         for observed in question.observations:
             facts = observed.facts
-            if facts.gate.kind is not Kind.SELECTOR:
+            if facts.gate.kind is not FilterKind.SELECTOR:
                 continue
             affected = frozenset({(facts.claim, facts.request.partition("/")[0])})
             for how, text, old, new in rewrite(observed):
@@ -110,7 +110,7 @@ def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
     return propose
 
 
-def correct_names(question: Question) -> Iterator[Proposal]:
+def correct_names(question: ProposalContext) -> Iterator[Proposal]:
     """Classes and constraint attributes that do not exist and are written much like others."""
     classes = question.fleet.classes
     for option in options(question):
@@ -119,11 +119,11 @@ def correct_names(question: Question) -> Iterator[Proposal]:
             for close in spelling.similar(asked, classes)[:_CLASSES_TRIED]:
                 yield Proposal(_other_class(option, close), affecting(option))
     for observed in question.observations:
-        if observed.facts.gate.kind is Kind.CONSTRAINTS:
+        if observed.facts.gate.kind is FilterKind.CONSTRAINTS:
             yield from _corrected_constraints(question, observed)
 
 
-def _corrected_constraints(question: Question, observed: Observation) -> Iterator[Proposal]:
+def _corrected_constraints(question: ProposalContext, observed: Observation) -> Iterator[Proposal]:
     claim = observed.facts.claim
     for index, constraint in enumerate(question.claims[claim].spec.devices.constraints):
         attribute = constraint.match_attribute or constraint.distinct_attribute or ""
@@ -138,33 +138,34 @@ def _corrected_constraints(question: Question, observed: Observation) -> Iterato
                 yield Proposal(change, _of_claim(question, claim))
 
 
-def _of_claim(question: Question, claim: int) -> frozenset[StepKey]:
+def _of_claim(question: ProposalContext, claim: int) -> frozenset[StepKey]:
     return frozenset((claim, each.name) for each in question.claims[claim].spec.devices.requests)
 
 
-def wait(question: Question) -> Iterator[Proposal]:
+def wait(question: ProposalContext) -> Iterator[Proposal]:
     """One claim that ends; those that hold most of what is wanted first."""
     own = {ClaimKey(each.metadata.namespace, each.metadata.name) for each in question.claims}
     for node, inventory in _inventories(question):
         weights = sum(
-            (availability.holders(inventory, option) for option in options(question)), start=_NOBODY
+            (availability.holding_claims(inventory, option) for option in options(question)),
+            start=_NOBODY,
         )
         ranked = sorted(weights, key=lambda holder: (-weights[holder], holder))
         for holder in ranked[:_HOLDERS_TRIED]:
-            if holder not in own and holder != OUTSIDE:
+            if holder not in own and holder != EXTERNAL_HOLDER:
                 yield Proposal(WaitForClaim(holder=holder), None, node)
 
 
 _NOBODY = availability.Holders()
 
 
-def ask_for_smaller_amounts(question: Question) -> Iterator[Proposal]:
+def ask_for_smaller_amounts(question: ProposalContext) -> Iterator[Proposal]:
     """Less of a capacity, the most that some device can give first."""
     for option in options(question):
         asked = dict(option.option.capacity or {})
         found: dict[tuple[tuple[str, str], ...], float] = {}
         for _, inventory in _inventories(question):
-            for amounts, share in availability.capacities(inventory, option):
+            for amounts, share in availability.affordable_amounts(inventory, option):
                 found[tuple(sorted(amounts.items()))] = share
         ranked = sorted(found, key=lambda amounts: -found[amounts])
         for chosen in ranked[:_AMOUNTS_TRIED]:
@@ -177,20 +178,20 @@ def ask_for_smaller_amounts(question: Question) -> Iterator[Proposal]:
             yield Proposal(change, affecting(option))
 
 
-def tolerate(question: Question) -> Iterator[Proposal]:
+def tolerate(question: ProposalContext) -> Iterator[Proposal]:
     """One taint; then, for devices with several, all of them."""
     for option in options(question):
         found = dict.fromkeys(
             taint
             for _, inventory in _inventories(question)
-            for taint in availability.untolerated(inventory, option)
+            for taint in availability.untolerated_taints(inventory, option)
         )
         for taint in sorted(found, key=lambda each: each is None):
             change = TolerateTaint(claim=option.claim, request=str(option.option.name), taint=taint)
             yield Proposal(change, affecting(option))
 
 
-def drop_selectors(question: Question) -> Iterator[Proposal]:
+def drop_selectors(question: ProposalContext) -> Iterator[Proposal]:
     for option in options(question):
         for index, expression in enumerate(option.option.selectors):
             change = DropSelector(
@@ -202,7 +203,7 @@ def drop_selectors(question: Question) -> Iterator[Proposal]:
             yield Proposal(change, affecting(option))
 
 
-def drop_constraints(question: Question) -> Iterator[Proposal]:
+def drop_constraints(question: ProposalContext) -> Iterator[Proposal]:
     for number, claim in enumerate(question.claims):
         for index, constraint in enumerate(claim.spec.devices.constraints):
             change = DropConstraint(
@@ -214,16 +215,16 @@ def drop_constraints(question: Question) -> Iterator[Proposal]:
             yield Proposal(change, _of_claim(question, number))
 
 
-def use_fitting_classes(question: Question) -> Iterator[Proposal]:
+def use_fitting_classes(question: ProposalContext) -> Iterator[Proposal]:
     """Classes with devices that the request's own selectors match."""
     return _other_classes(question, has_selectors=True)
 
 
-def use_any_classes(question: Question) -> Iterator[Proposal]:
+def use_any_classes(question: ProposalContext) -> Iterator[Proposal]:
     return _other_classes(question, has_selectors=False)
 
 
-def _other_classes(question: Question, *, has_selectors: bool) -> Iterator[Proposal]:
+def _other_classes(question: ProposalContext, *, has_selectors: bool) -> Iterator[Proposal]:
     for option in options(question):
         if bool(option.option.selectors) is not has_selectors:
             continue
@@ -234,7 +235,7 @@ def _other_classes(question: Question, *, has_selectors: bool) -> Iterator[Propo
             yield Proposal(_other_class(option, name), affecting(option))
 
 
-def _other_class(option: ResolvedOption, name: str) -> OtherClass:
+def _other_class(option: ResolvedAlternative, name: str) -> OtherClass:
     return OtherClass(
         claim=option.claim,
         request=str(option.option.name),
@@ -243,11 +244,11 @@ def _other_class(option: ResolvedOption, name: str) -> OtherClass:
     )
 
 
-def correct_classes(question: Question) -> Iterator[Proposal]:
+def correct_classes(question: ProposalContext) -> Iterator[Proposal]:
     """Mistakes in selectors of classes."""
     for observed in question.observations:
         gate = observed.facts.gate
-        if gate.kind is Kind.CLASS:
+        if gate.kind is FilterKind.CLASS:
             for how, text, old, new in selector_rewrites.corrections(observed):
                 change = ReplaceClassSelector(
                     device_class=gate.device_class,
@@ -261,12 +262,12 @@ def correct_classes(question: Question) -> Iterator[Proposal]:
                 yield Proposal(change, None)
 
 
-def enable_gates(question: Question) -> Iterator[Proposal]:
+def enable_gates(question: ProposalContext) -> Iterator[Proposal]:
     for gate in question.gates:
         yield Proposal(EnableGate(gate=gate), None)
 
 
-def drop_requests(question: Question) -> Iterator[Proposal]:
+def drop_requests(question: ProposalContext) -> Iterator[Proposal]:
     for number, claim in enumerate(question.claims):
         asked = claim.spec.devices.requests
         for request in asked if len(asked) > 1 else ():
@@ -274,13 +275,13 @@ def drop_requests(question: Question) -> Iterator[Proposal]:
             yield Proposal(change, frozenset({(number, request.name)}))
 
 
-def drop_claims(question: Question) -> Iterator[Proposal]:
+def drop_claims(question: ProposalContext) -> Iterator[Proposal]:
     for number, claim in enumerate(question.claims if len(question.claims) > 1 else ()):
         key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
         yield Proposal(DropClaim(claim=number, name=key), _of_claim(question, number))
 
 
-def drop_class_selectors(question: Question) -> Iterator[Proposal]:
+def drop_class_selectors(question: ProposalContext) -> Iterator[Proposal]:
     of_classes = dict.fromkeys(
         (test.device_class, test.number, test.text)
         for option in options(question)

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence, Set
 
 from dray.allocator.model.requests import ALL, EXACT_COUNT, RESULTS_LIMIT
-from dray.allocator.problem.resolution import ResolvedOption
+from dray.allocator.problem.resolution import ResolvedAlternative
 from dray.explain.suggestions import change_tester, proposals, selector_rewrites
-from dray.explain.suggestions.change_tester import Trials
+from dray.explain.suggestions.change_tester import ChangeTester
 from dray.explain.suggestions.changes import (
-    Change,
     DropClassSelector,
     DropConstraint,
     DropSelector,
@@ -23,16 +22,19 @@ from dray.explain.suggestions.changes import (
     ReplaceConstraint,
     ReplaceSelector,
     RequestChange,
+    SuggestedChange,
 )
-from dray.explain.suggestions.proposals import Propose, Question
+from dray.explain.suggestions.proposals import ProposalContext, Propose
 
 CHANGES_WANTED = 3
 
 
-def find(question: Question, nodes: Sequence[str]) -> tuple[Change, ...]:
+def find(question: ProposalContext, nodes: Sequence[str]) -> tuple[SuggestedChange, ...]:
     """A few changes of different kinds that help, the smallest first."""
-    candidates = Trials(question.fleet, nodes, question.claims, question.survey.representatives)
-    for patience in change_tester.PATIENCE:
+    candidates = ChangeTester(
+        question.fleet, nodes, question.claims, question.survey.representatives
+    )
+    for patience in change_tester.POSITION_BUDGETS:
         candidates.begin_round(patience)
         found = _round(question, candidates)
         if found or not candidates.gave_up:
@@ -40,8 +42,8 @@ def find(question: Question, nodes: Sequence[str]) -> tuple[Change, ...]:
     return ()
 
 
-def _round(question: Question, candidates: Trials) -> tuple[Change, ...]:
-    found: list[Change] = []
+def _round(question: ProposalContext, candidates: ChangeTester) -> tuple[SuggestedChange, ...]:
+    found: list[SuggestedChange] = []
     for find_one in _BY_EFFORT:
         change = find_one(question, candidates, {_spot(each) for each in found})
         if change is not None:
@@ -51,7 +53,7 @@ def _round(question: Question, candidates: Trials) -> tuple[Change, ...]:
     return tuple(found)
 
 
-def _spot(change: Change) -> Hashable:
+def _spot(change: SuggestedChange) -> Hashable:
     """What a change touches: a second change of the same would say nothing new."""
     match change:
         case ReplaceSelector() | DropSelector():
@@ -65,19 +67,21 @@ def _spot(change: Change) -> Hashable:
     return type(change)
 
 
-Find = Callable[[Question, Trials, Set[Hashable]], Change | None]
+Find = Callable[[ProposalContext, ChangeTester, Set[Hashable]], SuggestedChange | None]
 
 
 def _tried(propose: Propose) -> Find:
     """The first of the proposals that helps."""
 
-    def find_one(question: Question, candidates: Trials, touched: Set[Hashable]) -> Change | None:
+    def find_one(
+        question: ProposalContext, candidates: ChangeTester, touched: Set[Hashable]
+    ) -> SuggestedChange | None:
         for proposal in propose(question):
             if candidates.is_over:
                 return None
             if _spot(proposal.change) in touched:
                 continue
-            proven = candidates.proven(*proposal)
+            proven = candidates.verify(*proposal)
             if proven is not None:
                 return proven
         return None
@@ -92,7 +96,9 @@ def _last_resort(find_one: Find) -> Find:
     )
 
 
-def _fewer(question: Question, candidates: Trials, touched: Set[Hashable]) -> Change | None:
+def _fewer(
+    question: ProposalContext, candidates: ChangeTester, touched: Set[Hashable]
+) -> SuggestedChange | None:
     """The largest count that fits."""
     left = {
         (funnel.claim, funnel.request): funnel.best.left
@@ -107,7 +113,9 @@ def _fewer(question: Question, candidates: Trials, touched: Set[Hashable]) -> Ch
     return None
 
 
-def _largest_count(option: ResolvedOption, there: int, candidates: Trials) -> Change | None:
+def _largest_count(
+    option: ResolvedAlternative, there: int, candidates: ChangeTester
+) -> SuggestedChange | None:
     """Fitting is monotonic in the count: where one device does not fit, no count does."""
     asked = option.option.count if option.option.mode == EXACT_COUNT else 0
     if option.option.mode not in (EXACT_COUNT, ALL):
@@ -119,7 +127,7 @@ def _largest_count(option: ResolvedOption, there: int, candidates: Trials) -> Ch
         change = FewerDevices(
             claim=option.claim, request=str(option.option.name), count=count, asked=asked
         )
-        proven = candidates.proven(change, proposals.affecting(option))
+        proven = candidates.verify(change, proposals.affecting(option))
         if proven is not None:
             found, low = proven, count + 1
         elif found is None:

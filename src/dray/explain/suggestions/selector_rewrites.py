@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dray.explain.selectors import expressions, spelling, typed_values
-from dray.explain.selectors.expressions import CAPACITY, Comparison, Subject
+from dray.explain.selectors.expressions import CAPACITY, Comparison, SelectorSubject
 from dray.explain.selectors.typed_values import QUANTITY, TypedValue
 from dray.explain.suggestions.changes import Rewriting
 from dray.explain.survey.facts import Observation, SubjectFact, type_of
@@ -81,7 +81,7 @@ def shortenings(observed: Observation) -> Iterator[Rewrite]:
 def _renamings(text: str, fact: SubjectFact) -> Iterator[Rewrite]:
     subject = _subject(fact)
     for similar in fact.similar:
-        other = Subject(similar.field, similar.domain, similar.name)
+        other = SelectorSubject(similar.field, similar.domain, similar.name)
         renamed = expressions.renamed(text, subject, other)
         if other.field == CAPACITY:
             renamed = _all_converted(renamed, other, expressions.QUANTITY)
@@ -103,7 +103,7 @@ def _retyped(text: str, observed: Observation) -> str:
     return text
 
 
-def _all_converted(text: str, subject: Subject, kind: str) -> str:
+def _all_converted(text: str, subject: SelectorSubject, kind: str) -> str:
     count = len(expressions.comparisons(text))
     for number in range(count):
         compared = expressions.comparisons(text)[number]
@@ -151,5 +151,5 @@ def _with_value(observed: Observation, compared: Comparison, value: str, how: Re
     return Rewrite(how, text, str(compared.constant), value)
 
 
-def _subject(fact: SubjectFact) -> Subject:
-    return Subject(fact.field, fact.domain, fact.name)
+def _subject(fact: SubjectFact) -> SelectorSubject:
+    return SelectorSubject(fact.field, fact.domain, fact.name)

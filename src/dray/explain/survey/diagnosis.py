@@ -11,13 +11,13 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from dray.allocator.model import rejections
-from dray.allocator.placement import Answer, Refused
+from dray.allocator.placement import FitResult, NoFit
 from dray.api.types.dra import ResourceClaim
-from dray.explain.suggestions.change_tester import Asking
-from dray.explain.survey.filters import Gate
+from dray.explain.suggestions.change_tester import BoundedAllocator
+from dray.explain.survey.filters import DeviceFilter
 from dray.explain.survey.funnel import Funnel
 from dray.explain.survey.node_survey import EXAMPLES_KEPT, Survey
-from dray.explain.survey.unreachable_slices import Cause, Stray
+from dray.explain.survey.unreachable_slices import UnreachableReason, UnreachableSlices
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -31,12 +31,15 @@ class Reason(msgspec.Struct, frozen=True):
     request: str
     nodes: int
     examples: tuple[str, ...]
-    gate: Gate | None = None
-    verdict: rejections.Verdict | None = None
+    gate: DeviceFilter | None = None
+    verdict: rejections.Rejection | None = None
 
 
 def reasons(
-    survey: Survey, asking: Asking, claims: Sequence[ResourceClaim], twins: Mapping[str, str]
+    survey: Survey,
+    asking: BoundedAllocator,
+    claims: Sequence[ResourceClaim],
+    twins: Mapping[str, str],
 ) -> tuple[Reason, ...]:
     """The reasons, those first that come closest to success.
 
@@ -60,12 +63,12 @@ def reasons(
     )
 
 
-def _joint_reasons(answers: Iterable[tuple[str, Answer]]) -> Iterator[Reason]:
+def _joint_reasons(answers: Iterable[tuple[str, FitResult]]) -> Iterator[Reason]:
     """Why nodes that could serve each request cannot serve all."""
     found: dict[Hashable, list[str]] = {}
-    closest: dict[Hashable, rejections.Verdict] = {}
+    closest: dict[Hashable, rejections.Rejection] = {}
     for node, answer in answers:
-        if not isinstance(answer, Refused):
+        if not isinstance(answer, NoFit):
             continue
         key = _kind(answer.reason)
         found.setdefault(key, []).append(node)
@@ -75,40 +78,40 @@ def _joint_reasons(answers: Iterable[tuple[str, Answer]]) -> Iterator[Reason]:
     for key, of_reason in sorted(found.items(), key=lambda each: -len(each[1])):
         verdict = closest[key]
         claim, request = -1, ""
-        if isinstance(verdict, rejections.RequestVerdict):
+        if isinstance(verdict, rejections.RequestRejection):
             claim, request = verdict.claim, verdict.request
         examples = tuple(of_reason[:EXAMPLES_KEPT])
         yield Reason(claim, request, len(of_reason), examples, verdict=verdict)
 
 
-def _kind(verdict: rejections.Verdict) -> Hashable:
+def _kind(verdict: rejections.Rejection) -> Hashable:
     """Equal for verdicts that say the same of different nodes."""
     last = verdict.last if isinstance(verdict, rejections.NoCombination) else None
     names = [getattr(verdict, name, None) for name in ("claim", "request", "attribute")]
     return type(verdict), type(last), *names
 
 
-def _progress(verdict: rejections.Verdict) -> int:
+def _progress(verdict: rejections.Rejection) -> int:
     """How much of what is needed there is."""
     match verdict:
         case rejections.NoCommonValue():
             return verdict.best
         case rejections.TooFewValues():
             return verdict.values
-        case rejections.TooFewDevices() | rejections.TooFewForAll():
+        case rejections.TooFewDevices() | rejections.TooFewDevicesCombined():
             return verdict.free
     return 0
 
 
 def gates_in_the_way(
-    funnels: Iterable[Funnel], strays: Iterable[Stray], reasons: Iterable[Reason]
+    funnels: Iterable[Funnel], strays: Iterable[UnreachableSlices], reasons: Iterable[Reason]
 ) -> Iterator[str]:
     """Feature gates that keep devices away."""
     for reason in reasons:
         if isinstance(reason.verdict, rejections.NoCommonValue) and not reason.verdict.best_value:
             yield "DRAListTypeAttributes"
     for stray in strays:
-        if stray.cause is Cause.GATE_OFF:
+        if stray.cause is UnreachableReason.GATE_OFF:
             yield stray.detail
     for funnel in funnels:
         for stage in funnel.stages:

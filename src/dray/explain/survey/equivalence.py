@@ -15,8 +15,8 @@ import msgspec
 
 from dray.allocator.checks import taints
 from dray.allocator.inventory import pools, shapes
-from dray.allocator.inventory.cluster_inventory import Fleet, NodeEntry
-from dray.allocator.inventory.pools import Pool
+from dray.allocator.inventory.cluster_inventory import ClusterInventory, NodeEntry
+from dray.allocator.inventory.pools import PoolOnNode
 from dray.allocator.inventory.shapes import Path
 from dray.allocator.model import attributes, rejections
 from dray.allocator.model.attributes import Value
@@ -29,7 +29,7 @@ from dray.explain.selectors import expressions
 _encode = msgspec.msgpack.encode
 
 
-class Member(NamedTuple):
+class EquivalentNode(NamedTuple):
     """A node of a group."""
 
     node: str
@@ -44,11 +44,11 @@ class Member(NamedTuple):
                 yield piece, device
 
 
-Group = list[Member]
+EquivalenceClass = list[EquivalentNode]
 """Nodes that look alike; the first stands for all."""
 
 
-def read_by(claims: Iterable[ResolvedClaim], features: Features) -> frozenset[Path]:
+def paths_read(claims: Iterable[ResolvedClaim], features: Features) -> frozenset[Path]:
     """The values of devices that decide at a gate."""
     found: set[Path] = set()
     for claim in claims:
@@ -64,7 +64,7 @@ def read_by(claims: Iterable[ResolvedClaim], features: Features) -> frozenset[Pa
 
 def _compared(claim: ResolvedClaim) -> set[str]:
     """The attributes that constraints name."""
-    constraints = claim.question.constraints
+    constraints = claim.parsed.constraints
     return {each.match_attribute or each.distinct_attribute or "" for each in constraints}
 
 
@@ -73,13 +73,15 @@ def _path(attribute: str) -> Path:
     return expressions.ATTRIBUTES, domain, name
 
 
-def group(fleet: Fleet, nodes: Iterable[str], paths: Iterable[Path]) -> list[Group]:
+def group_nodes(
+    fleet: ClusterInventory, nodes: Iterable[str], paths: Iterable[Path]
+) -> list[EquivalenceClass]:
     """The nodes by how they look to whom reads `paths`; groups and nodes in the given order."""
-    eye = _Eye(fleet, paths)
-    groups: list[Group] = []
-    known: dict[Hashable, Group] = {}
+    eye = _NodeClassifier(fleet, paths)
+    groups: list[EquivalenceClass] = []
+    known: dict[Hashable, EquivalenceClass] = {}
     for node in nodes:
-        look, member = eye.look_at(fleet.nodes[node])
+        look, member = eye.classify(fleet.nodes[node])
         members = [] if look is None else known.setdefault(look, [])
         if not members:
             groups.append(members)
@@ -87,7 +89,9 @@ def group(fleet: Fleet, nodes: Iterable[str], paths: Iterable[Path]) -> list[Gro
     return groups
 
 
-def holders(fleet: Fleet, devices: int, one: Member, other: Member) -> Iterator[ClaimKey]:
+def holders(
+    fleet: ClusterInventory, devices: int, one: EquivalentNode, other: EquivalentNode
+) -> Iterator[ClaimKey]:
     """Who holds the devices of another member that look like these devices of the one."""
     lost = {look for index, look in enumerate(one.looks) if devices >> index & 1}
     looks = iter(other.looks)
@@ -99,7 +103,9 @@ def holders(fleet: Fleet, devices: int, one: Member, other: Member) -> Iterator[
                 yield from held[device.name].holders()
 
 
-def twins(groups: Iterable[Group], claims: Sequence[ResolvedClaim]) -> dict[str, str]:
+def representatives(
+    groups: Iterable[EquivalenceClass], claims: Sequence[ResolvedClaim]
+) -> dict[str, str]:
     """For each node the first one on which the allocator comes to the same result.
 
     It goes from device to device, so order matters. Of the values that constraints compare it
@@ -115,7 +121,7 @@ def twins(groups: Iterable[Group], claims: Sequence[ResolvedClaim]) -> dict[str,
     return found
 
 
-def _pattern(member: Member, attribute: str) -> Hashable:
+def _pattern(member: EquivalentNode, attribute: str) -> Hashable:
     """For each device the first one with the same value of an attribute, and what it is."""
     found: list[tuple[str, int]] = []
     first: dict[Value, int] = {}
@@ -126,10 +132,10 @@ def _pattern(member: Member, attribute: str) -> Hashable:
     return tuple(found)
 
 
-class _Eye:
+class _NodeClassifier:
     """Tells devices from each other as far as claims can."""
 
-    def __init__(self, fleet: Fleet, paths: Iterable[Path]) -> None:
+    def __init__(self, fleet: ClusterInventory, paths: Iterable[Path]) -> None:
         self._fleet = fleet
         self._pools = fleet.pools()
         self._rules = list(fleet.taint_rules())
@@ -139,16 +145,18 @@ class _Eye:
         """By driver."""
         self._numbers: dict[Hashable, int] = {}
 
-    def look_at(self, entry: NodeEntry) -> tuple[Hashable | None, Member]:
+    def classify(self, entry: NodeEntry) -> tuple[Hashable | None, EquivalentNode]:
         """What a node has in common with others that look like it; None if it is alone."""
         assert entry.node is not None, "only nodes that are there are asked"
         slices = [*entry.slices.values(), *self._shared] if self._shared else entry.slices.values()
         try:
-            gathered = pools.gather(entry.node, slices, self._slices_of, self._fleet.features)
-        except rejections.Failure:
-            return None, Member(entry.name)
+            gathered = pools.pools_of_node(
+                entry.node, slices, self._slices_of, self._fleet.features
+            )
+        except rejections.AllocationError:
+            return None, EquivalentNode(entry.name)
         if not all(map(self._is_comparable, gathered)):
-            return None, Member(entry.name)
+            return None, EquivalentNode(entry.name)
         whole: list[Hashable] = [entry.node.status.declared_features]
         looks: list[int] = []
         for pool in gathered:
@@ -157,12 +165,12 @@ class _Eye:
             counters = pool.counter_sets and _encode(pool.counter_sets)
             whole.append((counters or b"", tuple(sorted(of_pool))))
         pieces = [piece for pool in gathered for piece in pool.slices]
-        return tuple(whole), Member(entry.name, looks, pieces)
+        return tuple(whole), EquivalentNode(entry.name, looks, pieces)
 
     def _slices_of(self, pool: PoolId) -> Iterable[ResourceSlice]:
         return self._pools[pool].slices.values()
 
-    def _is_comparable(self, pool: Pool) -> bool:
+    def _is_comparable(self, pool: PoolOnNode) -> bool:
         """Whether the node has the pool for itself, and what is held of it are whole devices.
 
         What partitions leave of each other is hardly ever the same on two nodes.

@@ -13,20 +13,20 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
-from dray.allocator.inventory.node_inventory import Inventory
-from dray.allocator.inventory.selectors import Selector, Selectors
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.inventory.node_inventory import NodeInventory
+from dray.allocator.inventory.selectors import CachedSelector, Selectors
 from dray.allocator.inventory.shapes import Path
 from dray.allocator.model.candidates import Candidate
-from dray.allocator.problem.node_problem import Plan
-from dray.allocator.problem.resolution import ResolvedClaim, ResolvedOption
+from dray.allocator.problem.node_problem import NodeAlternative
+from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim
 from dray.explain.selectors import expressions, spelling, typed_values
-from dray.explain.selectors.expressions import ATTRIBUTES, CAPACITY, Comparison, Subject
+from dray.explain.selectors.expressions import ATTRIBUTES, CAPACITY, Comparison, SelectorSubject
 from dray.explain.selectors.typed_values import QUANTITY, TypedValue
 from dray.explain.survey import equivalence
-from dray.explain.survey.equivalence import Group
-from dray.explain.survey.filters import Gate, Kind, Panel
-from dray.explain.survey.funnel import Funnel, Tally
+from dray.explain.survey.equivalence import EquivalenceClass
+from dray.explain.survey.filters import DeviceFilter, FilterKind, NodeFilters
+from dray.explain.survey.funnel import DistinctDevices, Funnel
 from dray.explain.survey.node_survey import Survey
 
 VALUES_SHOWN = 3
@@ -103,7 +103,7 @@ class GateFacts(msgspec.Struct, frozen=True):
 
     claim: int
     request: str
-    gate: Gate
+    gate: DeviceFilter
     devices: int
     subjects: tuple[SubjectFact, ...] = ()
     clauses: tuple[ClauseCount, ...] = ()
@@ -115,21 +115,21 @@ class Observation(NamedTuple):
     """The facts about a gate, and all values behind them."""
 
     facts: GateFacts
-    values: dict[Subject, Counter[TypedValue]]
+    values: dict[SelectorSubject, Counter[TypedValue]]
 
 
 FunnelKey = tuple[int, str]
 
 
 def observe(
-    fleet: Fleet, survey: Survey, claims: Sequence[ResolvedClaim]
+    fleet: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim]
 ) -> tuple[Observation, ...]:
     """The facts about each gate at which devices are lost."""
     observers = _observers(fleet, survey, claims)
     if not any(observers.values()):
         return ()
     for group in _groups(fleet, survey, claims, observers):
-        panel = Panel(fleet.inventory(fleet.nodes[group[0].node]), claims, fleet.selectors)
+        panel = NodeFilters(fleet.inventory(fleet.nodes[group[0].node]), claims, fleet.selectors)
         for plan in (plan for step in panel.steps for plan in step.plans):
             wanted = observers[plan.claim, str(plan.option.name)]
             for gate, left in _arrivals(panel, plan, wanted):
@@ -139,10 +139,12 @@ def observe(
     )
 
 
-_Observers = Mapping[FunnelKey, Mapping[Gate, "_Observer"]]
+_Observers = Mapping[FunnelKey, Mapping[DeviceFilter, "_Observer"]]
 
 
-def _observers(fleet: Fleet, survey: Survey, claims: Sequence[ResolvedClaim]) -> _Observers:
+def _observers(
+    fleet: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim]
+) -> _Observers:
     clause_selectors = Selectors(fleet.features)
     options = {
         (each.claim, str(each.option.name)): each
@@ -160,17 +162,17 @@ def _observers(fleet: Fleet, survey: Survey, claims: Sequence[ResolvedClaim]) ->
 
 
 def _groups(
-    fleet: Fleet, survey: Survey, claims: Sequence[ResolvedClaim], observers: _Observers
-) -> Sequence[Group]:
+    fleet: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim], observers: _Observers
+) -> Sequence[EquivalenceClass]:
     """The nodes, those together whose devices also agree in the values that are told."""
-    decisive = equivalence.read_by(claims, fleet.features)
+    decisive = equivalence.paths_read(claims, fleet.features)
     told = {path for of in observers.values() for each in of.values() for path in each.paths()}
     if told <= decisive:
         return survey.groups
-    return equivalence.group(fleet, survey.sound, decisive | told)
+    return equivalence.group_nodes(fleet, survey.sound, decisive | told)
 
 
-def _worth_a_look(funnel: Funnel) -> Sequence[Gate]:
+def _worth_a_look(funnel: Funnel) -> Sequence[DeviceFilter]:
     """The gates that lose devices for something that a claim or class names."""
     losing = [
         stage.gate
@@ -180,10 +182,12 @@ def _worth_a_look(funnel: Funnel) -> Sequence[Gate]:
     return losing[:_GATES_OBSERVED]
 
 
-_NAMING = (Kind.CAPACITY, Kind.CONSTRAINTS)
+_NAMING = (FilterKind.CAPACITY, FilterKind.CONSTRAINTS)
 
 
-def _arrivals(panel: Panel, plan: Plan, wanted: Iterable[Gate]) -> Iterator[tuple[Gate, int]]:
+def _arrivals(
+    panel: NodeFilters, plan: NodeAlternative, wanted: Iterable[DeviceFilter]
+) -> Iterator[tuple[DeviceFilter, int]]:
     """The devices that come to each of the wanted gates."""
     missing = set(wanted)
     left = panel.inventory.everything
@@ -200,23 +204,23 @@ class _Observer:
 
     def __init__(
         self,
-        resolved: ResolvedOption,
-        gate: Gate,
+        resolved: ResolvedAlternative,
+        gate: DeviceFilter,
         claims: Sequence[ResolvedClaim],
         selectors: Selectors,
-        fleet: Fleet,
+        fleet: ClusterInventory,
     ) -> None:
         self._resolved = resolved
         self._gate = gate
-        self._tally = Tally()
+        self._tally = DistinctDevices()
         self._subjects = tuple(_subjects(resolved, gate, claims, fleet))
         self._devices = 0
-        self._arrived: Counter[Subject] = Counter()
+        self._arrived: Counter[SelectorSubject] = Counter()
         self._publishing: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
-        self._values: dict[Subject, Counter[TypedValue]] = {
+        self._values: dict[SelectorSubject, Counter[TypedValue]] = {
             subject: Counter() for subject in self._subjects
         }
-        self._having: Counter[Subject] = Counter()
+        self._having: Counter[SelectorSubject] = Counter()
         self._clauses = _compiled_clauses(gate, selectors)
         self._left = [0] * len(self._clauses)
         self._named = _first_named(self._subjects, [text for text, _ in self._clauses], fleet)
@@ -227,7 +231,7 @@ class _Observer:
         read = {path for _, selector in self._clauses for path in selector.paths}
         return read | {tuple(each) for each in self._subjects if each.field == ATTRIBUTES}
 
-    def add(self, inventory: Inventory, arriving: int, nodes: int) -> None:
+    def add(self, inventory: NodeInventory, arriving: int, nodes: int) -> None:
         """The devices that come to the gate on one node, and on others that are alike."""
         fresh = self._tally.fresh("", inventory, arriving)
         self._devices += nodes * fresh.bit_count()
@@ -243,14 +247,18 @@ class _Observer:
             self._left[number] += nodes * fresh.bit_count()
 
     def _read(
-        self, inventory: Inventory, devices: int, subjects: Iterable[Subject], nodes: int
+        self,
+        inventory: NodeInventory,
+        devices: int,
+        subjects: Iterable[SelectorSubject],
+        nodes: int,
     ) -> None:
         for subject in subjects:
             self._arrived[subject] += nodes * devices.bit_count()
             for device in inventory.members(devices):
                 self._count(subject, device, nodes)
 
-    def _count(self, subject: Subject, device: Candidate, nodes: int) -> None:
+    def _count(self, subject: SelectorSubject, device: Candidate, nodes: int) -> None:
         value = typed_values.read(device, subject)
         if value is not None:
             self._having[subject] += nodes
@@ -276,7 +284,7 @@ class _Observer:
         )
         return Observation(facts, self._values)
 
-    def _fact(self, subject: Subject, published: Counter[Subject]) -> SubjectFact:
+    def _fact(self, subject: SelectorSubject, published: Counter[SelectorSubject]) -> SubjectFact:
         found = self._values[subject]
         types: Counter[str] = Counter()
         for value, devices in found.items():
@@ -296,14 +304,14 @@ class _Observer:
             _domains(subject, published) if is_absent else (),
         )
 
-    def _published(self) -> Counter[Subject]:
+    def _published(self) -> Counter[SelectorSubject]:
         """Every name that the devices publish, with its domain."""
-        found: Counter[Subject] = Counter()
+        found: Counter[SelectorSubject] = Counter()
         for (driver, of_attributes, of_capacity), devices in self._publishing.items():
             for field, names in ((ATTRIBUTES, of_attributes), (CAPACITY, of_capacity)):
                 for name in names:
                     found[_qualified(field, driver, name)] += devices
-        if self._gate.kind is Kind.CAPACITY:
+        if self._gate.kind is FilterKind.CAPACITY:
             return Counter({each._replace(domain=""): found[each] for each in found})
         return found
 
@@ -346,40 +354,43 @@ def _compared(found: Comparison) -> Compared:
 
 
 def _subjects(
-    resolved: ResolvedOption, gate: Gate, claims: Sequence[ResolvedClaim], fleet: Fleet
-) -> Iterable[Subject]:
+    resolved: ResolvedAlternative,
+    gate: DeviceFilter,
+    claims: Sequence[ResolvedClaim],
+    fleet: ClusterInventory,
+) -> Iterable[SelectorSubject]:
     """What the gate names."""
-    if gate.kind is Kind.CAPACITY:
-        return [Subject(CAPACITY, "", name) for name in resolved.option.capacity or ()]
-    if gate.kind is Kind.CONSTRAINTS:
+    if gate.kind is FilterKind.CAPACITY:
+        return [SelectorSubject(CAPACITY, "", name) for name in resolved.option.capacity or ()]
+    if gate.kind is FilterKind.CONSTRAINTS:
         named = [
             each.match_attribute or each.distinct_attribute or ""
-            for each in claims[resolved.claim].question.constraints
+            for each in claims[resolved.claim].parsed.constraints
         ]
         published = [name for name in named if name not in resolved.option.derived]
         return [_qualified(ATTRIBUTES, "", name) for name in dict.fromkeys(published)]
     return subjects_of(gate.expression, fleet)
 
 
-def subjects_of(expression: str, fleet: Fleet) -> list[Subject]:
+def subjects_of(expression: str, fleet: ClusterInventory) -> list[SelectorSubject]:
     """The attributes and capacities that a selector reads."""
     compiled = expressions.compiled(expression, fleet.features)
     read = [
-        Subject(*path)
+        SelectorSubject(*path)
         for path in sorted(() if compiled.error else compiled.reads)
         if len(path) == 3
     ]
     return list(dict.fromkeys([*expressions.subjects(expression), *read]))
 
 
-def _compiled_clauses(gate: Gate, selectors: Selectors) -> list[tuple[str, Selector]]:
+def _compiled_clauses(gate: DeviceFilter, selectors: Selectors) -> list[tuple[str, CachedSelector]]:
     texts = expressions.clauses(gate.expression) if gate.is_selector else []
     return [(text, selectors.selector(text)) for text in texts] if len(texts) > 1 else []
 
 
 def _first_named(
-    subjects: Iterable[Subject], clauses: Sequence[str], fleet: Fleet
-) -> list[list[Subject]]:
+    subjects: Iterable[SelectorSubject], clauses: Sequence[str], fleet: ClusterInventory
+) -> list[list[SelectorSubject]]:
     """For each clause the subjects that none before it names."""
     rest = list(subjects)
     found = []
@@ -390,9 +401,13 @@ def _first_named(
     return found
 
 
-def _qualified(field: str, driver: str, name: str) -> Subject:
+def _qualified(field: str, driver: str, name: str) -> SelectorSubject:
     domain, slash, identifier = name.partition("/")
-    return Subject(field, domain, identifier) if slash else Subject(field, driver, name)
+    return (
+        SelectorSubject(field, domain, identifier)
+        if slash
+        else SelectorSubject(field, driver, name)
+    )
 
 
 def _range(found: Iterable[TypedValue]) -> tuple[str, str]:
@@ -405,12 +420,12 @@ def _counts(counter: Counter[str]) -> tuple[Count, ...]:
     return tuple(Count(*each) for each in counter.most_common(VALUES_SHOWN))
 
 
-def _similar(subject: Subject, published: Counter[Subject]) -> tuple[Similar, ...]:
+def _similar(subject: SelectorSubject, published: Counter[SelectorSubject]) -> tuple[Similar, ...]:
     ranked = spelling.similar_subjects(subject, published)
     return tuple(Similar(*each, published[each]) for each in ranked[:VALUES_SHOWN])
 
 
-def _domains(subject: Subject, published: Counter[Subject]) -> tuple[Count, ...]:
+def _domains(subject: SelectorSubject, published: Counter[SelectorSubject]) -> tuple[Count, ...]:
     domains: Counter[str] = Counter()
     for other, devices in published.items():
         if other.field == subject.field:

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections, requests
-from dray.allocator.model.requests import Option
-from dray.allocator.problem.resolution import ResolvedClaim, ResolvedOption, Test
+from dray.allocator.model.requests import Alternative
+from dray.allocator.problem.resolution import LocatedSelector, ResolvedAlternative, ResolvedClaim
 from dray.api.features import Features
 from dray.api.formats.names import DeviceId, PoolId
 from dray.cel.device import Selector
 from dray.cel.runtime.values import COST_LIMIT
 from dray.explain.selectors import expressions, spelling
-from dray.explain.survey.filters import CannotEvaluate, Kind
-from dray.explain.survey.funnel import Funnel, Stage
+from dray.explain.survey.filters import CannotEvaluate, FilterKind
+from dray.explain.survey.funnel import FilterCount, Funnel
 from dray.explain.survey.node_survey import UnusablePool
 
 
@@ -76,7 +76,7 @@ class SelectorTooCostly(Fault, frozen=True, kw_only=True):
 class AttributeFails(Fault, frozen=True, kw_only=True):
     """A derived attribute, a capacity or a node selector that cannot be evaluated on a device."""
 
-    kind: Kind
+    kind: FilterKind
     device: DeviceId | None
     detail: str
 
@@ -115,11 +115,11 @@ class Other(Fault, frozen=True, kw_only=True):
 
 
 def find(
-    fleet: Fleet,
+    fleet: ClusterInventory,
     claims: Sequence[ResolvedClaim],
     funnels: Sequence[Funnel],
     unusable: Sequence[UnusablePool],
-    failure: rejections.Failure,
+    failure: rejections.AllocationError,
 ) -> tuple[Fault, ...]:
     """Every cause of a failure that can be told, those of the claim that failed first."""
     found = [
@@ -136,7 +136,7 @@ def find(
     return tuple(sorted(found, key=lambda fault: fault.claim != concerned))
 
 
-def _in_claims(fleet: Fleet, claims: Sequence[ResolvedClaim]) -> Iterator[Fault]:
+def _in_claims(fleet: ClusterInventory, claims: Sequence[ResolvedClaim]) -> Iterator[Fault]:
     """What is wrong with claims by themselves."""
     for number, claim in enumerate(claims):
         for request in claim.requests:
@@ -144,7 +144,7 @@ def _in_claims(fleet: Fleet, claims: Sequence[ResolvedClaim]) -> Iterator[Fault]
                 yield GateOff(claim=number, request=request.request.name, gate="DRAPrioritizedList")
             for option in request.options:
                 yield from _in_option(fleet, option)
-        for index, constraint in enumerate(claim.question.constraints):
+        for index, constraint in enumerate(claim.parsed.constraints):
             if not (constraint.match_attribute or constraint.distinct_attribute):
                 yield Unsupported(claim=number, what=f"constraint {index}")
 
@@ -157,7 +157,9 @@ def _too_many(claims: Sequence[ResolvedClaim], funnels: Iterable[Funnel]) -> Ite
             yield TooManyDevices(claim=number, needed=needed, limit=requests.RESULTS_LIMIT)
 
 
-def _fewest(options: Sequence[ResolvedOption], needed_by: Mapping[tuple[int, str], int]) -> int:
+def _fewest(
+    options: Sequence[ResolvedAlternative], needed_by: Mapping[tuple[int, str], int]
+) -> int:
     return min(
         needed_by.get((each.claim, str(each.option.name)), 0)
         if each.option.is_all
@@ -166,7 +168,7 @@ def _fewest(options: Sequence[ResolvedOption], needed_by: Mapping[tuple[int, str
     )
 
 
-def _in_option(fleet: Fleet, resolved: ResolvedOption) -> Iterator[Fault]:
+def _in_option(fleet: ClusterInventory, resolved: ResolvedAlternative) -> Iterator[Fault]:
     option, claim, request = resolved.option, resolved.claim, str(resolved.option.name)
     for gate in _gates_off(option, fleet.features):
         yield GateOff(claim=claim, request=request, gate=gate)
@@ -189,7 +191,9 @@ def _in_option(fleet: Fleet, resolved: ResolvedOption) -> Iterator[Fault]:
         yield from _in_selector(resolved, test, fleet.features)
 
 
-def _in_selector(resolved: ResolvedOption, test: Test, features: Features) -> Iterator[Fault]:
+def _in_selector(
+    resolved: ResolvedAlternative, test: LocatedSelector, features: Features
+) -> Iterator[Fault]:
     compiled = expressions.compiled(test.text, features)
     if compiled.error is not None:
         yield SelectorBroken(
@@ -216,7 +220,7 @@ def _is_at_fault(compiled: Selector) -> bool:
     return compiled.error is not None or compiled.estimated_cost > COST_LIMIT
 
 
-def _gates_off(option: Option, features: Features) -> Iterator[str]:
+def _gates_off(option: Alternative, features: Features) -> Iterator[str]:
     if option.capacity is not None and not features.consumable_capacity:
         yield "DRAConsumableCapacity"
     if option.derived and not features.derived_attributes:
@@ -235,7 +239,7 @@ def _in_funnels(funnels: Iterable[Funnel], features: Features) -> Iterator[Fault
                 yield _failing(funnel, stage, stage.objection.detail)
 
 
-def _failing(funnel: Funnel, stage: Stage, detail: str) -> Fault:
+def _failing(funnel: Funnel, stage: FilterCount, detail: str) -> Fault:
     gate = stage.gate
     if not gate.is_selector:
         return AttributeFails(
@@ -268,11 +272,11 @@ def _pools_not_whole(
 
 def _against_constraints(claims: Sequence[ResolvedClaim], concerned: int) -> Iterator[Fault]:
     for option in _for_all(claims):
-        if option.claim == concerned and claims[concerned].question.constraints:
+        if option.claim == concerned and claims[concerned].parsed.constraints:
             yield AllAgainstConstraint(claim=concerned, request=str(option.option.name))
 
 
-def _for_all(claims: Iterable[ResolvedClaim]) -> Iterator[ResolvedOption]:
+def _for_all(claims: Iterable[ResolvedClaim]) -> Iterator[ResolvedAlternative]:
     """The options that ask for all devices."""
     for claim in claims:
         for request in claim.requests:

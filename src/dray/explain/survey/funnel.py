@@ -12,17 +12,27 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model.candidates import Candidate
-from dray.allocator.problem.node_problem import Plan
+from dray.allocator.problem.node_problem import NodeAlternative
 from dray.api.formats.names import ClaimKey, DeviceId
-from dray.explain.survey.filters import Answer, Gate, Kind, Objection, Panel
+from dray.explain.survey.filters import (
+    DeviceFilter,
+    FilterKind,
+    FilterRejection,
+    FilterResult,
+    NodeFilters,
+)
 
 HOLDERS_KEPT = 20
 _HOLDERS_COUNTED = 1 << 16
-_HOLDING = frozenset({Kind.TAKEN, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTERS})
-_ON_COUNTERS = frozenset({Kind.GROUPS, Kind.COUNTERS})
-_WITHOUT_SAY = frozenset({Kind.FEATURES, Kind.CAPACITY, Kind.GROUPS, Kind.COUNTERS})
+_HOLDING = frozenset(
+    {FilterKind.TAKEN, FilterKind.CAPACITY, FilterKind.GROUPS, FilterKind.COUNTERS}
+)
+_ON_COUNTERS = frozenset({FilterKind.GROUPS, FilterKind.COUNTERS})
+_WITHOUT_SAY = frozenset(
+    {FilterKind.FEATURES, FilterKind.CAPACITY, FilterKind.GROUPS, FilterKind.COUNTERS}
+)
 """Gates that are not mentioned where they keep nothing away."""
 
 
@@ -33,16 +43,16 @@ class Holder(msgspec.Struct, frozen=True):
     devices: int
 
 
-class Stage(msgspec.Struct):
+class FilterCount(msgspec.Struct):
     """What one gate did to the devices that came to it."""
 
-    gate: Gate
+    gate: DeviceFilter
     before: int = 0
     after: int = 0
     failing: int = 0
     """Devices on which the check could not be evaluated."""
     example: DeviceId | None = None
-    objection: Objection | None = None
+    objection: FilterRejection | None = None
     """What the gate has against the example."""
     holders: tuple[Holder, ...] = ()
     """Who holds most of what was lost here."""
@@ -64,7 +74,7 @@ class NodeCount(msgspec.Struct, frozen=True):
 class Blockage(msgspec.Struct, frozen=True):
     """How many nodes fall below what is needed at a gate, and one of them."""
 
-    gate: Gate
+    gate: DeviceFilter
     nodes: int
     example: str
 
@@ -74,7 +84,7 @@ class NearMiss(msgspec.Struct, frozen=True):
 
     device: DeviceId
     node: str
-    lacks: tuple[Objection, ...]
+    lacks: tuple[FilterRejection, ...]
 
 
 class Funnel(msgspec.Struct):
@@ -89,7 +99,7 @@ class Funnel(msgspec.Struct):
     most_needed: int = 0
     """The same for all that match: on the node where most do."""
     published: int = 0
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[FilterCount, ...] = ()
     nodes: int = 0
     blocked: tuple[Blockage, ...] = ()
     """At which gates nodes fall below what is needed."""
@@ -102,24 +112,24 @@ class Funnel(msgspec.Struct):
         return self.stages[-1].after if self.stages else self.published
 
 
-class Passage(NamedTuple):
+class NodeFunnel(NamedTuple):
     """What became of a node's devices: how many were left after each gate, and what blocks it."""
 
     left: tuple[int, ...]
-    blocked: Gate | None
+    blocked: DeviceFilter | None
     depth: int
     """The number of the gate that blocks, or of all gates."""
     held: Mapping[int, int]
     """Gates, by number, where devices were lost to claims, and which devices."""
 
 
-class Tally:
+class DistinctDevices:
     """Counts devices, those that several nodes reach only once."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[object, str], int] = {}
 
-    def fresh(self, where: object, inventory: Inventory, devices: int) -> int:
+    def fresh(self, where: object, inventory: NodeInventory, devices: int) -> int:
         """Those of the devices that have not been counted there before."""
         if not devices:
             return 0
@@ -136,7 +146,7 @@ class Tally:
                 offset += width
         return devices
 
-    def count(self, where: object, inventory: Inventory, devices: int) -> int:
+    def count(self, where: object, inventory: NodeInventory, devices: int) -> int:
         return self.fresh(where, inventory, devices).bit_count()
 
 
@@ -145,30 +155,30 @@ class _Progress:
 
     __slots__ = ("blocked", "blocked_example", "holders", "stage")
 
-    def __init__(self, gate: Gate) -> None:
-        self.stage = Stage(gate)
+    def __init__(self, gate: DeviceFilter) -> None:
+        self.stage = FilterCount(gate)
         self.holders: Counter[ClaimKey] = Counter()
         self.blocked = 0
         self.blocked_example = ""
 
 
-class Measurement:
+class FunnelBuilder:
     """Adds up one option node by node. Every node has the same gates.
 
     Nodes that are alike are added at once: a panel of the first of them and their number. Who holds
     their devices is another matter for each of them.
     """
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: NodeAlternative) -> None:
         option = plan.option
         needed = 0 if option.is_all else plan.count
         self._funnel = Funnel(plan.claim, str(option.name), option.device_class, needed)
         self._gates: list[_Progress] = []
-        self._tally = Tally()
+        self._tally = DistinctDevices()
         self._left = 0
         self._misses = _Misses()
 
-    def add(self, panel: Panel, plan: Plan, nodes: int) -> Passage:
+    def add(self, panel: NodeFilters, plan: NodeAlternative, nodes: int) -> NodeFunnel:
         inventory = panel.inventory
         answers = list(panel.answers(plan))
         if not self._gates:
@@ -204,7 +214,7 @@ class Measurement:
             if holder in counter or len(counter) < _HOLDERS_COUNTED:
                 counter[holder] += 1
 
-    def holders(self, gate: int, inventory: Inventory, devices: int) -> Iterator[ClaimKey]:
+    def holders(self, gate: int, inventory: NodeInventory, devices: int) -> Iterator[ClaimKey]:
         """Who holds the devices that a node has lost at a gate, or what they draw from."""
         if self._gates[gate].stage.gate.kind in _ON_COUNTERS:
             return _holders_on_counters(inventory, devices)
@@ -231,8 +241,13 @@ class Measurement:
         return funnel
 
     def _passage(
-        self, panel: Panel, plan: Plan, counts: list[int], held: Mapping[int, int], nodes: int
-    ) -> Passage:
+        self,
+        panel: NodeFilters,
+        plan: NodeAlternative,
+        counts: list[int],
+        held: Mapping[int, int],
+        nodes: int,
+    ) -> NodeFunnel:
         node = panel.inventory.node.metadata.name
         best = self._funnel.best
         if best is None or counts[-1] > best.left:
@@ -243,11 +258,13 @@ class Measurement:
             if count < needed:
                 progress.blocked += nodes
                 progress.blocked_example = progress.blocked_example or node
-                return Passage(tuple(counts), progress.stage.gate, depth, held)
-        return Passage(tuple(counts), None, len(counts), held)
+                return NodeFunnel(tuple(counts), progress.stage.gate, depth, held)
+        return NodeFunnel(tuple(counts), None, len(counts), held)
 
 
-def _exemplify(stage: Stage, panel: Panel, plan: Plan, answer: Answer, lost: int) -> None:
+def _exemplify(
+    stage: FilterCount, panel: NodeFilters, plan: NodeAlternative, answer: FilterResult, lost: int
+) -> None:
     """One of the devices that a gate keeps away, best one on which the check fails."""
     failing = lost & answer.failing
     if stage.example is None or (failing and not stage.failing):
@@ -256,12 +273,12 @@ def _exemplify(stage: Stage, panel: Panel, plan: Plan, answer: Answer, lost: int
         stage.objection = panel.objection(plan, stage.gate, device)
 
 
-def _holders_of_devices(inventory: Inventory, devices: int) -> Iterator[ClaimKey]:
+def _holders_of_devices(inventory: NodeInventory, devices: int) -> Iterator[ClaimKey]:
     for device in inventory.members(devices):
         yield from inventory.holders_of(device)
 
 
-def _holders_on_counters(inventory: Inventory, devices: int) -> Iterator[ClaimKey]:
+def _holders_on_counters(inventory: NodeInventory, devices: int) -> Iterator[ClaimKey]:
     """Who draws from the counter sets that the devices draw from."""
     sets = {
         (device.section, consumption.counter_set)
@@ -281,14 +298,18 @@ class _Misses:
     def __init__(self) -> None:
         self._fewest = 4
         self._most_left = -1
-        self._found: tuple[Panel, Plan, Candidate, list[Gate]] | None = None
+        self._found: tuple[NodeFilters, NodeAlternative, Candidate, list[DeviceFilter]] | None = (
+            None
+        )
 
-    def add(self, panel: Panel, plan: Plan, answers: list[Answer], left: int) -> None:
+    def add(
+        self, panel: NodeFilters, plan: NodeAlternative, answers: list[FilterResult], left: int
+    ) -> None:
         everything = panel.inventory.everything
         refused = [0, 0, 0]
         for answer in answers:
             objecting = everything & ~answer.passing
-            for _ in range(2 if answer.gate.kind is Kind.CLASS else 1):
+            for _ in range(2 if answer.gate.kind is FilterKind.CLASS else 1):
                 refused[2] |= refused[1] & objecting
                 refused[1] |= refused[0] & objecting
                 refused[0] |= objecting
@@ -300,7 +321,13 @@ class _Misses:
                 return
 
     def _note(
-        self, panel: Panel, plan: Plan, answers: list[Answer], devices: int, misses: int, left: int
+        self,
+        panel: NodeFilters,
+        plan: NodeAlternative,
+        answers: list[FilterResult],
+        devices: int,
+        misses: int,
+        left: int,
     ) -> None:
         if (misses, -left) >= (self._fewest, -self._most_left):
             return

@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
-from dray.allocator.inventory.node_inventory import Inventory
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
+from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model import rejections
-from dray.allocator.problem.node_problem import Step
+from dray.allocator.problem.node_problem import NodeRequest
 from dray.allocator.problem.resolution import ResolvedClaim
 from dray.api.formats.names import PoolId
 from dray.explain.survey import equivalence
-from dray.explain.survey.equivalence import Group, Member
-from dray.explain.survey.filters import Gate, Panel
-from dray.explain.survey.funnel import Funnel, Measurement, Passage
+from dray.explain.survey.equivalence import EquivalenceClass, EquivalentNode
+from dray.explain.survey.filters import DeviceFilter, NodeFilters
+from dray.explain.survey.funnel import Funnel, FunnelBuilder, NodeFunnel
 
 EXAMPLES_KEPT = 3
 REPRESENTATIVES_KEPT = 64
@@ -34,7 +34,7 @@ StepKey = tuple[int, str]
 Profile = tuple[tuple[int, ...], ...]
 
 
-class Obstacle(NamedTuple):
+class NodeShortfall(NamedTuple):
     """The first request that a node cannot serve, and the gate at which it fails there.
 
     Without gate, the node offers no usable device at all.
@@ -42,7 +42,7 @@ class Obstacle(NamedTuple):
 
     claim: int
     request: str
-    gate: Gate | None
+    gate: DeviceFilter | None
     depth: int
 
 
@@ -57,7 +57,7 @@ class UnusablePool(msgspec.Struct, frozen=True):
     nodes: int
 
 
-class Standing(NamedTuple):
+class UnservedRequests(NamedTuple):
     """A node, and which requests it cannot serve whatever else is asked for."""
 
     node: str
@@ -68,26 +68,30 @@ class Survey(NamedTuple):
     funnels: tuple[Funnel, ...]
     sound: list[str]
     """The nodes that could be looked at."""
-    groups: list[Group]
+    groups: list[EquivalenceClass]
     """The same, those together that look alike to the claims."""
-    obstacles: dict[Obstacle, list[str]]
+    obstacles: dict[NodeShortfall, list[str]]
     """A few nodes for each, the first ones."""
-    counts: Counter[Obstacle]
+    counts: Counter[NodeShortfall]
     open_nodes: list[str]
     """Nodes that could serve each request if it were alone."""
     unusable: tuple[UnusablePool, ...]
-    representatives: tuple[Standing, ...]
+    representatives: tuple[UnservedRequests, ...]
     """Those that come closest first."""
 
-    def open_groups(self) -> list[Group]:
+    def open_groups(self) -> list[EquivalenceClass]:
         known = set(self.open_nodes)
         return [group for group in self.groups if group[0].node in known]
 
 
-def take(fleet: Fleet, nodes: Sequence[str], claims: Sequence[ResolvedClaim]) -> Survey:
+def survey_nodes(
+    fleet: ClusterInventory, nodes: Sequence[str], claims: Sequence[ResolvedClaim]
+) -> Survey:
     surveyor = _Surveyor(fleet, claims)
-    findings: dict[str, tuple[Member, _Finding]] = {}
-    for group in equivalence.group(fleet, nodes, equivalence.read_by(claims, fleet.features)):
+    findings: dict[str, tuple[EquivalentNode, _Finding]] = {}
+    for group in equivalence.group_nodes(
+        fleet, nodes, equivalence.paths_read(claims, fleet.features)
+    ):
         finding = surveyor.look(group)
         if finding is not None:
             findings.update((member.node, (member, finding)) for member in group)
@@ -99,42 +103,42 @@ def take(fleet: Fleet, nodes: Sequence[str], claims: Sequence[ResolvedClaim]) ->
 
 class _Candidate(NamedTuple):
     rank: tuple[int, int, int]
-    standing: Standing
+    standing: UnservedRequests
 
 
 class _Finding(NamedTuple):
     """What there is to say about each node of a group."""
 
-    passages: Sequence[tuple[StepKey, Passage]]
-    obstacle: Obstacle | None
+    passages: Sequence[tuple[StepKey, NodeFunnel]]
+    obstacle: NodeShortfall | None
     """The first one."""
     blocked: frozenset[StepKey]
     names_matter: bool
     """Whether nodes that are alike still differ in something that is counted by name."""
-    first: Member
+    first: EquivalentNode
 
 
 class _Surveyor:
-    def __init__(self, fleet: Fleet, claims: Sequence[ResolvedClaim]) -> None:
+    def __init__(self, fleet: ClusterInventory, claims: Sequence[ResolvedClaim]) -> None:
         self._fleet = fleet
         self._claims = claims
-        self._measurements: dict[StepKey, Measurement] = {}
+        self._measurements: dict[StepKey, FunnelBuilder] = {}
         self._sound: list[str] = []
-        self._groups: list[Group] = []
-        self._examples: dict[Obstacle, list[str]] = {}
-        self._counts: Counter[Obstacle] = Counter()
+        self._groups: list[EquivalenceClass] = []
+        self._examples: dict[NodeShortfall, list[str]] = {}
+        self._counts: Counter[NodeShortfall] = Counter()
         self._open: list[str] = []
         self._unusable: Counter[tuple[PoolId, str]] = Counter()
         self._profiles: dict[Profile, list[_Candidate]] = {}
 
-    def look(self, group: Group) -> _Finding | None:
+    def look(self, group: EquivalenceClass) -> _Finding | None:
         """What becomes of the nodes of a group; None if they cannot be looked at."""
         try:
             inventory = self._inventory(group[0].node)
-        except rejections.Failure:
+        except rejections.AllocationError:
             return None
         self._groups.append(group)
-        panel = Panel(inventory, self._claims, self._fleet.selectors)
+        panel = NodeFilters(inventory, self._claims, self._fleet.selectors)
         of_steps = [self._measure(panel, step, len(group)) for step in panel.steps]
         obstacles = [
             found
@@ -149,7 +153,7 @@ class _Surveyor:
         first = obstacles[0] if obstacles else None
         return _Finding(passages, first, blocked, names_matter, group[0])
 
-    def note(self, member: Member, finding: _Finding) -> None:
+    def note(self, member: EquivalentNode, finding: _Finding) -> None:
         """Take down what concerns a node by itself; in the order of the fleet."""
         node = member.node
         self._sound.append(node)
@@ -178,20 +182,22 @@ class _Surveyor:
             self._representatives(),
         )
 
-    def _inventory(self, node: str) -> Inventory:
+    def _inventory(self, node: str) -> NodeInventory:
         return self._fleet.inventory(self._fleet.nodes[node])
 
-    def _measure(self, panel: Panel, step: Step, nodes: int) -> list[tuple[StepKey, Passage]]:
+    def _measure(
+        self, panel: NodeFilters, step: NodeRequest, nodes: int
+    ) -> list[tuple[StepKey, NodeFunnel]]:
         passages = []
         for plan in step.plans:
             key = (plan.claim, str(plan.option.name))
             measurement = self._measurements.get(key)
             if measurement is None:
-                measurement = self._measurements[key] = Measurement(plan)
+                measurement = self._measurements[key] = FunnelBuilder(plan)
             passages.append((key, measurement.add(panel, plan, nodes)))
         return passages
 
-    def _note_names(self, member: Member, finding: _Finding) -> None:
+    def _note_names(self, member: EquivalentNode, finding: _Finding) -> None:
         if member is finding.first:
             self._note_pools(self._inventory(member.node))
         for key, passage in finding.passages:
@@ -204,7 +210,7 @@ class _Surveyor:
                     holders = equivalence.holders(self._fleet, devices, finding.first, member)
                 measurement.add_holders(gate, holders)
 
-    def _note_pools(self, inventory: Inventory) -> None:
+    def _note_pools(self, inventory: NodeInventory) -> None:
         for pool in inventory.pools:
             if not pool.is_usable:
                 self._unusable[pool.id, pool.invalid_reason] += 1
@@ -221,9 +227,9 @@ class _Surveyor:
             depth = sum(passage.depth for passage in passages)
             left = sum(passage.left[-1] for passage in passages)
             rank = (len(finding.blocked), -depth, -left)
-            known.append(_Candidate(rank, Standing(node, finding.blocked)))
+            known.append(_Candidate(rank, UnservedRequests(node, finding.blocked)))
 
-    def _representatives(self) -> tuple[Standing, ...]:
+    def _representatives(self) -> tuple[UnservedRequests, ...]:
         """One node of each profile, the closest first; then a second and a third of each."""
         ranked = sorted(
             (
@@ -247,17 +253,19 @@ class _Surveyor:
         return UnusablePool(pool, invalid_reason, len(current), expected, nodes)
 
 
-def _obstacle(inventory: Inventory, step: Step, passages: Sequence[Passage]) -> Obstacle | None:
+def _obstacle(
+    inventory: NodeInventory, step: NodeRequest, passages: Sequence[NodeFunnel]
+) -> NodeShortfall | None:
     """Why a node cannot serve a request; of several options, the one that comes furthest."""
     if any(passage.blocked is None for passage in passages):
         return None
     if not inventory.devices:
-        return Obstacle(step.claim, step.name, None, -1)
+        return NodeShortfall(step.claim, step.name, None, -1)
     if not passages:
         return None
     number, furthest = max(enumerate(passages), key=lambda each: each[1].depth)
     name = str(step.plans[number].option.name)
-    return Obstacle(step.claim, name, furthest.blocked, furthest.depth)
+    return NodeShortfall(step.claim, name, furthest.blocked, furthest.depth)
 
 
 def _parent(request: str) -> str:

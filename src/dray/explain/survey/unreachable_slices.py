@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.formats.names import PoolId
 from dray.api.selectors import label_selectors
 from dray.api.types.dra import ResourceSlice
@@ -16,56 +16,56 @@ from dray.api.types.nodes import Node
 _STRAYS_KEPT = 5
 
 
-class Cause(enum.StrEnum):
+class UnreachableReason(enum.StrEnum):
     NO_SUCH_NODE = "no such node"
     NO_NODE_MATCHES = "no node matches"
     OLD_GENERATION = "old generation"
     GATE_OFF = "gate off"
 
 
-class Stray(msgspec.Struct, frozen=True):
+class UnreachableSlices(msgspec.Struct, frozen=True):
     """Slices of one pool that are left alone for one cause."""
 
     pool: PoolId
-    cause: Cause
+    cause: UnreachableReason
     detail: str
     """The node, or the feature gate."""
     slices: int
     devices: int
 
 
-def find(fleet: Fleet) -> tuple[Stray, ...]:
+def find_unreachable_slices(fleet: ClusterInventory) -> tuple[UnreachableSlices, ...]:
     newest: dict[PoolId, int] = {}
     for piece in fleet.slices():
         pool = PoolId(piece.spec.driver, piece.spec.pool.name)
         newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
     nodes = [entry.node for entry in fleet.nodes.values() if entry.node is not None]
-    found: dict[tuple[PoolId, Cause, str], tuple[int, int]] = {}
+    found: dict[tuple[PoolId, UnreachableReason, str], tuple[int, int]] = {}
     for piece in fleet.slices():
         pool = PoolId(piece.spec.driver, piece.spec.pool.name)
         cause = _cause(piece, newest[pool], nodes, fleet)
         if cause is not None:
             slices, devices = found.get((pool, *cause), (0, 0))
             found[pool, *cause] = (slices + 1, devices + len(piece.spec.devices))
-    strays = [Stray(*key, *counts) for key, counts in found.items() if counts[1]]
+    strays = [UnreachableSlices(*key, *counts) for key, counts in found.items() if counts[1]]
     return tuple(sorted(strays, key=lambda each: -each.devices)[:_STRAYS_KEPT])
 
 
 def _cause(
-    piece: ResourceSlice, newest: int, nodes: Sequence[Node], fleet: Fleet
-) -> tuple[Cause, str] | None:
+    piece: ResourceSlice, newest: int, nodes: Sequence[Node], fleet: ClusterInventory
+) -> tuple[UnreachableReason, str] | None:
     spec, features = piece.spec, fleet.features
     uses_partitions = spec.per_device_node_selection is not None or spec.shared_counters
     if uses_partitions and not features.partitionable_devices:
-        return Cause.GATE_OFF, "DRAPartitionableDevices"
+        return UnreachableReason.GATE_OFF, "DRAPartitionableDevices"
     if _uses_groups(piece) and not features.device_compatibility_groups:
-        return Cause.GATE_OFF, "DRADeviceCompatibilityGroups"
+        return UnreachableReason.GATE_OFF, "DRADeviceCompatibilityGroups"
     if spec.pool.generation < newest:
-        return Cause.OLD_GENERATION, ""
+        return UnreachableReason.OLD_GENERATION, ""
     if spec.node_name:
         entry = fleet.nodes.get(spec.node_name)
         is_there = entry is not None and entry.node is not None
-        return None if is_there else (Cause.NO_SUCH_NODE, spec.node_name)
+        return None if is_there else (UnreachableReason.NO_SUCH_NODE, spec.node_name)
     if spec.node_selector is None:
         return None
     try:
@@ -74,7 +74,7 @@ def _cause(
         return None
     if any(matches(node.metadata.labels, node.metadata.name) for node in nodes):
         return None
-    return Cause.NO_NODE_MATCHES, ""
+    return UnreachableReason.NO_NODE_MATCHES, ""
 
 
 def _uses_groups(piece: ResourceSlice) -> bool:

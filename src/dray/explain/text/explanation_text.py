@@ -10,12 +10,12 @@ import msgspec
 
 from dray.api.formats.names import ClaimKey
 from dray.explain.claim_explanation import Explanation, Outcome
-from dray.explain.suggestions.changes import Change, ReplaceClassSelector, ReplaceSelector
+from dray.explain.suggestions.changes import ReplaceClassSelector, ReplaceSelector, SuggestedChange
 from dray.explain.survey.diagnosis import Reason
 from dray.explain.survey.facts import GateFacts
 from dray.explain.survey.faults import Fault, SelectorBroken, SelectorFails
-from dray.explain.survey.filters import Gate
-from dray.explain.survey.funnel import Funnel, Stage
+from dray.explain.survey.filters import DeviceFilter
+from dray.explain.survey.funnel import FilterCount, Funnel
 from dray.explain.text import phrases
 
 _STAGES_SHOWN = 7
@@ -44,7 +44,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield f"note: {names} is allocated already, which leaves {nodes}"
     for pool in explanation.unusable:
         yield f"note: {phrases.pool(pool)}"
-    for stray in explanation.strays:
+    for stray in explanation.unreachable_slices:
         yield f"note: {phrases.stray(stray)}"
     yield from _changes(explanation)
 
@@ -142,7 +142,7 @@ def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:
             yield f"  nearest miss: {near.device.device} on {near.node}: {lacks}"
 
 
-def _worth_showing(funnel: Funnel) -> Iterator[Stage]:
+def _worth_showing(funnel: Funnel) -> Iterator[FilterCount]:
     """The gates that keep devices away, and selectors as far as there is room."""
     reached = [stage for stage in funnel.stages if stage.before]
     losing = [stage for stage in reached if stage.lost]
@@ -157,7 +157,7 @@ def _worth_showing(funnel: Funnel) -> Iterator[Stage]:
             yield stage
 
 
-def _notes(explanation: Explanation, funnel: Funnel, stage: Stage) -> list[str]:
+def _notes(explanation: Explanation, funnel: Funnel, stage: FilterCount) -> list[str]:
     if not stage.lost:
         return []
     notes = []
@@ -169,7 +169,7 @@ def _notes(explanation: Explanation, funnel: Funnel, stage: Stage) -> list[str]:
     return [*notes, note] if note else notes
 
 
-def _facts_at(explanation: Explanation, funnel: Funnel, gate: Gate) -> GateFacts | None:
+def _facts_at(explanation: Explanation, funnel: Funnel, gate: DeviceFilter) -> GateFacts | None:
     for each in explanation.facts:
         if (each.claim, each.request, each.gate) == (funnel.claim, funnel.request, gate):
             return each
@@ -217,7 +217,7 @@ def _changes(explanation: Explanation) -> Iterator[str]:
         yield f"{lead} on {change.node}: {_change(explanation, change)}"
 
 
-def _change(explanation: Explanation, change: Change) -> str:
+def _change(explanation: Explanation, change: SuggestedChange) -> str:
     return phrases.change(change, explanation.claims)
 
 
@@ -232,7 +232,7 @@ def summary(explanation: Explanation) -> str:
         words.append(f"{phrases.fault(found)}{detail}")
     if any(each.gate is None and each.verdict is None for each in explanation.reasons):
         words += [phrases.pool(each) for each in explanation.unusable[:1]]
-        words += [phrases.stray(each) for each in explanation.strays[:1]]
+        words += [phrases.stray(each) for each in explanation.unreachable_slices[:1]]
     if not words:
         words = [_headline(explanation)]
     why = "; ".join(dict.fromkeys(words))

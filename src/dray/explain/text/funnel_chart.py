@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dray.explain.claim_explanation import Explanation
-from dray.explain.survey.filters import Gate, Kind
+from dray.explain.survey.filters import DeviceFilter, FilterKind
 from dray.explain.survey.funnel import Funnel
 from dray.explain.text import phrases
 
@@ -14,14 +14,14 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _FULL = "█"
 
 _NAMES = {
-    Kind.NODE: "for the node",
-    Kind.FEATURES: "gates",
-    Kind.TAINTS: "untainted",
-    Kind.TAKEN: "not taken",
-    Kind.CAPACITY: "capacity left",
-    Kind.GROUPS: "compatible",
-    Kind.COUNTERS: "counters left",
-    Kind.CONSTRAINTS: "comparable",
+    FilterKind.NODE: "for the node",
+    FilterKind.FEATURES: "gates",
+    FilterKind.TAINTS: "untainted",
+    FilterKind.TAKEN: "not taken",
+    FilterKind.CAPACITY: "capacity left",
+    FilterKind.GROUPS: "compatible",
+    FilterKind.COUNTERS: "counters left",
+    FilterKind.CONSTRAINTS: "comparable",
 }
 
 
@@ -41,10 +41,10 @@ def _funnel(funnel: Funnel) -> Iterator[str]:
         yield f"  {label:<{labels}} {phrases.number(count):>{width}} {bar}".rstrip()
 
 
-def _name(gate: Gate) -> str:
-    if gate.kind is Kind.CLASS:
+def _name(gate: DeviceFilter) -> str:
+    if gate.kind is FilterKind.CLASS:
         return f"class selector {gate.index}"
-    if gate.kind is Kind.SELECTOR:
+    if gate.kind is FilterKind.SELECTOR:
         return f"selector {gate.index}"
     return _NAMES[gate.kind]
 

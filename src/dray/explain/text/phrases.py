@@ -9,14 +9,14 @@ from dray.api.formats.names import ClaimKey
 from dray.api.types.dra import DeviceTaint
 from dray.explain.selectors.expressions import CAPACITY
 from dray.explain.suggestions import changes
-from dray.explain.suggestions.changes import Change, Rewriting
+from dray.explain.suggestions.changes import Rewriting, SuggestedChange
 from dray.explain.survey import faults
 from dray.explain.survey.facts import Count, GateFacts, SubjectFact, TypeMistake
 from dray.explain.survey.faults import Fault
-from dray.explain.survey.filters import CannotEvaluate, Gate, Kind, Objection
-from dray.explain.survey.funnel import Stage
+from dray.explain.survey.filters import CannotEvaluate, DeviceFilter, FilterKind, FilterRejection
+from dray.explain.survey.funnel import FilterCount
 from dray.explain.survey.node_survey import UnusablePool
-from dray.explain.survey.unreachable_slices import Cause, Stray
+from dray.explain.survey.unreachable_slices import UnreachableReason, UnreachableSlices
 
 _EXPRESSION_WIDTH = 88
 _SHOWN = 3
@@ -72,36 +72,36 @@ def claim(key: ClaimKey) -> str:
     return str(key) if key.namespace else key.name or "a claim that is not known"
 
 
-def gate(each: Gate) -> str:
+def gate(each: DeviceFilter) -> str:
     """What a gate is called."""
     match each.kind:
-        case Kind.CLASS:
+        case FilterKind.CLASS:
             return f"class {each.device_class}, selector {each.index}: {glimpse(each.expression)}"
-        case Kind.SELECTOR:
+        case FilterKind.SELECTOR:
             return f"selector {each.index}: {glimpse(each.expression)}"
-        case Kind.NODE:
+        case FilterKind.NODE:
             return "for the node"
-        case Kind.FEATURES:
+        case FilterKind.FEATURES:
             return "not kept away by a feature gate"
-        case Kind.TAINTS:
+        case FilterKind.TAINTS:
             return "without a taint that is not tolerated"
-        case Kind.TAKEN:
+        case FilterKind.TAKEN:
             return "not taken by other claims"
-        case Kind.CAPACITY:
+        case FilterKind.CAPACITY:
             return "with enough capacity left"
-        case Kind.GROUPS:
+        case FilterKind.GROUPS:
             return "compatible with what is in use"
-        case Kind.COUNTERS:
+        case FilterKind.COUNTERS:
             return "with enough of their counters left"
-        case Kind.CONSTRAINTS:
+        case FilterKind.CONSTRAINTS:
             return "with the attributes that constraints compare"
 
 
-def shortage(each: Gate, needed: int) -> str:
+def shortage(each: DeviceFilter, needed: int) -> str:
     """Why nodes do not have what a request needs, by the gate at which they fall short."""
     is_one, are_many = _PASSING[each.kind]
     if each.is_selector:
-        place = f"selector {each.index}" if each.kind is Kind.SELECTOR else each.device_class
+        place = f"selector {each.index}" if each.kind is FilterKind.SELECTOR else each.device_class
         is_one, are_many, needed = f"{is_one} {place}", f"{are_many} {place}", max(needed, 1)
     if needed == 1:
         return f"no device {is_one}"
@@ -111,21 +111,21 @@ def shortage(each: Gate, needed: int) -> str:
 
 
 _PASSING = {
-    Kind.CLASS: ("is of class", "are of class"),
-    Kind.SELECTOR: ("matches", "match"),
-    Kind.NODE: ("is for the node itself", "are for the node itself"),
-    Kind.FEATURES: ("is let through by feature gates", "are let through by feature gates"),
-    Kind.TAINTS: ("is free of taints", "are free of taints"),
-    Kind.TAKEN: ("is free", "are free"),
-    Kind.CAPACITY: ("has enough capacity left", "have enough capacity left"),
-    Kind.GROUPS: ("goes with those in use", "go with those in use"),
-    Kind.COUNTERS: ("has enough of its counters left", "have enough of their counters left"),
-    Kind.CONSTRAINTS: ("has the constraint's attribute", "have the constraint's attribute"),
+    FilterKind.CLASS: ("is of class", "are of class"),
+    FilterKind.SELECTOR: ("matches", "match"),
+    FilterKind.NODE: ("is for the node itself", "are for the node itself"),
+    FilterKind.FEATURES: ("is let through by feature gates", "are let through by feature gates"),
+    FilterKind.TAINTS: ("is free of taints", "are free of taints"),
+    FilterKind.TAKEN: ("is free", "are free"),
+    FilterKind.CAPACITY: ("has enough capacity left", "have enough capacity left"),
+    FilterKind.GROUPS: ("goes with those in use", "go with those in use"),
+    FilterKind.COUNTERS: ("has enough of its counters left", "have enough of their counters left"),
+    FilterKind.CONSTRAINTS: ("has the constraint's attribute", "have the constraint's attribute"),
 }
 """What is said of one device, and of several."""
 
 
-def holders(stage: Stage) -> str:
+def holders(stage: FilterCount) -> str:
     words = [
         f"{claim(each.claim)} ({number(each.devices)})" if each.devices > 1 else claim(each.claim)
         for each in stage.holders
@@ -138,18 +138,18 @@ def taint(each: DeviceTaint) -> str:
     return f"{each.key}{value}:{each.effect}"
 
 
-def objection(found: Objection) -> str:
+def objection(found: FilterRejection) -> str:
     """What a gate has against a device."""
     match found:
         case CannotEvaluate():
             return found.detail
-        case rejections.DeviceTaken():
+        case rejections.DeviceInUse():
             return f"held by {_named(found.holders)}"
         case rejections.DevicePicked():
             return "the same pod has picked it already"
         case rejections.BindingConditionsDisabled():
             return _gate_off("DRADeviceBindingConditions", "has binding conditions")
-        case rejections.SelectorRefused():
+        case rejections.SelectorNotMatched():
             of_class = f" of class {found.device_class}" if found.device_class else ""
             return f"selector {found.index}{of_class} is false"
         case rejections.NodeMismatch():
@@ -166,14 +166,14 @@ def objection(found: Objection) -> str:
     return _amount(found)
 
 
-def _amount(found: rejections.DeviceVerdict) -> str:
+def _amount(found: rejections.DeviceRejection) -> str:
     """What there is too little of, or what does not compare."""
     match found:
-        case rejections.CapacityAbsent():
+        case rejections.CapacityMissing():
             return f"has no capacity {code(found.capacity)}"
         case rejections.CapacityAgainstPolicy():
             return f"does not hand out {found.needed} of {code(found.capacity)}"
-        case rejections.CapacityShort():
+        case rejections.InsufficientCapacity():
             used = f", used by {_named(found.holders)}" if found.holders else ""
             return (
                 f"has {found.available} of {found.total} {code(found.capacity)} left, "
@@ -186,7 +186,7 @@ def _amount(found: rejections.DeviceVerdict) -> str:
                 f"groups {own} do not go with {present} on {code(found.counter_set)}, "
                 f"in use by {_named(found.holders)}"
             )
-        case rejections.CounterShort():
+        case rejections.InsufficientCounter():
             used = f", used by {_named(found.holders)}" if found.holders else ""
             counter = f"counter {code(found.counter)} in {code(found.counter_set)}"
             return f"needs {found.needed} of {counter}, {found.available} is left{used}"
@@ -209,12 +209,12 @@ def _named(keys: Sequence[ClaimKey]) -> str:
     return limited([claim(key) for key in keys], len(keys), "claim") or "another claim"
 
 
-def verdict(found: rejections.Verdict) -> str:
+def verdict(found: rejections.Rejection) -> str:
     """Why requests that could each be served cannot be served together."""
     match found:
         case rejections.TooFewDevices():
             return f"{counted(found.needed, 'device')} needed, {number(found.free)} free"
-        case rejections.TooFewForAll():
+        case rejections.TooFewDevicesCombined():
             needed = counted(found.needed, "device")
             return f"all requests together need {needed}, {number(found.free)} can be had"
         case rejections.NoCommonValue():
@@ -224,7 +224,7 @@ def verdict(found: rejections.Verdict) -> str:
                 f"{counted(found.needed, 'device')} that differ in {code(found.attribute)} needed, "
                 f"free ones have {counted(found.values, 'value')}"
             )
-        case rejections.NothingForAll():
+        case rejections.NoMatchForAllMode():
             return "all devices are asked for, and none matches"
         case rejections.TooManyResults():
             return f"{number(found.needed)} devices are more than a claim can have"
@@ -249,9 +249,9 @@ def _no_common_value(found: rejections.NoCommonValue) -> str:
     return f"{wanted}: {best}, {lacking} too few"
 
 
-def stage_note(stage: Stage) -> str:
+def stage_note(stage: FilterCount) -> str:
     """What is worth saying about the devices that a gate keeps away."""
-    if stage.gate.kind is Kind.TAKEN:
+    if stage.gate.kind is FilterKind.TAKEN:
         return f"held by {holders(stage)}" if stage.holders else ""
     if stage.objection is None or stage.gate.is_selector:
         return ""
@@ -372,9 +372,9 @@ def fault(found: Fault) -> str:
 
 
 _EVALUATED = {
-    Kind.CONSTRAINTS: "a derived attribute",
-    Kind.CAPACITY: "the capacity that is asked for",
-    Kind.NODE: "the node selector",
+    FilterKind.CONSTRAINTS: "a derived attribute",
+    FilterKind.CAPACITY: "the capacity that is asked for",
+    FilterKind.NODE: "the node selector",
 }
 
 
@@ -400,20 +400,20 @@ def pool(found: UnusablePool) -> str:
     return f"{alone} while it is being updated: there are {slices}"
 
 
-def stray(found: Stray) -> str:
+def stray(found: UnreachableSlices) -> str:
     what = f"{counted(found.devices, 'device')} of pool {found.pool} cannot be had"
     match found.cause:
-        case Cause.NO_SUCH_NODE:
+        case UnreachableReason.NO_SUCH_NODE:
             return f"{what}: there is no node {found.detail}"
-        case Cause.NO_NODE_MATCHES:
+        case UnreachableReason.NO_NODE_MATCHES:
             return f"{what}: no node matches their node selector"
-        case Cause.OLD_GENERATION:
+        case UnreachableReason.OLD_GENERATION:
             return f"{what}: the pool has a newer generation"
-        case Cause.GATE_OFF:
+        case UnreachableReason.GATE_OFF:
             return f"{what}: the feature gate {found.detail} is off"
 
 
-def change(found: Change, names: Sequence[ClaimKey]) -> str:
+def change(found: SuggestedChange, names: Sequence[ClaimKey]) -> str:
     """What to do."""
     match found:
         case changes.ReplaceSelector():

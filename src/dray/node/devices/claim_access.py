@@ -11,7 +11,7 @@ import msgspec
 from dray.api import errors, kinds
 from dray.api.conversion import canonical
 from dray.api.semantics import pod_claims
-from dray.api.semantics.pod_claims import UsedClaim
+from dray.api.semantics.pod_claims import PodClaimReference
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client, Object
@@ -25,10 +25,10 @@ class NotUsable(Exception):
 
 async def usable(client: Client, pod: Pod) -> list[ResourceClaim]:
     """The claims of the pod, read from the server; raises NotUsable for the first that is not."""
-    return [await _usable(client, pod, used) for used in pod_claims.used_by(pod)]
+    return [await _usable(client, pod, used) for used in pod_claims.claims_of_pod(pod)]
 
 
-async def _usable(client: Client, pod: Pod, used: UsedClaim) -> ResourceClaim:
+async def _usable(client: Client, pod: Pod, used: PodClaimReference) -> ResourceClaim:
     if used.name is None:
         raise NotUsable(f"pod claim {used.pod_claim}: no ResourceClaim has been made for it yet")
     try:

@@ -42,7 +42,7 @@ class ClaimReference(NamedTuple):
     uid: str
 
 
-class Device(NamedTuple):
+class DriverDevice(NamedTuple):
     """A device as a driver prepared it."""
 
     driver: str
@@ -54,7 +54,7 @@ class Device(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Driver:
+class DriverConnection:
     """One registered driver."""
 
     name: str
@@ -62,7 +62,7 @@ class Driver:
     service: Service
     health_service: Service | None = None
 
-    async def prepare(self, claim: ClaimReference) -> tuple[Device, ...]:
+    async def prepare(self, claim: ClaimReference) -> tuple[DriverDevice, ...]:
         answer = await self._call("NodePrepareResources", claim)
         return tuple(_device(self.name, each) for each in answer.devices)
 
@@ -117,11 +117,11 @@ class Drivers:
         self.changed = asyncio.Event()
         """Set, and replaced by a new one, whenever a driver comes or goes."""
 
-    def find(self, name: str) -> Driver | None:
+    def find(self, name: str) -> DriverConnection | None:
         found = [each.driver for each in self._by_socket.values() if each.driver.name == name]
         return found[-1] if found else None
 
-    def __iter__(self) -> Iterator[Driver]:
+    def __iter__(self) -> Iterator[DriverConnection]:
         """Each driver once: the one that is called."""
         return iter([found for name in self.names if (found := self.find(name)) is not None])
 
@@ -188,10 +188,10 @@ class _Socket(NamedTuple):
 
 class _Registered(NamedTuple):
     socket: _Socket
-    driver: Driver
+    driver: DriverConnection
 
 
-async def _introduce(caller: Caller) -> Driver | None:
+async def _introduce(caller: Caller) -> DriverConnection | None:
     messages = caller.messages
     info = await caller.call("GetInfo", messages.InfoRequest(), REGISTER_SECONDS)
     refusal = _refusal(info.type, info.supported_versions)
@@ -205,7 +205,7 @@ async def _introduce(caller: Caller) -> Driver | None:
     service = next(each for each in _SPOKEN if each.version in versions)
     health = next((each for each in _HEALTH_SPOKEN if each.version in versions), None)
     log.info("driver %s registered with %s", info.name, service.version)
-    return Driver(info.name, info.endpoint, service, health)
+    return DriverConnection(info.name, info.endpoint, service, health)
 
 
 def _refusal(type_: str, versions: Sequence[str]) -> str:
@@ -224,9 +224,9 @@ def _sockets(registry: Path) -> Iterable[tuple[Path, _Socket]]:
                 yield path, _Socket(found.st_ino, found.st_mtime_ns)
 
 
-def _device(driver: str, message: Any) -> Device:
+def _device(driver: str, message: Any) -> DriverDevice:
     share = getattr(message, "share_id", "") or None
-    return Device(
+    return DriverDevice(
         driver,
         tuple(message.request_names),
         message.pool_name,

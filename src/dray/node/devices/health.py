@@ -16,7 +16,7 @@ import grpc.aio
 
 from dray.api.formats.names import DeviceId
 from dray.api.types.containers import Container
-from dray.node.devices.drivers import Device, Driver, Drivers
+from dray.node.devices.drivers import DriverConnection, DriverDevice, Drivers
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.protocol import services
 from dray.protocol.services import Caller
@@ -29,23 +29,23 @@ MAX_MESSAGE_CHARACTERS: Final = 1024
 _WORDS: Final = {0: "Unknown", 1: "Healthy", 2: "Unhealthy"}
 
 
-class Health(NamedTuple):
+class HealthStatus(NamedTuple):
     word: str = "Unknown"
     message: str = ""
 
 
-UNKNOWN: Final = Health()
+UNKNOWN: Final = HealthStatus()
 
 
-class DeviceHealth:
+class DeviceHealthMonitor:
     """Follows every driver that tells about health; calls `changed` when a device's changes."""
 
     def __init__(self, drivers: Drivers, changed: Callable[[], None]) -> None:
         self._drivers = drivers
         self._changed = changed
-        self._known: dict[DeviceId, Health] = {}
+        self._known: dict[DeviceId, HealthStatus] = {}
 
-    def of(self, device: Device) -> Health:
+    def of(self, device: DriverDevice) -> HealthStatus:
         return self._known.get(DeviceId(device.driver, device.pool, device.device), UNKNOWN)
 
     async def run(self) -> None:
@@ -58,7 +58,7 @@ class DeviceHealth:
                 for task in tasks:
                     task.cancel()
 
-    async def _follow(self, driver: Driver) -> None:
+    async def _follow(self, driver: DriverConnection) -> None:
         if driver.health_service is None:
             return
         while True:
@@ -82,7 +82,7 @@ class DeviceHealth:
                 return
             self._learn({_identity(driver, each): _health(each) for each in response.devices})
 
-    def _learn(self, told: dict[DeviceId, Health]) -> None:
+    def _learn(self, told: dict[DeviceId, HealthStatus]) -> None:
         news = {device for device, health in told.items() if self._known.get(device) != health}
         self._known.update(told)
         if news:
@@ -97,7 +97,7 @@ class DeviceHealth:
 
 
 def resource_statuses(
-    container: Container, held: ClaimsOfPod, health_of: Callable[[Device], Health]
+    container: Container, held: ClaimsOfPod, health_of: Callable[[DriverDevice], HealthStatus]
 ) -> list[dict[str, Any]]:
     """`allocatedResourcesStatus` of a container: each claim it names, or request of one."""
     made = []
@@ -117,14 +117,14 @@ def resource_statuses(
     return made
 
 
-def _entry(device: Device, health: Health) -> dict[str, str]:
+def _entry(device: DriverDevice, health: HealthStatus) -> dict[str, str]:
     entry = {"resourceID": _resource_id(device), "health": health.word}
     if health.message:
         entry["message"] = health.message
     return entry
 
 
-def _resource_id(device: Device) -> str:
+def _resource_id(device: DriverDevice) -> str:
     """The first CDI id; devices without one are named in full."""
     if device.cdi_ids:
         return device.cdi_ids[0]
@@ -135,8 +135,8 @@ def _identity(driver: str, message: Any) -> DeviceId:
     return DeviceId(driver, message.device.pool_name, message.device.device_name)
 
 
-def _health(message: Any) -> Health:
+def _health(message: Any) -> HealthStatus:
     text = message.message
     if len(text) > MAX_MESSAGE_CHARACTERS:
         text = text[: MAX_MESSAGE_CHARACTERS - 3] + "..."
-    return Health(_WORDS.get(message.health, "Unknown"), text)
+    return HealthStatus(_WORDS.get(message.health, "Unknown"), text)

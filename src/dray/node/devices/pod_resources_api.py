@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 
 from dray.api.types.pods import Pod
-from dray.node.devices.drivers import Device
+from dray.node.devices.drivers import DriverDevice
 from dray.node.devices.preparation import ClaimsOfPod, HeldClaim
 from dray.protocol import services
 
@@ -84,7 +84,7 @@ def _dynamic(claim: HeldClaim, request: str) -> Any:
     )
 
 
-def _claim_resource(device: Device) -> Any:
+def _claim_resource(device: DriverDevice) -> Any:
     made = _messages.ClaimResource(
         driver_name=device.driver,
         pool_name=device.pool,

@@ -20,7 +20,13 @@ from dray.api.types.pods import Pod
 from dray.client.api_client import Client
 from dray.driverkit.checkpoint import Checkpoint
 from dray.node.devices import claim_access
-from dray.node.devices.drivers import ClaimReference, Device, Driver, DriverError, Drivers
+from dray.node.devices.drivers import (
+    ClaimReference,
+    DriverConnection,
+    DriverDevice,
+    DriverError,
+    Drivers,
+)
 
 CHECKPOINT_VERSION: Final = 1
 EXTENDED: Final = ""
@@ -36,7 +42,7 @@ class HeldClaim(msgspec.Struct, frozen=True):
     uid: str
     drivers: tuple[str, ...]
     pods: tuple[str, ...]
-    devices: tuple[Device, ...] = ()
+    devices: tuple[DriverDevice, ...] = ()
     is_prepared: bool = False
 
     @property
@@ -64,7 +70,7 @@ class Preparation:
 
     async def prepare(self, pod: Pod) -> ClaimsOfPod:
         """Raises claims.NotUsable and drivers.DriverError; then it may be tried again."""
-        used = list(pod_claims.used_by(pod))
+        used = list(pod_claims.claims_of_pod(pod))
         found = await claim_access.usable(self._client, pod)
         return {
             each.pod_claim: await self._prepare(pod, claim)
@@ -111,14 +117,16 @@ class Preparation:
             await self._remember(held, durable=False)
             return held
 
-    async def _asked(self, driver: Driver, pod_uid: str, held: HeldClaim) -> Iterable[Device]:
+    async def _asked(
+        self, driver: DriverConnection, pod_uid: str, held: HeldClaim
+    ) -> Iterable[DriverDevice]:
         self._waits_for[pod_uid] = (driver.name, held)
         try:
             return await driver.prepare(held.reference)
         finally:
             self._waits_for.pop(pod_uid, None)
 
-    def _driver(self, name: str, held: HeldClaim) -> Driver:
+    def _driver(self, name: str, held: HeldClaim) -> DriverConnection:
         found = self._drivers.find(name)
         if found is None:
             raise DriverError(
@@ -202,7 +210,7 @@ def cdi_ids(pod: Pod, container: Container, held: ClaimsOfPod) -> list[str]:
     return list(found)
 
 
-def _ids(devices: Iterable[Device], request: str) -> Iterable[str]:
+def _ids(devices: Iterable[DriverDevice], request: str) -> Iterable[str]:
     for device in devices:
         if not request or not device.requests or request in device.requests:
             yield from device.cdi_ids

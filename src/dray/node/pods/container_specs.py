@@ -12,18 +12,22 @@ from dray.driverkit.cdi import Edits
 from dray.node.devices import preparation
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods import environment, volumes
-from dray.node.pods.context import Machine
-from dray.node.pods.value_sources import ConfigError
+from dray.node.pods.context import NodeContext
+from dray.node.pods.value_sources import ContainerConfigError
 from dray.node.runtimes.interface import Bind, ContainerSpec
 
 
 async def build(
-    machine: Machine, pod: Pod, container: Container, held: ClaimsOfPod, folders: dict[str, Path]
+    machine: NodeContext,
+    pod: Pod,
+    container: Container,
+    held: ClaimsOfPod,
+    folders: dict[str, Path],
 ) -> ContainerSpec:
     """Raises ConfigError, CdiError and the errors of the API for what cannot be made."""
     runtime = machine.runtime
     if not container.command and not runtime.has_images:
-        raise ConfigError(
+        raise ContainerConfigError(
             f"container {container.name} has no command and the {runtime.name} has no images: "
             "set command, or run the node with --runtime podman"
         )
@@ -51,7 +55,7 @@ async def build(
     )
 
 
-def _etc(machine: Machine, pod: Pod, hostname: str) -> Iterable[Bind]:
+def _etc(machine: NodeContext, pod: Pod, hostname: str) -> Iterable[Bind]:
     """A made /etc: who and where the container is, and nothing of the host's."""
     if machine.runtime.has_own_etc:
         return

@@ -10,14 +10,14 @@ from pathlib import Path
 from dray.client.api_client import Client
 from dray.client.events import Recorder
 from dray.node.containers.container_attempts import Starter
-from dray.node.devices.drivers import Device, Drivers
-from dray.node.devices.health import Health
+from dray.node.devices.drivers import DriverDevice, Drivers
+from dray.node.devices.health import HealthStatus
 from dray.node.devices.preparation import Preparation
 from dray.node.runtimes.interface import Runtime
 
 
 @dataclass(frozen=True)
-class Machine:
+class NodeContext:
     client: Client
     node: str
     address: str
@@ -26,7 +26,7 @@ class Machine:
     drivers: Drivers
     preparation: Preparation
     recorder: Recorder
-    health_of: Callable[[Device], Health]
+    health_of: Callable[[DriverDevice], HealthStatus]
     now: Callable[[], datetime.datetime]
     runtime: Runtime
     starter: Starter

@@ -9,7 +9,7 @@ from dray.api.types.containers import Container, EnvFromSource, EnvVar
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client
 from dray.node.pods import value_sources
-from dray.node.pods.value_sources import ConfigError
+from dray.node.pods.value_sources import ContainerConfigError
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
@@ -74,7 +74,7 @@ async def _value(
     if (key := source.secret_key_ref) is not None:
         found = await value_sources.secret(client, namespace, key.name, bool(key.optional))
         return _key(found, key.key, bool(key.optional), f"Secret {namespace}/{key.name}")
-    raise ConfigError(f"environment variable {variable.name}: no source that is supported")
+    raise ContainerConfigError(f"environment variable {variable.name}: no source that is supported")
 
 
 def _key(values: Mapping[str, bytes], key: str, optional: bool, where: str) -> str | None:
@@ -82,4 +82,4 @@ def _key(values: Mapping[str, bytes], key: str, optional: bool, where: str) -> s
         return values[key].decode("utf-8", "replace")
     if optional:
         return None
-    raise ConfigError(f"couldn't find key {key} in {where}")
+    raise ContainerConfigError(f"couldn't find key {key} in {where}")

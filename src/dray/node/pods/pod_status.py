@@ -20,7 +20,7 @@ IMAGE_IGNORED: Final = "image-ignored"
 
 
 @dataclass
-class Observed:
+class ObservedContainer:
     """One container: why it does not run, or its latest start and how that ended."""
 
     waiting: str = "PodInitializing"
@@ -44,17 +44,19 @@ class Observed:
         self.waiting, self.message = reason, message
 
 
-Containers = Mapping[str, Observed]
+Containers = Mapping[str, ObservedContainer]
 
 
-class Failure(NamedTuple):
+class PodFailure(NamedTuple):
     """Why a pod as a whole has failed, whatever its containers say."""
 
     reason: str
     message: str
 
 
-def phase(pod: Pod, containers: Containers, is_over: bool, failure: Failure | None = None) -> str:
+def phase(
+    pod: Pod, containers: Containers, is_over: bool, failure: PodFailure | None = None
+) -> str:
     if is_over and failure is not None:
         return status_patches.FAILED
     if is_over:
@@ -68,7 +70,7 @@ def phase(pod: Pod, containers: Containers, is_over: bool, failure: Failure | No
 
 def status(
     pod: Pod, containers: Containers, *, is_over: bool, address: str, runtime: Runtime,
-    now: datetime.datetime, failure: Failure | None = None,
+    now: datetime.datetime, failure: PodFailure | None = None,
 ) -> Object:  # fmt: skip
     """The patch of the pod's status."""
     current = phase(pod, containers, is_over, failure)
@@ -110,7 +112,7 @@ def _conditions(pod: Pod, containers: Containers, current: str, time: str) -> It
         yield status_patches.condition(pod, type_, "True" if holds else "False", time, why)
 
 
-def _is_ready(seen: Observed) -> bool:
+def _is_ready(seen: ObservedContainer) -> bool:
     return seen.is_running and seen.is_ready
 
 
@@ -121,7 +123,7 @@ def _is_initialized(container: Container, containers: Containers) -> bool:
     return seen.exit is not None and seen.exit.code == 0
 
 
-def _container(pod: Pod, container: Container, seen: Observed, runtime: Runtime) -> Object:
+def _container(pod: Pod, container: Container, seen: ObservedContainer, runtime: Runtime) -> Object:
     number = _number(seen)
     made = status_patches.container_status(pod, container, _state(seen))
     identity = f"{runtime.name}://{pod.metadata.uid}/{container.name}/{number}"
@@ -136,14 +138,14 @@ def _container(pod: Pod, container: Container, seen: Observed, runtime: Runtime)
     return made
 
 
-def _number(seen: Observed) -> int:
+def _number(seen: ObservedContainer) -> int:
     """How often it was started before."""
     if seen.attempt is not None:
         return seen.attempt.number
     return seen.previous[0].number + 1 if seen.previous else 0
 
 
-def _state(seen: Observed) -> Object:
+def _state(seen: ObservedContainer) -> Object:
     if seen.attempt is None:
         return {"waiting": {"reason": seen.waiting, "message": seen.message}}
     if seen.exit is None:

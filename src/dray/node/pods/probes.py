@@ -16,12 +16,12 @@ from dray.api.types.containers import (
     Probe,
     TCPSocketAction,
 )
-from dray.node.pods.pod_status import Observed
-from dray.node.pods.value_sources import ConfigError
+from dray.node.pods.pod_status import ObservedContainer
+from dray.node.pods.value_sources import ContainerConfigError
 
 Execute = Callable[[tuple[str, ...]], Awaitable[int]]
 """Runs a command inside the container; its exit code."""
-_FAILURES = (TimeoutError, OSError, LookupError, ConfigError, aiohttp.ClientError)
+_FAILURES = (TimeoutError, OSError, LookupError, ContainerConfigError, aiohttp.ClientError)
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Actions:
         for each in self.container.ports:
             if each.name == port:
                 return each.container_port
-        raise ConfigError(f"container {self.container.name} has no port {port!r}")
+        raise ContainerConfigError(f"container {self.container.name} has no port {port!r}")
 
 
 class Prober:
@@ -85,7 +85,7 @@ class Prober:
     def __init__(
         self,
         actions: Actions,
-        seen: Observed,
+        seen: ObservedContainer,
         changed: Callable[[], None],
         dead: Callable[[str], None],
     ) -> None:

@@ -12,8 +12,8 @@ from dray.api.types.pods import Pod
 from dray.node.devices import health
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods import pod_status, status_patches
-from dray.node.pods.context import Machine
-from dray.node.pods.pod_status import Containers, Failure
+from dray.node.pods.context import NodeContext
+from dray.node.pods.pod_status import Containers, PodFailure
 
 log = logging.getLogger(__name__)
 
@@ -22,20 +22,22 @@ RETRY_SECONDS: Final = 0.2
 MAX_RETRY_SECONDS: Final = 60.0
 
 
-class Story:
+class PodState:
     """What there is to tell of a pod. Whoever changes it says so with `notice`."""
 
     def __init__(self, pod: Pod) -> None:
         everyone = (*pod.spec.init_containers, *pod.spec.containers)
         self.pod = pod
-        self.containers: Containers = {each.name: pod_status.Observed() for each in everyone}
+        self.containers: Containers = {
+            each.name: pod_status.ObservedContainer() for each in everyone
+        }
         self.held: ClaimsOfPod = {}
         self.is_over = status_patches.has_ended(pod)
-        self.failure: Failure | None = None
+        self.failure: PodFailure | None = None
         self.news = asyncio.Event()
         self._changed = asyncio.Event()
 
-    def notice(self) -> None:
+    def notify_changed(self) -> None:
         self.news.set()
         self._changed.set()
         self._changed = asyncio.Event()
@@ -46,8 +48,8 @@ class Story:
             await self._changed.wait()
 
 
-class Reporter:
-    def __init__(self, machine: Machine, story: Story) -> None:
+class PodStatusReporter:
+    def __init__(self, machine: NodeContext, story: PodState) -> None:
         self._machine = machine
         self._story = story
 

@@ -22,7 +22,7 @@ _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _DEFAULT_LIMITS: Final = {"cpu": "1", "memory": "1Gi"}
 
 
-class ConfigError(Exception):
+class ContainerConfigError(Exception):
     """A container that cannot be made as it is described; the text is for its status."""
 
 
@@ -46,7 +46,7 @@ async def _read(
     except errors.NotFound:
         if optional:
             return {}
-        raise ConfigError(f'{kind.singular} "{name}" not found') from None
+        raise ContainerConfigError(f'{kind.singular} "{name}" not found') from None
     return found
 
 
@@ -59,7 +59,7 @@ def chosen(
         return values
     missing = [item.key for item in wanted if item.key not in values]
     if missing and not optional:
-        raise ConfigError(f"references non-existent key: {missing[0]}")
+        raise ContainerConfigError(f"references non-existent key: {missing[0]}")
     return {item.path: values[item.key] for item in wanted if item.key in values}
 
 
@@ -85,7 +85,7 @@ def field(pod: Pod, path: str) -> str:
             return pod.status.host_ip
         case "status.podIP" | "status.podIPs":
             return pod.status.pod_ip
-    raise ConfigError(f"unsupported field path {path}")
+    raise ContainerConfigError(f"unsupported field path {path}")
 
 
 def resource(pod: Pod, container: Container, wanted: ResourceFieldSelector) -> str:

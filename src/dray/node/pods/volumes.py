@@ -15,7 +15,7 @@ from dray.api.types.volumes import DownwardAPIVolumeFile, Volume, VolumeProjecti
 from dray.client.api_client import Client
 from dray.driverkit import checkpoint
 from dray.node.pods import environment, value_sources
-from dray.node.pods.value_sources import ConfigError
+from dray.node.pods.value_sources import ContainerConfigError
 from dray.node.runtimes.interface import Bind
 
 SERVICE_ACCOUNT = kinds.served("", "ServiceAccount")
@@ -51,12 +51,12 @@ class Volumes:
     def _host_path(self, volume: Volume) -> Path:
         assert volume.host_path is not None
         if not self.allows_host:
-            raise ConfigError(f"volume {volume.name}: hostPath needs --allow-host-access")
+            raise ContainerConfigError(f"volume {volume.name}: hostPath needs --allow-host-access")
         path = Path(volume.host_path.path)
         if volume.host_path.type == "DirectoryOrCreate":
             path.mkdir(parents=True, exist_ok=True)
         if not path.exists():
-            raise ConfigError(f"volume {volume.name}: {path} does not exist on the node")
+            raise ContainerConfigError(f"volume {volume.name}: {path} does not exist on the node")
         return path
 
     async def _files(self, pod: Pod, volume: Volume) -> tuple[dict[str, bytes], int | None]:
@@ -76,7 +76,9 @@ class Volumes:
             for projection in volume.projected.sources:
                 found.update(await self._projected(pod, projection))
             return found, volume.projected.default_mode
-        raise ConfigError(f"volume {volume.name} is of a kind that this node does not support")
+        raise ContainerConfigError(
+            f"volume {volume.name} is of a kind that this node does not support"
+        )
 
     async def _projected(self, pod: Pod, source: VolumeProjection) -> dict[str, bytes]:
         client, namespace = self.client, pod.metadata.namespace
@@ -92,7 +94,9 @@ class Volumes:
             return _downward(pod, source.downward_api.items)
         if (token := source.service_account_token) is not None:
             return {token.path: await self._token(pod, token.audience, token.expiration_seconds)}
-        raise ConfigError("a projected volume has a source that this node does not support")
+        raise ContainerConfigError(
+            "a projected volume has a source that this node does not support"
+        )
 
     async def _token(self, pod: Pod, audience: str, seconds: int | None) -> bytes:
         spec = {
@@ -119,7 +123,7 @@ def binds(container: Container, folders: dict[str, Path], env: dict[str, str]) -
     """Where a container sees the volumes it mounts."""
     for mount in container.volume_mounts:
         if mount.name not in folders:
-            raise ConfigError(f"volume {mount.name} is not one of the pod's")
+            raise ContainerConfigError(f"volume {mount.name} is not one of the pod's")
         source = folders[mount.name] / _sub_path(mount, env)
         if not source.exists():
             source.mkdir(parents=True)
@@ -129,7 +133,7 @@ def binds(container: Container, folders: dict[str, Path], env: dict[str, str]) -
 def _sub_path(mount: VolumeMount, env: dict[str, str]) -> str:
     path = mount.sub_path or environment.expand(mount.sub_path_expr, env)
     if os.path.isabs(path) or ".." in PurePosixPath(path).parts:
-        raise ConfigError(f"sub path {path} leaves its volume")
+        raise ContainerConfigError(f"sub path {path} leaves its volume")
     return path
 
 
@@ -147,6 +151,6 @@ def _downward(pod: Pod, items: Iterable[DownwardAPIVolumeFile]) -> dict[str, byt
 def _write(folder: Path, path: str, content: bytes, mode: int | None) -> None:
     target = folder / path
     if ".." in PurePosixPath(path).parts:
-        raise ConfigError(f"{path} leaves its volume")
+        raise ContainerConfigError(f"{path} leaves its volume")
     target.parent.mkdir(parents=True, exist_ok=True)
     checkpoint.replace(target, content, mode=DEFAULT_MODE if mode is None else mode)

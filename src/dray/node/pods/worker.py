@@ -27,11 +27,11 @@ from dray.node.devices import claim_access
 from dray.node.devices.drivers import DriverError
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods import container_specs, status_patches
-from dray.node.pods.context import Machine
-from dray.node.pods.pod_status import Failure, Observed
+from dray.node.pods.context import NodeContext
+from dray.node.pods.pod_status import ObservedContainer, PodFailure
 from dray.node.pods.probes import Actions, Prober
-from dray.node.pods.status_reporter import Reporter, Story
-from dray.node.pods.value_sources import ConfigError
+from dray.node.pods.status_reporter import PodState, PodStatusReporter
+from dray.node.pods.value_sources import ContainerConfigError
 from dray.node.pods.volumes import Volumes
 from dray.node.runtimes.interface import ImageError
 from dray.protocol.services import DEFAULT_TIMEOUT_SECONDS as CALL_SECONDS
@@ -49,22 +49,22 @@ DEFAULT_GRACE_SECONDS: Final = 30
 HOOK_SECONDS: Final = 300.0
 SLOW_SECONDS: Final = 5.0
 """A driver that has not answered by then is told of."""
-DEADLINE: Final = Failure(
+DEADLINE: Final = PodFailure(
     "DeadlineExceeded", "Pod was active on the node longer than the specified deadline"
 )
 
 
-class NotThere(Exception):
+class ContainerUnavailable(Exception):
     """A container that has no log, or does not run, now; the text is for whoever asked."""
 
 
 class PodWorker:
-    def __init__(self, machine: Machine, pod: Pod) -> None:
+    def __init__(self, machine: NodeContext, pod: Pod) -> None:
         self._machine = machine
         self._uid = pod.metadata.uid
         self._folder = machine.pod_folder(pod.metadata.uid)
-        self._story = Story(pod)
-        self._reporter = Reporter(machine, self._story)
+        self._story = PodState(pod)
+        self._reporter = PodStatusReporter(machine, self._story)
         self._volumes: dict[str, Path] = {}
         self._deleted = asyncio.Event()
         self.update(pod)
@@ -94,7 +94,7 @@ class PodWorker:
 
     def health_changed(self) -> None:
         if self.held and not self._story.is_over:
-            self._story.notice()
+            self._story.notify_changed()
 
     def abandon(self) -> None:
         """The pod is gone from the API: end it without a word."""
@@ -111,14 +111,18 @@ class PodWorker:
             return found
         where = f'container "{container}" in pod "{self.pod.metadata.name}"'
         if previous:
-            raise NotThere(f"previous terminated {where} not found")
-        raise NotThere(f"{where} is waiting to start: {self._story.containers[container].waiting}")
+            raise ContainerUnavailable(f"previous terminated {where} not found")
+        raise ContainerUnavailable(
+            f"{where} is waiting to start: {self._story.containers[container].waiting}"
+        )
 
     def running(self, container: str) -> Attempt:
         """The running start of a container; raises NotThere."""
         last = container_attempts.last_attempt(self._container_folder(container))
         if last is None or last.exit() is not None:
-            raise NotThere(f"container {container} of pod {self.pod.metadata.name} does not run")
+            raise ContainerUnavailable(
+                f"container {container} of pod {self.pod.metadata.name} does not run"
+            )
         return last
 
     def exec_command(
@@ -129,7 +133,7 @@ class PodWorker:
         try:
             return self._machine.runtime.exec_command(attempt, argv, stdin=stdin, tty=tty)
         except LookupError as error:
-            raise NotThere(str(error)) from error
+            raise ContainerUnavailable(str(error)) from error
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -256,7 +260,7 @@ class PodWorker:
         """One start of a container, probed until it ends."""
         seen = self._story.containers[container.name]
         seen.attempt, seen.exit = attempt, attempt.exit()
-        self._story.notice()
+        self._story.notify_changed()
         actions = self._actions(container, attempt)
         give_up = functools.partial(self._give_up, container, attempt)
         async with asyncio.TaskGroup() as group:
@@ -265,18 +269,18 @@ class PodWorker:
             probing.cancel()
         if seen.exit.reason == container_attempts.LOST_REASON:
             self._machine.runtime.discard(attempt)
-        self._story.notice()
+        self._story.notify_changed()
         return seen.exit
 
     async def _probe(
-        self, actions: Actions, seen: Observed, give_up: Callable[[str], None]
+        self, actions: Actions, seen: ObservedContainer, give_up: Callable[[str], None]
     ) -> None:
         lifecycle = actions.container.lifecycle
         hook = lifecycle.post_start if lifecycle else None
         if hook is not None and not await actions.succeeds(hook, HOOK_SECONDS):
             give_up("PostStart hook failed")
             return
-        await Prober(actions, seen, self._story.notice, give_up).run()
+        await Prober(actions, seen, self._story.notify_changed, give_up).run()
 
     def _actions(self, container: Container, attempt: Attempt) -> Actions:
         async def execute(argv: tuple[str, ...]) -> int:
@@ -311,7 +315,7 @@ class PodWorker:
                 break
             except ImageError as error:
                 reason, message = error.reason, str(error)
-            except (ConfigError, CdiError, errors.StatusError) as error:
+            except (ContainerConfigError, CdiError, errors.StatusError) as error:
                 reason, message = "CreateContainerConfigError", str(error)
             self._waits(container, reason, message)
             self._tell(events.WARNING, "Failed", f"Error: {message}; next try in {delay:.1f} s")
@@ -332,7 +336,7 @@ class PodWorker:
 
     def _waits(self, container: Container, reason: str, message: str) -> None:
         self._story.containers[container.name].waits(reason, message)
-        self._story.notice()
+        self._story.notify_changed()
 
     async def _stop_containers(self, group: Iterable[Container], grace_seconds: float) -> None:
         running = []
@@ -355,7 +359,7 @@ class PodWorker:
         except TimeoutError:
             attempt.kill()
             seen.exit = await attempt.wait()
-        self._story.notice()
+        self._story.notify_changed()
 
     async def _pre_stop(self, container: Container, attempt: Attempt, grace_seconds: float) -> None:
         hook = container.lifecycle.pre_stop if container.lifecycle else None
@@ -390,7 +394,12 @@ class PodWorker:
             changed = self._machine.drivers.changed
             try:
                 return await work()
-            except (claim_access.NotUsable, ConfigError, DriverError, errors.StatusError) as error:
+            except (
+                claim_access.NotUsable,
+                ContainerConfigError,
+                DriverError,
+                errors.StatusError,
+            ) as error:
                 self._tell(events.WARNING, reason, f"{error}; next try in {delay:.1f} s")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):

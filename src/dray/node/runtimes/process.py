@@ -9,7 +9,7 @@ import os
 from typing import Final
 
 from dray.node.containers.container_attempts import Attempt, Command
-from dray.node.pods.value_sources import ConfigError
+from dray.node.pods.value_sources import ContainerConfigError
 from dray.node.runtimes.interface import ContainerSpec, with_terminal
 
 NAME: Final = "process"
@@ -37,7 +37,7 @@ class PlainProcess:
     def command(self, spec: ContainerSpec, folder: str) -> Command:
         for bind in spec.binds:
             if bind.source != bind.target:
-                raise ConfigError(
+                raise ContainerConfigError(
                     f"{bind.target}: the process runtime cannot mount anything; "
                     "run the node with --runtime sandbox or podman"
                 )

@@ -23,9 +23,9 @@ from dray.api.formats import gotime
 from dray.api.formats.names import ClaimKey
 from dray.api.semantics import owner_references, pod_claims
 from dray.api.types.dra import AllocationResult, ResourceClaim
-from dray.client.api_client import Client, Object, Selection
+from dray.client.api_client import Client, Object, ObjectSelection
 from dray.scheduler import resources
-from dray.scheduler.claims.device_fit import Grant
+from dray.scheduler.claims.device_fit import ClaimAssignment
 from dray.scheduling import claim_readiness
 
 log = logging.getLogger(__name__)
@@ -41,11 +41,11 @@ MAX_RETRY_SECONDS = 10.0
 Answer = TypeVar("Answer")
 
 
-class Refused(Exception):
+class WriteRejected(Exception):
     """The server said no, or the claim is not what the decision was made for."""
 
 
-class Unknown(Exception):
+class WriteOutcomeUnknown(Exception):
     """No answer: the write may have happened."""
 
 
@@ -54,17 +54,17 @@ async def answered(request: Awaitable[Answer]) -> Answer:
     try:
         async with asyncio.timeout(WRITE_SECONDS):
             return await request
-    except (errors.Failure, errors.TooManyRequests, TimeoutError) as error:
-        raise Unknown(str(error) or "no answer in time") from error
+    except (errors.ServerError, errors.TooManyRequests, TimeoutError) as error:
+        raise WriteOutcomeUnknown(str(error) or "no answer in time") from error
 
 
-async def persistently(request: Callable[[], Awaitable[Answer]]) -> Answer:
+async def retry_until_answered(request: Callable[[], Awaitable[Answer]]) -> Answer:
     """Ask until there is an answer. For reads, and for writes that may be repeated."""
     delay = FIRST_RETRY_SECONDS
     while True:
         try:
             return await answered(request())
-        except Unknown as error:
+        except WriteOutcomeUnknown as error:
             log.warning("no answer from the API server: %s", error)
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_RETRY_SECONDS)
@@ -88,7 +88,7 @@ class ClaimWrites:
         )
         self._turns: dict[ClaimKey, asyncio.Lock] = {}
 
-    async def grant(self, grant: Grant) -> ResourceClaim:
+    async def grant(self, grant: ClaimAssignment) -> ResourceClaim:
         """Allocate where needed and reserve: finalizer, then allocation and reservation."""
         key = pod_claims.key_of(grant.claim)
         async with self._turn(key):
@@ -101,15 +101,15 @@ class ClaimWrites:
                     if grant.allocation is not None and _needs_preparation(claim):
                         claim = await self._prepare(claim)
                     return await self._write_status(claim, self._granted(claim, grant))
-                except Unknown as error:
+                except WriteOutcomeUnknown as error:
                     log.warning("claim %s: %s; looking what became of it", key, error)
                     claim = await self._fresh(claim)
                 except errors.Conflict as conflict:
                     conflicts += 1
                     claim = await self._after_conflict(claim, conflict)
-                except errors.Refusal as refusal:
-                    raise Refused(f"{_doing(grant)} claim {key}: {refusal}") from refusal
-        raise Refused(f"{_doing(grant)} claim {key}: others keep changing it")
+                except errors.ClientError as refusal:
+                    raise WriteRejected(f"{_doing(grant)} claim {key}: {refusal}") from refusal
+        raise WriteRejected(f"{_doing(grant)} claim {key}: others keep changing it")
 
     async def withdraw(self, key: ClaimKey, uid: str, *, deallocate: bool) -> None:
         """Take a consumer's reservation back, and the allocation too if nobody else uses it."""
@@ -127,7 +127,7 @@ class ClaimWrites:
                 try:
                     await self._write_status(claim, change)
                     return
-                except (Unknown, errors.Refusal):
+                except (WriteOutcomeUnknown, errors.ClientError):
                     claim = await self._read(key)
 
     async def create(self, claim: ResourceClaim) -> ResourceClaim:
@@ -138,13 +138,13 @@ class ClaimWrites:
             try:
                 created = await answered(self._client.create(resources.CLAIM, body, namespace))
                 return self._heard(created)
-            except Unknown as error:
+            except WriteOutcomeUnknown as error:
                 log.warning("claim for extended resources: %s; looking what became of it", error)
                 found = await self._find_extended(claim)
                 if found is not None:
                     return found
-            except errors.Refusal as refusal:
-                raise Refused(f"create claim for extended resources: {refusal}") from refusal
+            except errors.ClientError as refusal:
+                raise WriteRejected(f"create claim for extended resources: {refusal}") from refusal
 
     async def delete(self, claim: ResourceClaim) -> None:
         """Remove a claim that we made, with its protection."""
@@ -159,10 +159,10 @@ class ClaimWrites:
             await self._client.delete(resources.CLAIM, name, namespace, options)
 
         try:
-            await persistently(remove)
+            await retry_until_answered(remove)
         except (errors.NotFound, errors.Conflict):
             return
-        except errors.Refusal as refusal:
+        except errors.ClientError as refusal:
             log.error("claim %s/%s cannot be deleted: %s", namespace, name, refusal)
 
     async def annotate(self, claim: ResourceClaim, text: str | None) -> None:
@@ -173,7 +173,7 @@ class ClaimWrites:
         try:
             request = self._client.patch(resources.CLAIM, metadata.name, patch, metadata.namespace)
             self._heard(await answered(request))
-        except (Unknown, errors.Refusal) as error:
+        except (WriteOutcomeUnknown, errors.ClientError) as error:
             log.debug("claim %s/%s: no explanation: %s", metadata.namespace, metadata.name, error)
 
     async def _prepare(self, claim: ResourceClaim) -> ResourceClaim:
@@ -188,7 +188,7 @@ class ClaimWrites:
         request = self._client.patch(resources.CLAIM, metadata.name, patch, metadata.namespace)
         return self._heard(await answered(request))
 
-    def _granted(self, claim: ResourceClaim, grant: Grant) -> dict[str, Any]:
+    def _granted(self, claim: ResourceClaim, grant: ClaimAssignment) -> dict[str, Any]:
         change: dict[str, Any] = {"reservedFor": [*claim.status.reserved_for, grant.consumer]}
         if grant.allocation is not None and claim.status.allocation is None:
             change["allocation"] = self._timed(grant.allocation)
@@ -214,14 +214,14 @@ class ClaimWrites:
         """The claim as it is now; a conflict without a change is about a device, not the claim."""
         fresh = await self._fresh(claim)
         if fresh.metadata.resource_version == claim.metadata.resource_version:
-            raise Refused(str(conflict)) from conflict
+            raise WriteRejected(str(conflict)) from conflict
         return fresh
 
     async def _fresh(self, claim: ResourceClaim) -> ResourceClaim:
         key = pod_claims.key_of(claim)
         fresh = await self._read(key)
         if fresh is None or fresh.metadata.uid != claim.metadata.uid:
-            raise Refused(f"claim {key} got deleted in the meantime")
+            raise WriteRejected(f"claim {key} got deleted in the meantime")
         return fresh
 
     async def _read(self, key: ClaimKey) -> ResourceClaim | None:
@@ -229,15 +229,15 @@ class ClaimWrites:
             return await self._client.get(resources.CLAIM, key.name, key.namespace)
 
         try:
-            return self._heard(await persistently(read))
+            return self._heard(await retry_until_answered(read))
         except errors.NotFound:
             return None
 
     async def _find_extended(self, claim: ResourceClaim) -> ResourceClaim | None:
         """The claim that a create without answer may have left."""
-        selection = Selection(namespace=claim.metadata.namespace)
+        selection = ObjectSelection(namespace=claim.metadata.namespace)
         owner = owner_references.controller_of(claim.metadata)
-        page = await persistently(lambda: self._client.list(resources.CLAIM, selection))
+        page = await retry_until_answered(lambda: self._client.list(resources.CLAIM, selection))
         for raw in page.items:
             found = decode(msgspec.json.decode(raw))
             annotations = found.metadata.annotations
@@ -268,18 +268,18 @@ def decode(raw: Object) -> ResourceClaim:
         return msgspec.convert(canonical.prune_nulls(raw), ResourceClaim)
 
 
-def _check(claim: ResourceClaim, grant: Grant) -> None:
+def _check(claim: ResourceClaim, grant: ClaimAssignment) -> None:
     """Whether the claim still is what the decision was made for."""
     key, current = pod_claims.key_of(claim), claim.status.allocation
     if claim.metadata.deletion_timestamp is not None:
-        raise Refused(f"claim {key} got deleted in the meantime")
+        raise WriteRejected(f"claim {key} got deleted in the meantime")
     if current is None:
         if grant.allocation is None:
-            raise Refused(f"claim {key} got deallocated elsewhere in the meantime")
+            raise WriteRejected(f"claim {key} got deallocated elsewhere in the meantime")
         return
     expected = grant.allocation or grant.claim.status.allocation
     if expected is None or current.devices.results != expected.devices.results:
-        raise Refused(f"claim {key} got allocated elsewhere in the meantime")
+        raise WriteRejected(f"claim {key} got allocated elsewhere in the meantime")
 
 
 def _needs_preparation(claim: ResourceClaim) -> bool:
@@ -287,7 +287,7 @@ def _needs_preparation(claim: ResourceClaim) -> bool:
     return FINALIZER not in metadata.finalizers or EXPLANATION in metadata.annotations
 
 
-def _doing(grant: Grant) -> str:
+def _doing(grant: ClaimAssignment) -> str:
     what = "reservation" if grant.allocation is None else "allocation and reservation"
     return f"add {what} to"
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from dray.allocator import placement
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections, requests
-from dray.allocator.placement import Answer, Placement, Refused
+from dray.allocator.placement import Allocator, FitResult, NoFit
 from dray.allocator.search.device_order import Order
 from dray.api.features import Features
 from dray.api.formats.names import ClaimKey
@@ -31,7 +31,7 @@ from dray.api.types.pods import NodeAllocatableResourceClaimStatus, Pod
 from dray.client.cache import ObjectKey
 from dray.scheduler import queue
 from dray.scheduler.claims.in_flight import Inflight
-from dray.scheduler.unschedulable import Refusal
+from dray.scheduler.unschedulable import Unschedulable
 from dray.scheduling import (
     binding_conditions,
     extended_resources,
@@ -41,15 +41,15 @@ from dray.scheduling import (
 )
 from dray.scheduling.claim_readiness import PodClaim
 from dray.scheduling.extended_resources import Classes, ExtendedClaim
-from dray.scheduling.node_fit import NodeState, Reason, Reasons, Sort
-from dray.scheduling.pod_requirements import Charge, Needs
+from dray.scheduling.node_fit import FilterReason, NodeState, ReasonKind, Reasons
+from dray.scheduling.pod_requirements import PodRequirements, PodUsage
 
 INLINE_SECONDS = 0.005
 NODE_SECONDS = 10.0
 """How long one node may be searched: DynamicResourcesFilterTimeoutDefault."""
 
-CANNOT_ALLOCATE = Reason("cannot allocate all claims", Sort.DEVICES)
-NOT_AVAILABLE = Reason("resourceclaim not available on the node", Sort.CLAIM)
+CANNOT_ALLOCATE = FilterReason("cannot allocate all claims", ReasonKind.DEVICES)
+NOT_AVAILABLE = FilterReason("resourceclaim not available on the node", ReasonKind.CLAIM)
 RESERVATIONS_LIMIT = 256
 """ResourceClaimReservedForMaxSize."""
 _NODE_OPERATIONS_FEATURE = "DRAOptionalNodeOperations"
@@ -64,7 +64,7 @@ class SearchFailed(Exception):
         """Whether trying again without any change can help."""
 
 
-class Grant(NamedTuple):
+class ClaimAssignment(NamedTuple):
     """A claim of the pod. `allocation` is what has to be written; None if the claim has one."""
 
     claim: ResourceClaim
@@ -72,11 +72,11 @@ class Grant(NamedTuple):
     allocation: AllocationResult | None
 
 
-class Fitting(NamedTuple):
+class NodeFit(NamedTuple):
     """What the pod would get on a node."""
 
-    grants: tuple[Grant, ...]
-    charge: Charge
+    grants: tuple[ClaimAssignment, ...]
+    charge: PodUsage
     extended: ExtendedClaim | None = None
     noted: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
     """What devices use of the node itself, for the pod's status."""
@@ -88,7 +88,7 @@ class Fitting(NamedTuple):
         return [(claim, allocation) for claim, allocation in pairs if allocation is not None]
 
 
-class Fixed(NamedTuple):
+class AllocatedClaim(NamedTuple):
     """A claim whose devices are chosen already."""
 
     used: PodClaim
@@ -99,14 +99,14 @@ class Fixed(NamedTuple):
     """Otherwise the pod shares an allocation that its group is about to get."""
 
 
-class Demand(NamedTuple):
+class PodDemand(NamedTuple):
     """What the claims and extended resources of one pod ask for."""
 
     pod: Pod
-    wanted: Needs
+    wanted: PodRequirements
     open: tuple[PodClaim, ...]
     """The claims that need devices."""
-    fixed: tuple[Fixed, ...]
+    fixed: tuple[AllocatedClaim, ...]
     extended: frozenset[str]
     """Resources for which devices may stand in."""
 
@@ -155,12 +155,12 @@ class _Deadline:
         self.at = time.perf_counter() + seconds
 
 
-class Devices:
+class DeviceMatcher:
     """Answers for pods what `Placement` answers for claims."""
 
     def __init__(
         self,
-        fleet: Fleet,
+        fleet: ClusterInventory,
         inflight: Inflight,
         classes: Classes,
         features: Features,
@@ -172,20 +172,20 @@ class Devices:
         self._fleet, self._inflight, self._classes = fleet, inflight, classes
         self._features, self._now = features, now
         self._deadline = _Deadline()
-        self.placement = Placement(
+        self.placement = Allocator(
             fleet, new_share_id=new_share_id, order=order, should_stop=self._deadline
         )
 
     def demand(
         self,
         pod: Pod,
-        wanted: Needs,
+        wanted: PodRequirements,
         claims: Sequence[PodClaim],
         shared: Mapping[ClaimKey, AllocationResult] = {},
-    ) -> Demand | Refusal:
+    ) -> PodDemand | Unschedulable:
         """What has to be found for a pod. `shared` are allocations its group is about to get."""
         opened: list[PodClaim] = []
-        fixed: list[Fixed] = []
+        fixed: list[AllocatedClaim] = []
         for used in claims:
             key = pod_claims.key_of(used.claim)
             allocation = used.claim.status.allocation or shared.get(key)
@@ -204,9 +204,9 @@ class Devices:
         behind: frozenset[str] = frozenset()
         if self._features.extended_resource:
             behind = self._classes.behind(wanted.charge.amounts)
-        return Demand(pod, wanted, tuple(opened), tuple(fixed), behind)
+        return PodDemand(pod, wanted, tuple(opened), tuple(fixed), behind)
 
-    async def ask(self, demand: Demand, state: NodeState) -> Fitting | Reasons:
+    async def ask(self, demand: PodDemand, state: NodeState) -> NodeFit | Reasons:
         """What the pod would get on a node, or why it would not; raises SearchFailed."""
         if demand.fixed and not all(self.is_usable(fixed, state) for fixed in demand.fixed):
             return (NOT_AVAILABLE,)
@@ -219,12 +219,12 @@ class Devices:
         allocations: Sequence[AllocationResult] = ()
         if claims:
             answer = await self._search(claims, state.name)
-            if isinstance(answer, Refused):
+            if isinstance(answer, NoFit):
                 return (_reason(answer, claims),)
             allocations = answer.allocations
         return self._fitting(demand, state, allocations, special)
 
-    def is_usable(self, fixed: Fixed, state: NodeState) -> bool:
+    def is_usable(self, fixed: AllocatedClaim, state: NodeState) -> bool:
         """Whether the devices of an allocated claim can be used on a node."""
         assert state.node is not None
         if fixed.selects is not None and not fixed.selects(state.labels, state.name):
@@ -238,7 +238,7 @@ class Devices:
         readiness = binding_conditions.state_of(fixed.used.claim, self._now())
         return not isinstance(readiness, binding_conditions.Failed)
 
-    def in_the_way(self, demand: Demand, states: Sequence[NodeState]) -> list[ClaimKey]:
+    def in_the_way(self, demand: PodDemand, states: Sequence[NodeState]) -> list[ClaimKey]:
         """The allocated claims that cannot be used on some of the nodes."""
         return [
             pod_claims.key_of(fixed.used.claim)
@@ -246,27 +246,27 @@ class Devices:
             if fixed.is_written and not all(self.is_usable(fixed, state) for state in states)
         ]
 
-    async def _search(self, claims: Sequence[ResourceClaim], node: str) -> Answer:
+    async def _search(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
         try:
             try:
                 self._deadline.set(INLINE_SECONDS)
-                return self.placement.ask(claims, node)
-            except rejections.Stopped:
+                return self.placement.allocate_on(claims, node)
+            except rejections.SearchTimeout:
                 return await self._search_aside(claims, node)
-        except rejections.Stopped as stopped:
+        except rejections.SearchTimeout as stopped:
             message = f"node {node}: timed out trying to allocate devices"
             raise SearchFailed(message, may_pass=True) from stopped
-        except rejections.Failure as failure:
+        except rejections.AllocationError as failure:
             if failure.on_node_only:
-                return Refused(rejections.NoDevices(), failure)
+                return NoFit(rejections.NoDevices(), failure)
             raise SearchFailed(failure.text(claims), may_pass=False) from failure
 
-    async def _search_aside(self, claims: Sequence[ResourceClaim], node: str) -> Answer:
+    async def _search_aside(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
         """The same search in a thread, so that the loop goes on meanwhile."""
         limit = NODE_SECONDS if self._features.scheduler_filter_timeout else float("inf")
         self._deadline.set(limit)
         loop = asyncio.get_running_loop()
-        search = loop.run_in_executor(None, self.placement.ask, claims, node)
+        search = loop.run_in_executor(None, self.placement.allocate_on, claims, node)
         try:
             return await asyncio.shield(search)
         except asyncio.CancelledError:
@@ -277,28 +277,30 @@ class Devices:
 
     def _fitting(
         self,
-        demand: Demand,
+        demand: PodDemand,
         state: NodeState,
         allocations: Sequence[AllocationResult],
         special: ExtendedClaim | None,
-    ) -> Fitting | Reasons:
+    ) -> NodeFit | Reasons:
         found = iter(allocations)
-        grants = [Grant(used.claim, used.consumer, next(found)) for used in demand.open]
+        grants = [ClaimAssignment(used.claim, used.consumer, next(found)) for used in demand.open]
         grants += [
-            Grant(each.used.claim, each.used.consumer, None if each.is_written else each.allocation)
+            ClaimAssignment(
+                each.used.claim, each.used.consumer, None if each.is_written else each.allocation
+            )
             for each in demand.fixed
         ]
         if special is not None:
             consumer = pod_claims.pod_consumer(demand.pod)
-            grants.append(Grant(special.claim, consumer, next(found)))
-        fitting = Fitting(tuple(grants), demand.wanted.charge, special)
+            grants.append(ClaimAssignment(special.claim, consumer, next(found)))
+        fitting = NodeFit(tuple(grants), demand.wanted.charge, special)
         if self._features.node_allocatable_resources and grants:
             return self._with_node_resources(demand, state, fitting)
         return fitting
 
     def _with_node_resources(
-        self, demand: Demand, state: NodeState, fitting: Fitting
-    ) -> Fitting | Reasons:
+        self, demand: PodDemand, state: NodeState, fitting: NodeFit
+    ) -> NodeFit | Reasons:
         """Count what the devices use of the node itself."""
         find = node_allocatable.finder(self._fleet.inventory(self._fleet.nodes[state.name]))
         for fixed in demand.fixed:
@@ -310,7 +312,7 @@ class Devices:
                     f"node allocatable resource claim {name} has a mapped device and cannot be "
                     "shared across pods"
                 )
-                return (Reason(text, Sort.CLAIM),)
+                return (FilterReason(text, ReasonKind.CLAIM),)
         names = {pod_claims.key_of(each.claim): each.names for each in _all_used(demand)}
         uses = [
             node_allocatable.Use(names.get(pod_claims.key_of(claim), ()), claim, allocation)
@@ -325,19 +327,19 @@ class Devices:
         pod = node_allocatable.with_statuses(demand.pod, noted)
         shortfall = node_allocatable.shortfall_of_pod(pod)
         if shortfall:
-            return (Reason(shortfall, Sort.DEVICES),)
+            return (FilterReason(shortfall, ReasonKind.DEVICES),)
         charge = node_allocatable.charge_of(pod)
         delegated = demand.extended
         amounts = {name: each for name, each in charge.amounts.items() if name not in delegated}
         lacking = node_fit.short_of(state, amounts)
         return lacking or fitting._replace(charge=charge, noted=noted)
 
-    def _missing_class(self, opened: Sequence[PodClaim]) -> Refusal | None:
+    def _missing_class(self, opened: Sequence[PodClaim]) -> Unschedulable | None:
         for used in opened:
             for request in used.claim.spec.devices.requests:
                 message = self._class_problem(used.claim, request)
                 if message:
-                    return Refusal(
+                    return Unschedulable(
                         before_nodes=message, causes=frozenset({queue.CLASSES, queue.DEVICES})
                     )
         return None
@@ -363,15 +365,15 @@ class Devices:
         return f"request {request}: device class {name} does not exist"
 
 
-def _fix(used: PodClaim, allocation: AllocationResult) -> Fixed:
+def _fix(used: PodClaim, allocation: AllocationResult) -> AllocatedClaim:
     selector = allocation.node_selector
     selects = label_selectors.compile_node_selector(selector) if selector is not None else None
-    return Fixed(used, allocation, selects, used.claim.status.allocation is not None)
+    return AllocatedClaim(used, allocation, selects, used.claim.status.allocation is not None)
 
 
-def _wait_for(key: ClaimKey, message: str) -> Refusal:
+def _wait_for(key: ClaimKey, message: str) -> Unschedulable:
     cause = queue.claim_changes(ObjectKey(*key))
-    return Refusal(before_nodes=message, causes=frozenset({cause}), is_passing=True)
+    return Unschedulable(before_nodes=message, causes=frozenset({cause}), is_passing=True)
 
 
 def _is_crowded(used: PodClaim) -> bool:
@@ -381,18 +383,18 @@ def _is_crowded(used: PodClaim) -> bool:
     )
 
 
-def _is_used_by_others(fixed: Fixed) -> bool:
+def _is_used_by_others(fixed: AllocatedClaim) -> bool:
     reserved = fixed.used.claim.status.reserved_for
     if not fixed.is_written:
         return True
     return bool(reserved) and not pod_claims.has_consumer(fixed.used.claim, fixed.used.consumer)
 
 
-def _all_used(demand: Demand) -> list[PodClaim]:
+def _all_used(demand: PodDemand) -> list[PodClaim]:
     return [*demand.open, *(fixed.used for fixed in demand.fixed)]
 
 
-def _reason(refused: placement.Refused, claims: Sequence[ResourceClaim]) -> Reason:
+def _reason(refused: placement.NoFit, claims: Sequence[ResourceClaim]) -> FilterReason:
     if refused.failure is None:
         return CANNOT_ALLOCATE
-    return Reason(refused.failure.text(claims), Sort.DEVICES)
+    return FilterReason(refused.failure.text(claims), ReasonKind.DEVICES)

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dray.allocator.inventory.cluster_inventory import Fleet
+from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.formats.names import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import (
@@ -36,7 +36,7 @@ class _Pending:
 
 
 class Inflight:
-    def __init__(self, fleet: Fleet, find_in_cache: FindClaim) -> None:
+    def __init__(self, fleet: ClusterInventory, find_in_cache: FindClaim) -> None:
         self._fleet = fleet
         self._find_in_cache = find_in_cache
         self._pending: dict[ClaimKey, _Pending] = {}
@@ -112,7 +112,7 @@ class Inflight:
         if allocation is None:
             self._fleet.release(key)
         else:
-            self._fleet.hold(key, allocation)
+            self._fleet.record_allocation(key, allocation)
 
 
 def _is_newer(claim: ResourceClaim, other: ResourceClaim) -> bool:

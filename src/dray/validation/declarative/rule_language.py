@@ -41,7 +41,7 @@ class Repeating(Struct):
 
     def __init__(self, *rules: Rule) -> None:
         super().__init__(*rules)
-        self._sound = memo.Sound()
+        self._sound = memo.ValidValueCache()
 
     def __call__(
         self, value: Any, old: Any, path: fields.Path, operation: Operation

@@ -49,7 +49,7 @@ def claim_template_update(
     yield from fields.immutable(fields.SPEC, new.spec, old.spec, go_values.Internal(new.spec))
 
 
-_sound_specs = memo.Sound()
+_sound_specs = memo.ValidValueCache()
 
 
 def claim_spec(spec: dra.ResourceClaimSpec, path: fields.Path, features: Features) -> fields.Errors:

@@ -21,7 +21,7 @@ _RESTART_RULES_MAX_ITEMS = 20
 _EXIT_CODES_MAX_ITEMS = 255
 
 
-class Surroundings(NamedTuple):
+class ContainerContext(NamedTuple):
     """What the rules for a container need to know of its pod."""
 
     volumes: Mapping[str, Volume]
@@ -33,7 +33,7 @@ class Surroundings(NamedTuple):
 
 
 def regular(
-    values: tuple[containers.Container, ...], pod: Surroundings, path: fields.Path
+    values: tuple[containers.Container, ...], pod: ContainerContext, path: fields.Path
 ) -> fields.Errors:
     if not values:
         yield fields.required(path)
@@ -50,7 +50,7 @@ def regular(
 def initial(
     values: tuple[containers.Container, ...],
     others: Iterable[containers.Container],
-    pod: Surroundings,
+    pod: ContainerContext,
     path: fields.Path,
 ) -> fields.Errors:
     """Containers that run one after the other, and those among them that stay (sidecars)."""
@@ -70,7 +70,7 @@ def initial(
 def ephemeral(
     values: tuple[containers.EphemeralContainer, ...],
     others: Iterable[containers.Container],
-    pod: Surroundings,
+    pod: ContainerContext,
     path: fields.Path,
 ) -> fields.Errors:
     permanent = {container.name for container in others}
@@ -93,7 +93,9 @@ def _name_is_new(name: str, seen: set[str], path: fields.Path) -> fields.Errors:
         seen.add(name)
 
 
-def _common(container: containers.Container, pod: Surroundings, path: fields.Path) -> fields.Errors:
+def _common(
+    container: containers.Container, pod: ContainerContext, path: fields.Path
+) -> fields.Errors:
     if container.name:
         yield from identifiers.dns_label(container.name, path.child("name"))
     else:
@@ -132,7 +134,7 @@ def trimmed_image(container: containers.Container, path: fields.Path) -> fields.
 
 
 def _watched(
-    container: containers.Container, pod: Surroundings, path: fields.Path
+    container: containers.Container, pod: ContainerContext, path: fields.Path
 ) -> fields.Errors:
     grace_period = pod.grace_period_seconds
     yield from probes.lifecycle(
@@ -241,7 +243,7 @@ def _host_ports(values: Iterable[containers.Container], path: fields.Path) -> fi
 
 
 def _resize_policy(
-    container: containers.Container, pod: Surroundings, path: fields.Path
+    container: containers.Container, pod: ContainerContext, path: fields.Path
 ) -> fields.Errors:
     seen: set[str] = set()
     for index, policy in enumerate(container.resize_policy):

@@ -41,7 +41,7 @@ def pod_spec(spec: pods.PodSpec, path: fields.Path, owner: meta.ObjectMeta | Non
     )
 
 
-_sound_specs = memo.Sound()
+_sound_specs = memo.ValidValueCache()
 
 
 def _with_named_claims(spec: pods.PodSpec) -> pods.PodSpec:
@@ -83,7 +83,7 @@ def _rest(
 def _containers(
     spec: pods.PodSpec, path: fields.Path, usable_volumes: dict[str, Volume]
 ) -> fields.Errors:
-    surroundings = containers.Surroundings(
+    surroundings = containers.ContainerContext(
         volumes=usable_volumes,
         claim_names={claim.name for claim in spec.resource_claims if claim.name},
         restart_policy=spec.restart_policy,

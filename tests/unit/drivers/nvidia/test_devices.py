@@ -11,9 +11,9 @@ import pytest
 from dray.api import features
 from dray.api.types.dra import Device, ResourceSlice
 from dray.driverkit import pool_layout
-from dray.driverkit.pool_layout import Pool
+from dray.driverkit.pool_layout import PublishedPool
 from dray.drivers.nvidia import devices, partitions
-from dray.drivers.nvidia.devices import Surroundings
+from dray.drivers.nvidia.devices import HostTopology
 from dray.drivers.nvidia.hardware import Versions
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import Machine, Settings
@@ -21,7 +21,7 @@ from dray.drivers.nvidia.partition_state import GpuState
 from dray.validation.dra import slices
 from tests.nvidia import fake
 
-AROUND = Surroundings("n1", Versions("580.159.04", (13, 0)), "pci0000:00", 0)
+AROUND = HostTopology("n1", Versions("580.159.04", (13, 0)), "pci0000:00", 0)
 MOST = 32
 
 
@@ -60,7 +60,7 @@ def test_a_gpu_has_the_names_that_selectors_use(tmp_path: Path) -> None:
 
 def test_what_a_gpu_does_not_report_is_not_published(tmp_path: Path) -> None:
     (gpu,) = fake.hardware(tmp_path).gpus()
-    found = plain(devices.whole(gpu, Surroundings("n1", Versions("580.65", (12, 9)))))
+    found = plain(devices.whole(gpu, HostTopology("n1", Versions("580.65", (12, 9)))))
     assert found["driverVersion"] == "580.65.0"
     assert not {"powerLimitWatts", "nvlinks", "nvswitchDomain", devices.PCIE_ROOT} & set(found)
 
@@ -109,7 +109,7 @@ def test_what_is_published_is_valid(
     state = GpuState(machine, tmp_path / "state")
     found = Machine(machine, Host(tmp_path), settings).take_inventory(state)
     assert len(found.devices) == published == len(found.parts)
-    pool = Pool(devices.DRIVER, "n1", found.devices, found.counter_sets, node_name="n1")
+    pool = PublishedPool(devices.DRIVER, "n1", found.devices, found.counter_sets, node_name="n1")
     for each in pool_layout.lay_out(pool):
         assert errors_of(each) == []
 

@@ -11,7 +11,7 @@ import pytest
 from dray.api.formats import quantity
 from dray.api.types.dra import Device
 from dray.drivers.nvidia import devices, partitions
-from dray.drivers.nvidia.devices import Surroundings
+from dray.drivers.nvidia.devices import HostTopology
 from dray.drivers.nvidia.hardware import Gpu, HardwareError, Placement, Profile, Versions
 from dray.drivers.nvidia.partitions import Cut
 from tests.nvidia import fake
@@ -23,7 +23,7 @@ class Parent:
         (self.gpu,) = machine.gpus()
         self.profiles: Sequence[Profile] = machine.profiles(self.gpu.uuid)
         self.whole = partitions.partitionable(
-            devices.whole(self.gpu, Surroundings("n1", Versions("580.159.04", (13, 0)))),
+            devices.whole(self.gpu, HostTopology("n1", Versions("580.159.04", (13, 0)))),
             self.profiles,
         )
         self.cuts = partitions.in_order(self.profiles)

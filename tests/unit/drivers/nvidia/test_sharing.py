@@ -12,7 +12,7 @@ import pytest
 from dray.drivers.nvidia.config import Mps, Sharing, TimeSlicing
 from dray.drivers.nvidia.hardware import HardwareError
 from dray.drivers.nvidia.host import Host
-from dray.drivers.nvidia.sharing import SharingState, SystemCommands, Wish
+from dray.drivers.nvidia.sharing import SharingRequest, SharingState, SystemCommands
 from tests.nvidia import fake
 
 PARTITION = "MIG-1"
@@ -49,9 +49,13 @@ class Site:
         self.state = SharingState(self.hardware, host, self.folder / "state", self.commands)
         return self.state
 
-    def wish(self, key: str, sharing: Sharing, uuid: str = "", **more: int | bool) -> Wish:
+    def wish(
+        self, key: str, sharing: Sharing, uuid: str = "", **more: int | bool
+    ) -> SharingRequest:
         memory = more.get("memory_mebibytes")
-        return Wish(key, self.gpu, uuid or self.gpu, sharing, memory, bool(more.get("is_shared")))
+        return SharingRequest(
+            key, self.gpu, uuid or self.gpu, sharing, memory, bool(more.get("is_shared"))
+        )
 
 
 @pytest.fixture
@@ -172,7 +176,7 @@ def test_in_a_container_the_machines_programs_run_on_the_machine(tmp_path: Path)
     host, commands = Host(tmp_path / "machine", is_elsewhere=True), Recorded()
     gpu = hardware.known[0].uuid
     SharingState(hardware, host, tmp_path / "state", commands).arrange(
-        Wish("a", gpu, gpu, TimeSlicing("Long"))
+        SharingRequest("a", gpu, gpu, TimeSlicing("Long"))
     )
     (line,) = commands.said
     assert line.startswith(
@@ -204,4 +208,4 @@ def test_a_missing_program_is_named(tmp_path: Path) -> None:
     state = SharingState(hardware, Host(tmp_path / "machine"), tmp_path / "state", Recorded())
     gpu = hardware.known[0].uuid
     with pytest.raises(HardwareError, match="nvidia-smi is not installed"):
-        state.arrange(Wish("a", gpu, gpu, TimeSlicing("Long")))
+        state.arrange(SharingRequest("a", gpu, gpu, TimeSlicing("Long")))

@@ -61,7 +61,7 @@ def flatten(elements: Any, depth: Any = 1) -> list[Any]:
     if depth < 0:
         raise EvaluationError("level must be non-negative")
     flat: list[Any] = []
-    _flatten_into(flat, elements, depth, values.Effort(_MAXIMUM_FLAT))
+    _flatten_into(flat, elements, depth, values.StepBudget(_MAXIMUM_FLAT))
     return flat
 
 
@@ -71,7 +71,7 @@ def _flatten_refusal(elements: Any, depth: Any) -> str:
 
 
 def _flatten_into(
-    flat: list[Any], elements: values.CelList, depth: int, effort: values.Effort
+    flat: list[Any], elements: values.CelList, depth: int, effort: values.StepBudget
 ) -> None:
     effort.spend(len(elements))
     for element in elements:

@@ -13,7 +13,7 @@ from dray.cel.functions import cost_estimates, dispatching, runtime_costs
 from dray.cel.functions.overloads import Library, Overload
 from dray.cel.functions.standard.strings import MAXIMUM_RESULT
 from dray.cel.runtime import text_format, values
-from dray.cel.runtime.values import Duration, Effort, EvaluationError, Timestamp, UInt
+from dray.cel.runtime.values import Duration, EvaluationError, StepBudget, Timestamp, UInt
 
 UNEXPECTED_END = "unexpected end of string"
 
@@ -128,7 +128,7 @@ class _Refused(Exception):
 
 
 def format(template: str, arguments: values.CelList) -> str:
-    effort = Effort(MAXIMUM_RESULT)
+    effort = StepBudget(MAXIMUM_RESULT)
     parts: list[str] = []
     position = 0
     for piece in pieces(template):
@@ -142,7 +142,9 @@ def format(template: str, arguments: values.CelList) -> str:
     return "".join(parts)
 
 
-def _format_clause(clause: Clause, arguments: values.CelList, position: int, effort: Effort) -> str:
+def _format_clause(
+    clause: Clause, arguments: values.CelList, position: int, effort: StepBudget
+) -> str:
     if position >= len(arguments):
         raise EvaluationError(f"index {position} out of range")
     if clause.problem is not None:
@@ -234,7 +236,7 @@ _VERBS: dict[str, Callable[[Any, Clause], str]] = {
 }
 
 
-def _string(value: Any, effort: Effort) -> str:
+def _string(value: Any, effort: StepBudget) -> str:
     if value.__class__ in values.LIST_CLASSES:
         return _list(value, effort)
     if value.__class__ in values.MAP_CLASSES:
@@ -271,12 +273,12 @@ def _utf8(octets: bytes) -> str:
         ) from None
 
 
-def _list(elements: values.CelList, effort: Effort) -> str:
+def _list(elements: values.CelList, effort: StepBudget) -> str:
     effort.spend(len(elements))
     return f"[{', '.join([_literal(element, effort) for element in elements])}]"
 
 
-def _map(entries: values.CelMap, effort: Effort) -> str:
+def _map(entries: values.CelMap, effort: StepBudget) -> str:
     effort.spend(len(entries))
     printed = [
         (_key(values.key_value(key)), _literal(entry, effort)) for key, entry in entries.items()
@@ -296,14 +298,14 @@ def _key(key: Any) -> str:
     )
 
 
-def _literal(value: Any, effort: Effort) -> str:
+def _literal(value: Any, effort: StepBudget) -> str:
     """A value inside a list or map, as CEL would write it."""
     text = _literal_text(value, effort)
     effort.spend(len(text))
     return text
 
 
-def _literal_text(value: Any, effort: Effort) -> str:
+def _literal_text(value: Any, effort: StepBudget) -> str:
     kind = value.__class__
     if kind is str:
         return gotext.quote(value)
