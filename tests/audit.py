@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from dray.api.types.meta import JsonObject
+
 FORBIDDEN = 403
 
-Object = dict[str, Any]
+
 Right = tuple[str, str, str]
 """A verb, a group, and a resource with its subresource."""
 
@@ -34,7 +35,7 @@ def read(log: Path) -> list[Asked]:
     return [_asked(msgspec.json.decode(line)) for line in log.read_bytes().splitlines()]
 
 
-def _asked(event: Object) -> Asked:
+def _asked(event: JsonObject) -> Asked:
     about = event.get("objectRef", {})
     resource = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
     return Asked(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.features import DEFAULT, Features
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     AllocationResult,
     CapacityRequestPolicy,

@@ -19,8 +19,7 @@ from dray.api import http_messages, kinds
 from dray.api.kinds import Kind
 from dray.api.schema import field_types
 from dray.api.schema.field_types import Form, Type
-
-Object = dict[str, Any]
+from dray.api.types.meta import JsonObject
 
 
 class Planned(NamedTuple):
@@ -114,7 +113,7 @@ _DEVICE = {
     "capacity": {"memory": {"value": "16Gi"}},
 }
 _RESULT = {"request": "gpu", "driver": "gpu.example.com", "pool": "p", "device": "gpu-0"}
-SEEDS: dict[str, Object] = {
+SEEDS: dict[str, JsonObject] = {
     "Pod": {"spec": _POD_SPEC, "status": {"phase": "Running", "conditions": []}},
     "ResourceClaim": {
         "spec": _CLAIM_SPEC,
@@ -159,7 +158,7 @@ SEEDS: dict[str, Object] = {
     "SelfSubjectAccessReview": {"spec": {"resourceAttributes": {"verb": "get"}}},
     "PriorityClass": {"value": 7},
 }
-BODIES_OF_SUBRESOURCES: dict[str, Object] = {
+BODIES_OF_SUBRESOURCES: dict[str, JsonObject] = {
     "scale": {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 3}},
     "binding": {
         "apiVersion": "v1",
@@ -262,9 +261,9 @@ class Requests:
             document
         )
 
-    def _object(self, kind: Kind, version: str, name: str) -> Object:
+    def _object(self, kind: Kind, version: str, name: str) -> JsonObject:
         gvk = kind.in_version(version)
-        document: Object = {"apiVersion": gvk.api_version, "kind": kind.kind}
+        document: JsonObject = {"apiVersion": gvk.api_version, "kind": kind.kind}
         document["metadata"] = {"name": name or self._random.choice(NAMES)}
         if self._happens(0.2):
             document["metadata"] |= {"labels": {"a": "b"}, "finalizers": ["example.com/x"]}
@@ -308,7 +307,7 @@ class Requests:
             change(self._random, owner, key)
         return document
 
-    def _patch(self, document: Object) -> tuple[str, bytes]:
+    def _patch(self, document: JsonObject) -> tuple[str, bytes]:
         media = self._random.choice((*PATCHES * 5, http_messages.JSON, "text/x"))
         if media == http_messages.JSON_PATCH:
             return media, self._json([self._operation(document) for _ in range(2)])
@@ -319,7 +318,7 @@ class Requests:
                 self._random.choice(places).update(self._directive())
         return media, self._json(patch)
 
-    def _directive(self) -> Object:
+    def _directive(self) -> JsonObject:
         return self._random.choice(
             (
                 {"$patch": self._random.choice(("delete", "replace", "merge", "x"))},
@@ -330,10 +329,10 @@ class Requests:
             )
         )
 
-    def _operation(self, document: Object) -> Any:
+    def _operation(self, document: JsonObject) -> Any:
         pointer = self._random.choice(["/" + "/".join(path) for path in _paths(document)])
         operation = self._random.choice(("add", "remove", "replace", "move", "copy", "test", "x"))
-        made: Object = {
+        made: JsonObject = {
             "op": operation,
             "path": pointer,
             "value": self._random.choice((*STRINGS, None, {})),

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dray.api.types.meta import JsonObject
 
-Object = dict[str, Any]
-
-CLASS: Object = {
+CLASS: JsonObject = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "DeviceClass",
     "metadata": {"name": "gpu.example.com"},
@@ -14,7 +12,7 @@ CLASS: Object = {
 }
 
 
-def claim(name: str, labels: dict[str, str] | None = None) -> Object:
+def claim(name: str, labels: dict[str, str] | None = None) -> JsonObject:
     exactly = {"deviceClassName": "gpu.example.com"}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -24,16 +22,16 @@ def claim(name: str, labels: dict[str, str] | None = None) -> Object:
     }
 
 
-def pod(name: str, claim_name: str = "") -> Object:
-    container: Object = {"name": "main", "image": "registry.example.com/train:1"}
-    spec: Object = {"containers": [container]}
+def pod(name: str, claim_name: str = "") -> JsonObject:
+    container: JsonObject = {"name": "main", "image": "registry.example.com/train:1"}
+    spec: JsonObject = {"containers": [container]}
     if claim_name:
         container["resources"] = {"claims": [{"name": "gpu"}]}
         spec["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim_name}]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def deployment(name: str, replicas: int = 2) -> Object:
+def deployment(name: str, replicas: int = 2) -> JsonObject:
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": pod(name)["spec"]}
     return {

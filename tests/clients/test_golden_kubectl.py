@@ -67,7 +67,7 @@ async def _prepare(client: Client) -> None:
     ]
     (piece,) = transcripts.items(step.output)
     piece["metadata"] = {key: piece["metadata"][key] for key in ("name", "ownerReferences")}
-    await client.create(kinds.served("resource.k8s.io", "ResourceSlice"), piece)
+    await client.create(kinds.RESOURCE_SLICE, piece)
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_kubectl_prints_the_same(name: str, served: Served, tmp_path: Path) -> N
 
 async def _device_class(client: Client) -> None:
     (body,) = transcripts.read("001-deviceclass").manifests["manifest.yaml"]
-    await client.create(kinds.served("resource.k8s.io", "DeviceClass"), body)
+    await client.create(kinds.DEVICE_CLASS, body)
 
 
 def _commands(name: str) -> Iterator[tuple[str, str]]:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from tests.clients import manifests, test_containers, test_kubectl
-from tests.clients.manifests import Object
 from tests.clients.test_kubectl import Kubectl
 
 pytestmark = pytest.mark.skipif(not test_kubectl.is_recent(), reason="no recent kubectl on PATH")
@@ -37,7 +37,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
         up.wait(SECONDS)
 
 
-def workload(kind: str, name: str, **spec: object) -> Object:
+def workload(kind: str, name: str, **spec: object) -> JsonObject:
     body = manifests.deployment(name)
     template = body["spec"]["template"]
     template["spec"]["terminationGracePeriodSeconds"] = 0

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from dray.api import remote_command
+from dray.api import kinds, remote_command
 from dray.api.http_messages import Request, Response
 from dray.api.remote_command import Outcome
+from dray.api.types.meta import JsonObject
 from dray.client import api_client
 from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan
@@ -25,7 +26,7 @@ from dray.drivers.simulated.faults import FAILED_ANNOTATION
 from dray.node.runtimes import sandbox
 from dray.store import memory
 from dray.store.store import Store
-from tests.cluster.world import CLAIM, CLASS, EVENT, NODE, POD, SLICE, Object, World
+from tests.cluster.world import CLASS, World
 
 needs_sandbox = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
 
@@ -45,12 +46,12 @@ class Site:
     def node_folder(self) -> Path:
         return self.folder / "nodes" / self.node
 
-    def container_folder(self, pod: Object, container: str = "main") -> Path:
+    def container_folder(self, pod: JsonObject, container: str = "main") -> Path:
         uid = str(pod["metadata"]["uid"])
         return self.node_folder / "pods" / uid / "containers" / container
 
     async def ask(self, pod: str, what: str, *query: tuple[str, str], **headers: str) -> Response:
-        path = api_client.object_path(POD, pod, "default", what)
+        path = api_client.object_path(kinds.POD, pod, "default", what)
         return await self.world.client.raw(Request("GET", path, query, headers))
 
     async def log(self, pod: str, container: str = "main", **options: str) -> str:
@@ -100,9 +101,9 @@ class Site:
 
     async def uuid(self, claim: str) -> str:
         """The unique id of the one device of a claim."""
-        status = (await self.world.get(CLAIM, claim))["status"]
+        status = (await self.world.get(kinds.RESOURCE_CLAIM, claim))["status"]
         (result,) = status["allocation"]["devices"]["results"]
-        for each in await self.world.all(SLICE):
+        for each in await self.world.all(kinds.RESOURCE_SLICE):
             for device in each["spec"].get("devices", ()):
                 if device["name"] == result["device"]:
                     return str(device["attributes"]["uuid"]["string"])
@@ -111,15 +112,15 @@ class Site:
     async def fail_device(self, device: str) -> None:
         annotations = {FAILED_ANNOTATION: device}
         patch = {"metadata": {"annotations": annotations}}
-        await self.world.client.patch(NODE, self.node, patch)
+        await self.world.client.patch(kinds.NODE, self.node, patch)
 
     async def delete(self, pod: str, grace_seconds: int = 1) -> None:
         options = {"gracePeriodSeconds": grace_seconds}
-        await self.world.client.delete(POD, pod, "default", options)
+        await self.world.client.delete(kinds.POD, pod, "default", options)
 
     async def gone(self, pod: str) -> None:
         async def is_gone() -> bool:
-            return pod not in {each["metadata"]["name"] for each in await self.world.all(POD)}
+            return pod not in {each["metadata"]["name"] for each in await self.world.all(kinds.POD)}
 
         await self.world.until(is_gone, f"{pod} being gone")
 
@@ -127,7 +128,7 @@ class Site:
         """The note of an event that contains a text, once there is one."""
 
         async def told() -> str:
-            notes = [str(each["message"]) for each in await self.world.all(EVENT)]
+            notes = [str(each["message"]) for each in await self.world.all(kinds.EVENT)]
             return next((note for note in notes if text in note), "")
 
         return str(await self.world.until(told, f"an event about {text!r}"))
@@ -136,7 +137,7 @@ class Site:
         """The message of a container that waits for a reason, once it does."""
 
         async def told() -> str:
-            status = (await self.world.get(POD, pod))["status"]
+            status = (await self.world.get(kinds.POD, pod))["status"]
             states = [each["state"] for each in status.get("containerStatuses", ())]
             waiting = states[0].get("waiting", {}) if states else {}
             return str(waiting["message"]) if waiting.get("reason") == reason else ""
@@ -145,9 +146,9 @@ class Site:
 
     async def empty(self) -> None:
         """When every pod is deleted, nothing of them is left on the node."""
-        for pod in await self.world.all(POD):
+        for pod in await self.world.all(kinds.POD):
             await self.delete(pod["metadata"]["name"])
-        for pod in await self.world.all(POD):
+        for pod in await self.world.all(kinds.POD):
             await self.gone(pod["metadata"]["name"])
 
         async def nothing() -> bool:
@@ -215,7 +216,7 @@ async def running(
         world = World(made, made.client())
         node = next(iter(plan.fleet.machines)) if plan.fleet else ""
         here = Site(world, folder, node)
-        await world.until(lambda: world.all(SLICE), "the devices being published")
+        await world.until(lambda: world.all(kinds.RESOURCE_SLICE), "the devices being published")
         await world.until(lambda: _has_drivers(here), "the drivers being registered")
         yield here
 
@@ -265,7 +266,7 @@ def with_node(test: Callable[[Site], Awaitable[None]], fleet: str = "h100", **ch
     on_folder(run)
 
 
-def pod(name: str, *containers: Object, claims: Any = (), **spec: Any) -> Object:
+def pod(name: str, *containers: JsonObject, claims: Any = (), **spec: Any) -> JsonObject:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -274,7 +275,7 @@ def pod(name: str, *containers: Object, claims: Any = (), **spec: Any) -> Object
     }
 
 
-def container(script: str, name: str = "main", claims: Any = (), **fields: Any) -> Object:
+def container(script: str, name: str = "main", claims: Any = (), **fields: Any) -> JsonObject:
     return {
         "name": name,
         "image": "host",
@@ -284,7 +285,7 @@ def container(script: str, name: str = "main", claims: Any = (), **fields: Any) 
     }
 
 
-def template(name: str, *requests: Object) -> Object:
+def template(name: str, *requests: JsonObject) -> JsonObject:
     forty = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": FORTY}}]}
     chosen = requests or ({"name": "gpu", "exactly": forty},)
     return {
@@ -295,5 +296,5 @@ def template(name: str, *requests: Object) -> Object:
     }
 
 
-def from_template(name: str, template: str = "t") -> Object:
+def from_template(name: str, template: str = "t") -> JsonObject:
     return {"name": name, "resourceClaimTemplateName": template}

@@ -21,10 +21,11 @@ import pytest
 from dray.api import errors, kinds
 from dray.api.conversion import canonical
 from dray.api.formats import gotime
-from dray.api.formats.names import GroupResource
 from dray.api.http_messages import Request, Response, User
+from dray.api.ids import GroupResource
 from dray.api.kinds import Kind
 from dray.api.types.dra import ResourceClaim
+from dray.api.types.meta import JsonObject
 from dray.apiserver.app import status_response
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.lease import Timing
@@ -33,25 +34,10 @@ from dray.cluster.assembly import Cluster, ClusterPlan
 from dray.controllers import manager
 from dray.drivers.simulated import fleet as fleets
 from dray.scheduler import scheduler
-from tests.cluster.world import (
-    CLAIM,
-    CLASS,
-    NODE,
-    POD,
-    SLICE,
-    TAINT_RULE,
-    Object,
-    World,
-    claim,
-    claim_spec,
-    pod,
-    request,
-    template,
-    with_plan,
-)
+from tests.cluster.world import CLASS, World, claim, claim_spec, pod, request, template, with_plan
 
 DEEDS = 70
-LEASE = kinds.served("coordination.k8s.io", "Lease")
+
 ANYTHING = GroupResource("", "anything")
 LEASES = ("kube-node-lease", "kube-system")
 TIMING = Timing(duration_seconds=1.0, deadline_seconds=0.6, retry_seconds=0.1)
@@ -91,9 +77,9 @@ class Judge:
 
 
 async def _judged(world: World, judge: Judge, following: asyncio.Event) -> None:
-    version = (await world.client.list(CLAIM)).resource_version
+    version = (await world.client.list(kinds.RESOURCE_CLAIM)).resource_version
     following.set()
-    async for event in world.client.watch(CLAIM, resource_version=version):
+    async for event in world.client.watch(kinds.RESOURCE_CLAIM, resource_version=version):
         document = msgspec.json.decode(event.object)
         if event.type != "BOOKMARK":
             found = msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
@@ -136,14 +122,14 @@ class Chaos:
     async def calm(self) -> None:
         """Mend whatever keeps a pod from running."""
         self._components.line.is_bad = False
-        for rule in await self._world.all(TAINT_RULE):
-            await self._world.client.delete(TAINT_RULE, rule["metadata"]["name"])
-        for node in await self._world.all(NODE):
+        for rule in await self._world.all(kinds.DEVICE_TAINT_RULE):
+            await self._world.client.delete(kinds.DEVICE_TAINT_RULE, rule["metadata"]["name"])
+        for node in await self._world.all(kinds.NODE):
             change = {
                 "spec": {"unschedulable": None},
                 "metadata": {"annotations": {"dray.dev/failed-devices": None}},
             }
-            await self._world.client.patch(NODE, node["metadata"]["name"], change)
+            await self._world.client.patch(kinds.NODE, node["metadata"]["name"], change)
 
     def _name(self) -> str:
         self._made += 1
@@ -159,15 +145,15 @@ class Chaos:
             await self._world.create(pod(self._name(), claim=name))
 
     async def _remove_pod(self) -> None:
-        found = await self._any(POD)
+        found = await self._any(kinds.POD)
         if found:
             grace = {"gracePeriodSeconds": self._dice.choice((0, 30))}
-            await self._world.client.delete(POD, found, "default", grace)
+            await self._world.client.delete(kinds.POD, found, "default", grace)
 
     async def _remove_claim(self) -> None:
-        found = await self._any(CLAIM)
+        found = await self._any(kinds.RESOURCE_CLAIM)
         if found:
-            await self._world.client.delete(CLAIM, found, "default")
+            await self._world.client.delete(kinds.RESOURCE_CLAIM, found, "default")
 
     async def _taint(self) -> None:
         effect = self._dice.choice(("NoSchedule", "NoExecute"))
@@ -184,38 +170,38 @@ class Chaos:
         )
 
     async def _untaint(self) -> None:
-        found = await self._any(TAINT_RULE)
+        found = await self._any(kinds.DEVICE_TAINT_RULE)
         if found:
-            await self._world.client.delete(TAINT_RULE, found)
+            await self._world.client.delete(kinds.DEVICE_TAINT_RULE, found)
 
     async def _remove_slice(self) -> None:
         """Its driver publishes it anew."""
-        found = await self._any(SLICE)
+        found = await self._any(kinds.RESOURCE_SLICE)
         if found:
-            await self._world.client.delete(SLICE, found)
+            await self._world.client.delete(kinds.RESOURCE_SLICE, found)
 
     async def _break_device(self) -> None:
         node = f"h100-{self._dice.randrange(NODES)}"
         broken = self._dice.choice((None, f"gpu-{self._dice.randrange(8)}"))
         change = {"metadata": {"annotations": {"dray.dev/failed-devices": broken}}}
-        await self._world.client.patch(NODE, node, change)
+        await self._world.client.patch(kinds.NODE, node, change)
 
     async def _cordon(self) -> None:
         node = f"h100-{self._dice.randrange(NODES)}"
         change = {"spec": {"unschedulable": self._dice.choice((None, True))}}
-        await self._world.client.patch(NODE, node, change)
+        await self._world.client.patch(kinds.NODE, node, change)
 
     async def _conflict(self) -> None:
         """Somebody else writes to a claim while the scheduler does."""
-        found = await self._any(CLAIM)
+        found = await self._any(kinds.RESOURCE_CLAIM)
         if found:
             change = {"metadata": {"annotations": {"other": str(self._dice.random())}}}
-            await self._world.client.patch(CLAIM, found, change, "default")
+            await self._world.client.patch(kinds.RESOURCE_CLAIM, found, change, "default")
 
     async def _remove_node(self) -> None:
         """A machine goes and comes back as another node of the same name."""
-        node = await self._world.get(NODE, f"h100-{self._dice.randrange(NODES)}")
-        await self._world.client.delete(NODE, node["metadata"]["name"])
+        node = await self._world.get(kinds.NODE, f"h100-{self._dice.randrange(NODES)}")
+        await self._world.client.delete(kinds.NODE, node["metadata"]["name"])
         await asyncio.sleep(self._dice.choice((0, 0.05)))
         kept = ("name", "labels", "annotations")
         metadata = {key: node["metadata"][key] for key in kept if key in node["metadata"]}
@@ -232,12 +218,14 @@ class Chaos:
     async def _forge_lease(self) -> None:
         """A lease says that it was renewed at some other time."""
         namespace = self._dice.choice(LEASES)
-        found = await self._world.all(LEASE, namespace=namespace)
+        found = await self._world.all(kinds.LEASE, namespace=namespace)
         if found:
             ahead = datetime.timedelta(seconds=self._dice.uniform(-86400, 86400))
             when = gotime.write(datetime.datetime.now(datetime.UTC) + ahead, gotime.MICROSECONDS)
             name = self._dice.choice(found)["metadata"]["name"]
-            await self._world.client.patch(LEASE, name, {"spec": {"renewTime": when}}, namespace)
+            await self._world.client.patch(
+                kinds.LEASE, name, {"spec": {"renewTime": when}}, namespace
+            )
 
     async def _any(self, kind: Kind) -> str:
         found = await self._world.all(kind)
@@ -346,42 +334,42 @@ async def _live(world: World, chaos: Chaos) -> None:
     await chaos.calm()
     await _make_room(world)
     await world.until(lambda: _all_run(world), "every pod running that can")
-    for found in await world.all(POD):
-        await _delete(world, POD, found)
-    for found in await world.all(CLAIM):
-        await _delete(world, CLAIM, found)
+    for found in await world.all(kinds.POD):
+        await _delete(world, kinds.POD, found)
+    for found in await world.all(kinds.RESOURCE_CLAIM):
+        await _delete(world, kinds.RESOURCE_CLAIM, found)
     await world.until(lambda: _is_empty(world), "everything going")
 
 
 async def _make_room(world: World) -> None:
     """Take away what can never run, and so many others that all the rest fits."""
     asked = 0
-    claims = {each["metadata"]["name"] for each in await world.all(CLAIM)}
-    for found in await world.all(POD):
+    claims = {each["metadata"]["name"] for each in await world.all(kinds.RESOURCE_CLAIM)}
+    for found in await world.all(kinds.POD):
         (source,) = found["spec"]["resourceClaims"]
         name = source.get("resourceClaimName")
         size = SIZES.get(source.get("resourceClaimTemplateName", ""), 1)
         if (name and name not in claims) or asked + size > ROOM:
-            await _delete(world, POD, found)
+            await _delete(world, kinds.POD, found)
         else:
             asked += size
 
 
-async def _delete(world: World, kind: Kind, found: Object) -> None:
-    options = {"gracePeriodSeconds": 0} if kind is POD else None
+async def _delete(world: World, kind: Kind, found: JsonObject) -> None:
+    options = {"gracePeriodSeconds": 0} if kind is kinds.POD else None
     with contextlib.suppress(errors.NotFound):
         await world.client.delete(kind, found["metadata"]["name"], "default", options)
 
 
 async def _all_run(world: World) -> bool:
-    pods = await world.all(POD)
-    claims = {each["metadata"]["name"]: each for each in await world.all(CLAIM)}
+    pods = await world.all(kinds.POD)
+    claims = {each["metadata"]["name"]: each for each in await world.all(kinds.RESOURCE_CLAIM)}
     return all(
         each["status"].get("phase") == "Running" or _lost_its_claim(each, claims) for each in pods
     )
 
 
-def _lost_its_claim(waiting: Object, claims: dict[str, Object]) -> bool:
+def _lost_its_claim(waiting: JsonObject, claims: dict[str, JsonObject]) -> bool:
     """Whether the user's own claim is gone or going, so that the pod has to wait."""
     (source,) = waiting["spec"]["resourceClaims"]
     if "resourceClaimName" not in source:
@@ -391,4 +379,4 @@ def _lost_its_claim(waiting: Object, claims: dict[str, Object]) -> bool:
 
 
 async def _is_empty(world: World) -> bool:
-    return not await world.all(POD) and not await world.all(CLAIM)
+    return not await world.all(kinds.POD) and not await world.all(kinds.RESOURCE_CLAIM)

@@ -11,13 +11,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from dray.api import errors, remote_command
+from dray.api import errors, kinds, remote_command
 from dray.apiserver.access.certificates import Authority
 from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet as fleets
 from tests.cluster import world
 from tests.cluster.site import Seat, Site, container, needs_sandbox, pod, with_node
-from tests.cluster.world import NODE, World
+from tests.cluster.world import World
 
 pytestmark = needs_sandbox
 
@@ -164,7 +164,7 @@ def test_only_the_api_server_may_ask_a_node() -> None:
     async def story(here: Site) -> None:
         await here.world.create(pod("p", container(THREE_LINES)))
         await here.output("p", lines=3)
-        node = await here.world.get(NODE, here.node)
+        node = await here.world.get(kinds.NODE, here.node)
         port = node["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"]
         url = f"https://127.0.0.1:{port}/containerLogs/default/p/main"
         ours = Authority.load_or_create(here.folder)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dray.api import kinds
+from dray.api.types.meta import JsonObject
 from dray.cluster import assembly
 from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import faults
@@ -27,12 +29,12 @@ from tests.cluster.site import (
     template,
     with_node,
 )
-from tests.cluster.world import CLAIM, CLASS, NODE, POD, SLICE, Object, World
+from tests.cluster.world import CLASS, World
 
 pytestmark = needs_sandbox
 
 
-def waiting_pod(script: str, claims: tuple[str, ...] = ("gpu",), **spec: object) -> Object:
+def waiting_pod(script: str, claims: tuple[str, ...] = ("gpu",), **spec: object) -> JsonObject:
     """A pod that goes on when somebody puts a file into its volume."""
     mounts = [{"name": "go", "mountPath": "/go"}]
     waits = "while [ ! -e /go/on ]; do sleep 0.05; done"
@@ -41,7 +43,7 @@ def waiting_pod(script: str, claims: tuple[str, ...] = ("gpu",), **spec: object)
     return pod("p", main, claims=[*map(from_template, claims)], volumes=volumes, **spec)
 
 
-def let_go_on(here: Site, made: Object) -> None:
+def let_go_on(here: Site, made: JsonObject) -> None:
     (here.node_folder / "pods" / made["metadata"]["uid"] / "volumes" / "go" / "on").touch()
 
 
@@ -82,7 +84,7 @@ def test_the_next_agent_goes_on_with_what_still_runs() -> None:
                 assert await here.output("p", lines=2) == f"{before}went on\n"
                 outcome, printed, _ = await here.execute("p", "nvidia-smi", "-L")
                 assert (outcome.code, printed.decode()) == (0, before)
-                status = (await here.world.get(POD, "p"))["status"]["containerStatuses"][0]
+                status = (await here.world.get(kinds.POD, "p"))["status"]["containerStatuses"][0]
                 assert status["restartCount"] == 0
                 await here.empty()
 
@@ -99,7 +101,9 @@ def test_containers_are_stopped_with_the_cluster_and_started_again_with_the_next
             async with running(store, folder) as here:
 
                 async def again() -> bool:
-                    (status,) = (await here.world.get(POD, "p"))["status"]["containerStatuses"]
+                    (status,) = (await here.world.get(kinds.POD, "p"))["status"][
+                        "containerStatuses"
+                    ]
                     return bool(status["restartCount"] == 1 and "running" in status["state"])
 
                 await here.world.until(again, "the container being started again")
@@ -161,7 +165,7 @@ def test_a_driver_that_dies_while_it_prepares_is_named_and_tried_again() -> None
     async def story(here: Site) -> None:
         await here.world.create(template("t"))
         crash = {"metadata": {"annotations": {faults.CRASH_ANNOTATION: "true"}}}
-        await here.world.client.patch(NODE, here.node, crash)
+        await here.world.client.patch(kinds.NODE, here.node, crash)
         main = container(f"{LIST}; exec sleep 100", claims=["gpu"])
         await here.world.create(pod("p", main, claims=[from_template("gpu")]))
         note = await here.event("next try in")
@@ -169,7 +173,7 @@ def test_a_driver_that_dies_while_it_prepares_is_named_and_tried_again() -> None
         assert f"driver {CLASS}" in note
         assert f"claim default/{claim}" in note
         healed = {"metadata": {"annotations": {faults.CRASH_ANNOTATION: None}}}
-        await here.world.client.patch(NODE, here.node, healed)
+        await here.world.client.patch(kinds.NODE, here.node, healed)
         await here.world.pod_phase("p", "Running")
         assert "UUID" in await here.output("p")
 
@@ -182,7 +186,7 @@ def test_a_driver_that_is_slow_is_named_while_it_is_waited_for(
     async def story(here: Site) -> None:
         await here.world.create(template("t"))
         slow = {"metadata": {"annotations": {faults.SLOW_ANNOTATION: "1s"}}}
-        await here.world.client.patch(NODE, here.node, slow)
+        await here.world.client.patch(kinds.NODE, here.node, slow)
         main = container("exec sleep 100", claims=["gpu"])
         await here.world.create(pod("p", main, claims=[from_template("gpu")]))
         note = await here.event("no answer")
@@ -206,14 +210,16 @@ def test_a_claim_that_is_reserved_for_another_pod_is_refused() -> None:
         owner = {"resource": "pods", "name": "thief", "uid": "of-another-thief"}
         status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [owner]}
         patch = {"status": status}
-        await here.world.client.patch(CLAIM, "c", patch, "default", subresource="status")
+        await here.world.client.patch(
+            kinds.RESOURCE_CLAIM, "c", patch, "default", subresource="status"
+        )
         main = container("exec sleep 100", claims=["gpu"])
         thief = pod("thief", main, claims=[{"name": "gpu", "resourceClaimName": "c"}])
         thief["spec"]["nodeName"] = here.node
         await here.world.create(thief)
         note = await here.event("is not allowed to use ResourceClaim c")
         assert note.startswith("pod thief (")
-        assert (await here.world.get(POD, "thief"))["status"]["phase"] == "Pending"
+        assert (await here.world.get(kinds.POD, "thief"))["status"]["phase"] == "Pending"
 
     with_node(story, controls=False)
 
@@ -268,7 +274,7 @@ def test_two_hundred_pods_at_once_all_run_and_leave_nothing() -> None:
             await here.world.create(pod(name, main, claims=[*map(from_template, claims)]))
 
         async def all_run() -> bool:
-            phases = [each["status"].get("phase") for each in await here.world.all(POD)]
+            phases = [each["status"].get("phase") for each in await here.world.all(kinds.POD)]
             return phases == ["Running"] * len(names)
 
         for _ in range(5):
@@ -277,7 +283,7 @@ def test_two_hundred_pods_at_once_all_run_and_leave_nothing() -> None:
                 break
         assert await all_run()
         await here.empty()
-        await here.world.come_to(lambda: here.world.all(CLAIM), [])
+        await here.world.come_to(lambda: here.world.all(kinds.RESOURCE_CLAIM), [])
 
     with_node(story, nodes=2)
 
@@ -286,17 +292,19 @@ def test_a_fleet_may_be_real_now_and_in_name_only_next_time() -> None:
     async def story(folder: Path) -> None:
         async with memory.open() as store:
             async with running(store, folder) as here:
-                slices = {each["metadata"]["name"] for each in await here.world.all(SLICE)}
+                slices = {
+                    each["metadata"]["name"] for each in await here.world.all(kinds.RESOURCE_SLICE)
+                }
             plan = ClusterPlan(fleet=fleets.load("h100", nodes=1))
             async with assembly.running(store, folder, plan) as made:
                 world = World(made, made.client())
 
                 async def is_in_name() -> bool:
-                    info = (await world.get(NODE, here.node))["status"]["nodeInfo"]
+                    info = (await world.get(kinds.NODE, here.node))["status"]["nodeInfo"]
                     return bool(info["containerRuntimeVersion"] == "none://1")
 
                 await world.until(is_in_name, "the node running pods in name only")
-                found = await world.all(SLICE)
+                found = await world.all(kinds.RESOURCE_SLICE)
                 assert {each["metadata"]["name"] for each in found} == slices
             async with running(store, folder) as here:
                 await here.world.create(pod("p", container("echo up; exec sleep 100")))

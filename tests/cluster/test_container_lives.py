@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from dray.api import kinds
+from dray.api.types.meta import JsonObject
 from tests.cluster.site import Site, container, needs_sandbox, pod, with_node
-from tests.cluster.world import POD, Object
 
 pytestmark = needs_sandbox
 
@@ -61,7 +62,7 @@ def test_environment_volumes_and_init_containers() -> None:
     with_node(story)
 
 
-def ready(document: Object) -> str:
+def ready(document: JsonObject) -> str:
     conditions = document["status"].get("conditions", ())
     return "".join(each["status"] for each in conditions if each["type"] == "Ready")
 
@@ -74,7 +75,7 @@ def test_a_readiness_probe_decides_when_a_pod_is_ready() -> None:
         assert ready(await here.world.pod_phase("p", "Running")) == "False"
 
         async def is_ready() -> bool:
-            return ready(await here.world.get(POD, "p")) == "True"
+            return ready(await here.world.get(kinds.POD, "p")) == "True"
 
         await here.world.until(is_ready, "the pod being ready")
 
@@ -89,7 +90,9 @@ def test_a_liveness_probe_restarts_a_container_that_hangs() -> None:
         await here.world.create(pod("p", main))
 
         async def restarted() -> bool:
-            found = (await here.world.get(POD, "p"))["status"].get("containerStatuses", [{}])[0]
+            found = (await here.world.get(kinds.POD, "p"))["status"].get("containerStatuses", [{}])[
+                0
+            ]
             return bool(found.get("restartCount"))
 
         await here.world.until(restarted, "the container being restarted")
@@ -114,15 +117,15 @@ def test_hooks_run_after_the_start_and_before_the_end() -> None:
         await here.world.create(body)
 
         async def is_ready() -> bool:
-            return ready(await here.world.get(POD, "p")) == "True"
+            return ready(await here.world.get(kinds.POD, "p")) == "True"
 
         await here.world.until(is_ready, "the pod being ready")
-        uid = (await here.world.get(POD, "p"))["metadata"]["uid"]
+        uid = (await here.world.get(kinds.POD, "p"))["metadata"]["uid"]
         said = here.node_folder / "pods" / uid / "volumes" / "data" / "said"
         assert said.read_text("utf-8") == "hello\n"
-        await here.world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 10})
+        await here.world.client.delete(kinds.POD, "p", "default", {"gracePeriodSeconds": 10})
         await here.world.until(lambda: contains(said, "goodbye"), "the hook before the end")
-        await here.world.client.patch(POD, "p", {"metadata": {"finalizers": None}}, "default")
+        await here.world.client.patch(kinds.POD, "p", {"metadata": {"finalizers": None}}, "default")
 
     with_node(story)
 
@@ -136,7 +139,7 @@ def test_deletion_is_graceful_and_waits_for_the_container() -> None:
         script = "trap 'echo bye > /data/bye; exit 0' TERM; echo up; while :; do sleep 0.05; done"
         await here.world.create(pod("p", container(script)))
         await here.output("p")
-        await here.world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 20})
+        await here.world.client.delete(kinds.POD, "p", "default", {"gracePeriodSeconds": 20})
         await here.gone("p")
 
     with_node(story)

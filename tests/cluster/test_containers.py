@@ -6,6 +6,8 @@ import re
 
 import grpc.aio
 
+from dray.api import kinds
+from dray.api.types.meta import JsonObject
 from dray.protocol import services
 from dray.protocol.services import Caller
 from tests.cluster.site import (
@@ -18,7 +20,7 @@ from tests.cluster.site import (
     template,
     with_node,
 )
-from tests.cluster.world import CLAIM, CLASS, DEPLOYMENT, JOB, POD, SLICE, Object
+from tests.cluster.world import CLASS
 
 pytestmark = needs_sandbox
 
@@ -93,7 +95,9 @@ def test_story_22_devices_on_the_network_are_prepared_where_the_pod_runs() -> No
         running = await here.world.pod_phase("p", "Running")
         assert running["spec"]["nodeName"] == "host-a-0"
         assert await here.output("p") == "6\n"
-        published = {each["spec"]["pool"]["name"] for each in await here.world.all(SLICE)}
+        published = {
+            each["spec"]["pool"]["name"] for each in await here.world.all(kinds.RESOURCE_SLICE)
+        }
         assert published == {"fabric-zone-a", "fabric-everywhere"}
 
     with_node(story, "network-attached")
@@ -113,14 +117,14 @@ def test_stories_8_and_9_partitions_that_do_not_overlap() -> None:
         assert first[0].startswith("GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-")
         assert first[1].startswith("  MIG 3g.40gb         Device  0: (UUID: MIG-")
         assert first[1] != second[1]
-        claim = await here.world.get(CLAIM, await here.world.claim_of("p"))
+        claim = await here.world.get(kinds.RESOURCE_CLAIM, await here.world.claim_of("p"))
         (result,) = claim["status"]["allocation"]["devices"]["results"]
         assert result["request"] == "gpu/large"
 
     with_node(story, "a100-mig")
 
 
-def partition(name: str, profile: str) -> Object:
+def partition(name: str, profile: str) -> JsonObject:
     expression = f'device.attributes["{CLASS}"].profile == "{profile}"'
     selectors = [{"cel": {"expression": expression}}]
     return {"name": name, "deviceClassName": "mig.nvidia.com", "selectors": selectors}
@@ -137,7 +141,7 @@ def test_story_11_four_pods_share_a_gpu_and_a_fifth_waits() -> None:
 
         async def four() -> bool:
             phases = {
-                each["metadata"]["name"]: each["status"] for each in await here.world.all(POD)
+                each["metadata"]["name"]: each["status"] for each in await here.world.all(kinds.POD)
             }
             running.update(name for name, each in phases.items() if each.get("phase") == "Running")
             return len(running) == 4
@@ -146,7 +150,9 @@ def test_story_11_four_pods_share_a_gpu_and_a_fifth_waits() -> None:
         (waiting,) = {f"p{number}" for number in range(5)} - running
         await here.world.unschedulable(waiting)
         assert len({await here.output(name) for name in running}) == 1
-        await here.world.client.delete(POD, running.pop(), "default", {"gracePeriodSeconds": 1})
+        await here.world.client.delete(
+            kinds.POD, running.pop(), "default", {"gracePeriodSeconds": 1}
+        )
         await here.world.pod_phase(waiting, "Running")
 
     with_node(story, "shared")
@@ -190,8 +196,8 @@ def test_story_16_health_is_in_the_status_and_a_failed_gpu_loses_its_pod() -> No
         await here.world.pod_phase("p", "Running")
         (device,) = await here.world.devices_of(await here.world.claim_of("p"))
 
-        async def health() -> Object | None:
-            found = (await here.world.get(POD, "p"))["status"]["containerStatuses"][0]
+        async def health() -> JsonObject | None:
+            found = (await here.world.get(kinds.POD, "p"))["status"]["containerStatuses"][0]
             told = found.get("allocatedResourcesStatus", [])
             is_known = told and told[0]["resources"][0]["health"] != "Unknown"
             return told[0] if is_known else None
@@ -239,36 +245,36 @@ def test_story_4_workloads_take_a_device_for_each_pod_and_share_one() -> None:
         await here.world.create({**shared, "metadata": {"name": "shared"}})
         await here.world.create(deployment(4))
         await here.world.rolled_out("d")
-        names = [each["metadata"]["name"] for each in await here.world.all(POD)]
+        names = [each["metadata"]["name"] for each in await here.world.all(kinds.POD)]
         lines = [await here.output(name) for name in names]
         assert len(set(lines)) == len(lines) == 4
         await here.world.create(job())
 
         async def is_done() -> bool:
-            return bool((await here.world.get(JOB, "j"))["status"].get("succeeded") == 10)
+            return bool((await here.world.get(kinds.JOB, "j"))["status"].get("succeeded") == 10)
 
         await here.world.until(is_done, "the job being done")
-        left = {each["metadata"]["name"] for each in await here.world.all(CLAIM)}
+        left = {each["metadata"]["name"] for each in await here.world.all(kinds.RESOURCE_CLAIM)}
         assert "shared" in left
         await here.world.come_to(lambda: claims_of_job(here), [])
-        finished = await here.world.all(POD, label_selector="job-name=j")
+        finished = await here.world.all(kinds.POD, label_selector="job-name=j")
         logs = [await here.log(each["metadata"]["name"]) for each in finished]
         uuids = [set(re.findall(r"UUID: (\S+)\)", log)) for log in logs]
         assert {len(each) for each in uuids} == {2}
         assert len(set[str].intersection(*uuids)) == 1
-        await here.world.client.delete(DEPLOYMENT, "d", "default")
-        await here.world.client.delete(JOB, "j", "default")
+        await here.world.client.delete(kinds.DEPLOYMENT, "d", "default")
+        await here.world.client.delete(kinds.JOB, "j", "default")
 
     with_node(story)
 
 
-def pod_template(script: str, *claims: Object, labels: Object, policy: str) -> Object:
+def pod_template(script: str, *claims: JsonObject, labels: JsonObject, policy: str) -> JsonObject:
     names = [each["name"] for each in claims]
     spec = pod("", container(script, claims=names), claims=claims, restartPolicy=policy)["spec"]
     return {"metadata": {"labels": labels}, "spec": spec}
 
 
-def deployment(replicas: int) -> Object:
+def deployment(replicas: int) -> JsonObject:
     labels = {"app": "d"}
     script = f"{LIST}; exec sleep 1000"
     made = pod_template(script, from_template("gpu"), labels=labels, policy="Always")
@@ -281,7 +287,7 @@ def deployment(replicas: int) -> Object:
     }
 
 
-def job() -> Object:
+def job() -> JsonObject:
     claims = (from_template("own"), {"name": "common", "resourceClaimName": "shared"})
     made = pod_template(LIST, *claims, labels={}, policy="Never")
     spec = {"completions": 10, "parallelism": 2, "template": made}
@@ -289,7 +295,7 @@ def job() -> Object:
 
 
 async def claims_of_job(here: Site) -> list[str]:
-    names = [str(each["metadata"]["name"]) for each in await here.world.all(CLAIM)]
+    names = [str(each["metadata"]["name"]) for each in await here.world.all(kinds.RESOURCE_CLAIM)]
     return [name for name in names if name.startswith("j-")]
 
 

@@ -5,16 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from dray.api import kinds
+from dray.api.types.meta import JsonObject
 from tests.cluster.site import Site, container, needs_sandbox, with_node
 from tests.cluster.site import pod as real_pod
 from tests.cluster.world import (
-    CLAIM,
     CLASS,
-    DEVICE_CLASS,
-    NODE,
-    POD,
-    SLICE,
-    Object,
     World,
     claim,
     claim_spec,
@@ -28,13 +24,13 @@ FLEET, NODES = "dray-fleet", "dray-node"
 CONTROLLERS, SCHEDULER = "dray-controller-manager", "dray-scheduler"
 
 
-def managers(document: Object) -> set[tuple[str, str]]:
+def managers(document: JsonObject) -> set[tuple[str, str]]:
     """Who wrote an object, and its status, as (manager, subresource)."""
     entries = document["metadata"]["managedFields"]
     return {(each["manager"], each.get("subresource", "")) for each in entries}
 
 
-def manager_of(document: Object, *fields: str) -> set[str]:
+def manager_of(document: JsonObject, *fields: str) -> set[str]:
     """Who manages a field, named by the keys on the way to it."""
     return {
         each["manager"]
@@ -59,7 +55,7 @@ def test_the_way_of_a_pod_shows_who_did_what(tmp_path: Path) -> None:
         assert manager_of(found, "spec", "containers") == {"dray"}
         assert manager_of(found, "status", "resourceClaimStatuses") == {CONTROLLERS}
         assert manager_of(found, "status", "phase") == {NODES}
-        made = await world.get(CLAIM, await world.claim_of("p"))
+        made = await world.get(kinds.RESOURCE_CLAIM, await world.claim_of("p"))
         assert manager_of(made, "spec", "devices") == {CONTROLLERS}
         assert manager_of(made, "status", "allocation") == {SCHEDULER}
         assert manager_of(made, "status", "reservedFor") == {SCHEDULER}
@@ -69,11 +65,11 @@ def test_the_way_of_a_pod_shows_who_did_what(tmp_path: Path) -> None:
 
 def test_what_a_fleet_publishes_is_its_drivers_and_its_nodes_are_nodes(tmp_path: Path) -> None:
     async def story(world: World) -> None:
-        for each in await world.all(NODE):
+        for each in await world.all(kinds.NODE):
             assert managers(each) == {(NODES, "")}
-        for each in await world.all(SLICE):
+        for each in await world.all(kinds.RESOURCE_SLICE):
             assert managers(each) == {(each["spec"]["driver"], "")}
-        assert managers(await world.get(DEVICE_CLASS, CLASS)) == {(FLEET, "")}
+        assert managers(await world.get(kinds.DEVICE_CLASS, CLASS)) == {(FLEET, "")}
 
     with_cluster(story, tmp_path)
 
@@ -83,7 +79,7 @@ def test_a_pod_that_waits_was_told_so_by_the_scheduler(tmp_path: Path) -> None:
         await world.create(claim("c", claim_spec(request(count=100))))
         await world.create(pod("p", claim="c"))
         await world.unschedulable("p")
-        assert manager_of(await world.get(POD, "p"), "status", "conditions") == {SCHEDULER}
+        assert manager_of(await world.get(kinds.POD, "p"), "status", "conditions") == {SCHEDULER}
 
     with_cluster(story, tmp_path)
 
@@ -94,8 +90,10 @@ def test_a_real_node_its_driver_and_its_registration_do_not_share_a_name() -> No
         await here.world.create(real_pod("p", container("exec sleep 100")))
         found = await here.world.pod_phase("p", "Running")
         assert manager_of(found, "status", "phase") == {NODES}
-        assert {name for name, _ in managers(await here.world.get(NODE, here.node))} == {NODES}
-        for each in await here.world.all(SLICE):
+        assert {name for name, _ in managers(await here.world.get(kinds.NODE, here.node))} == {
+            NODES
+        }
+        for each in await here.world.all(kinds.RESOURCE_SLICE):
             assert managers(each) == {(each["spec"]["driver"], "")}
 
     with_node(story)

@@ -14,13 +14,14 @@ import msgspec
 import pytest
 
 from dray.api import errors, features, kinds
+from dray.api.types.meta import JsonObject
 from dray.apiserver.server import Settings
 from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import fleet, fleet_file
 from dray.drivers.simulated.fleet import Fleet
 from tests.cluster import transcripts
-from tests.cluster.transcripts import Object, Step, Transcript
-from tests.cluster.world import CLAIM, DEPLOYMENT, POD, World, with_plan
+from tests.cluster.transcripts import Step, Transcript
+from tests.cluster.world import World, with_plan
 
 FLOWS = [
     "010", "011", "012", "013", "014", "015", "017", "018", "019", "021", "022", "023", "024",
@@ -99,7 +100,7 @@ class _Replay:
             case "get" if "No resources found" in step.output and "-A" in step.words:
                 await self._world.until(self._no_claims, "the claims going")
 
-    async def _apply(self, body: Object) -> None:
+    async def _apply(self, body: JsonObject) -> None:
         body = msgspec.json.decode(msgspec.json.encode(body))
         if body["kind"] == "Pod" and body["spec"].get("restartPolicy") == "Never":
             annotations = body["metadata"].setdefault("annotations", {})
@@ -136,20 +137,20 @@ class _Replay:
         for name in names:
             await self._remove(_kind(resource), {"name": name})
 
-    async def _remove(self, kind: kinds.Kind, metadata: Object) -> None:
+    async def _remove(self, kind: kinds.Kind, metadata: JsonObject) -> None:
         namespace = metadata.get("namespace", "default") if kind.namespaced else ""
         options = {"propagationPolicy": "Background"}
         with contextlib.suppress(errors.NotFound):
             await self._world.client.delete(kind, metadata["name"], namespace, options)
 
-    async def _change_deployment(self, step: Step, spec: Object) -> None:
+    async def _change_deployment(self, step: Step, spec: JsonObject) -> None:
         name = step.subjects[-1] if step.verb == "scale" else step.words[3].partition("/")[2]
-        await self._world.client.patch(DEPLOYMENT, name, {"spec": spec}, "default")
+        await self._world.client.patch(kinds.DEPLOYMENT, name, {"spec": spec}, "default")
 
     async def _set_image(self, step: Step, image: str) -> None:
         self._images.append(image)
         name = step.words[3].partition("/")[2]
-        found = await self._world.get(DEPLOYMENT, name)
+        found = await self._world.get(kinds.DEPLOYMENT, name)
         (container,) = found["spec"]["template"]["spec"]["containers"]
         containers = [{**container, "image": image}]
         await self._change_deployment(step, {"template": {"spec": {"containers": containers}}})
@@ -167,28 +168,32 @@ class _Replay:
         elif resource in ("resourcequota", "resourcepoolstatusrequest"):
             await self._same_objects(_kind(resource), transcripts.items(step.output), namespace)
 
-    async def _same_claims(self, recorded: list[Object], names: set[str], namespace: str) -> None:
+    async def _same_claims(
+        self, recorded: list[JsonObject], names: set[str], namespace: str
+    ) -> None:
         expected = _in_order(map(transcripts.claim_view, recorded))
 
-        async def found() -> list[Object]:
-            claims = await self._world.all(CLAIM, namespace=namespace)
+        async def found() -> list[JsonObject]:
+            claims = await self._world.all(kinds.RESOURCE_CLAIM, namespace=namespace)
             chosen = [each for each in claims if not names or each["metadata"]["name"] in names]
             return _in_order(map(transcripts.claim_view, chosen))
 
         await self._world.come_to(found, expected)
 
-    async def _same_objects(self, kind: kinds.Kind, recorded: list[Object], namespace: str) -> None:
-        async def found() -> list[Object]:
+    async def _same_objects(
+        self, kind: kinds.Kind, recorded: list[JsonObject], namespace: str
+    ) -> None:
+        async def found() -> list[JsonObject]:
             objects = await self._world.all(kind, namespace=namespace if kind.namespaced else "")
             return _in_order(map(transcripts.plain_view, objects))
 
         await self._world.come_to(found, _in_order(map(transcripts.plain_view, recorded)))
 
-    async def _same_pods(self, recorded: list[Object]) -> None:
+    async def _same_pods(self, recorded: list[JsonObject]) -> None:
         expected = _in_order(map(transcripts.pod_view, recorded))
 
-        async def found() -> list[Object]:
-            pods = await self._world.all(POD, namespace="default")
+        async def found() -> list[JsonObject]:
+            pods = await self._world.all(kinds.POD, namespace="default")
             return _in_order(map(transcripts.pod_view, pods))
 
         await self._world.come_to(found, expected)
@@ -199,14 +204,14 @@ class _Replay:
                 assert transcripts.anywhere(said).startswith(transcripts.anywhere(refusal))
 
     async def _no_claims(self) -> bool:
-        return not await self._world.all(CLAIM)
+        return not await self._world.all(kinds.RESOURCE_CLAIM)
 
 
 def _namespace(step: Step) -> str:
     return step.option("-n") or "default"
 
 
-def _in_order(views: object) -> list[Object]:
+def _in_order(views: object) -> list[JsonObject]:
     return sorted(views, key=str)  # type: ignore[call-overload,no-any-return]
 
 
@@ -219,7 +224,7 @@ def _kind(resource: str) -> kinds.Kind:
     return found
 
 
-def _class() -> Object:
+def _class() -> JsonObject:
     (body,) = transcripts.read("001-deviceclass").manifests["manifest.yaml"]
     return body
 

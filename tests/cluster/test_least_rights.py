@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dray.api import errors, kinds
+from dray.api.types.meta import JsonObject
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.server import Settings
 from dray.client.api_client import Client, ObjectSelection
@@ -22,33 +23,15 @@ from dray.store import memory
 from tests import audit
 from tests.audit import Right
 from tests.cluster.site import Site, needs_sandbox, with_node
-from tests.cluster.world import (
-    CLAIM,
-    EVENT,
-    NAMESPACE,
-    NODE,
-    POD,
-    SLICE,
-    Object,
-    World,
-    claim,
-    claim_spec,
-    pod,
-    request,
-    template,
-)
+from tests.cluster.world import World, claim, claim_spec, pod, request, template
 
-SECRET = kinds.served("", "Secret")
-CONFIG_MAP = kinds.served("", "ConfigMap")
-ROLE_BINDING = kinds.served("rbac.authorization.k8s.io", "ClusterRoleBinding")
-LEASE = kinds.served("coordination.k8s.io", "Lease")
 COMPONENTS = {assembly.SCHEDULER.name, assembly.CONTROLLERS.name}
 NOTHING = ClusterPlan(schedules=False, controls=False)
 SELDOM = {("patch", "", "events")}
 """Rights that a short life does not use: what repeats is counted in its event, seconds later."""
 
 
-def granted(rules: tuple[Object, ...]) -> set[Right]:
+def granted(rules: tuple[JsonObject, ...]) -> set[Right]:
     return {
         (verb, group, resource)
         for rule in rules
@@ -64,13 +47,13 @@ async def live_a_life(world: World) -> None:
     await world.create(template("t", claim_spec(request())))
     await world.create(pod("p", template="t"))
     await world.pod_phase("p", "Running")
-    await world.client.delete(POD, "p", "default")
-    await gone(world, POD, "p")
+    await world.client.delete(kinds.POD, "p", "default")
+    await gone(world, kinds.POD, "p")
     await refuse_a_claim(world)
     await lose_a_node(world)
     await break_a_device(world)
     await scaling.set_desired_size(world.client, "h100", 1)
-    await gone(world, NODE, "h100-1")
+    await gone(world, kinds.NODE, "h100-1")
     await leave_things_of_others(world)
     await scaling.set_desired_size(world.client, "h100", 3)
     await world.until(lambda: has_slices(world, "h100-2"), "a new node having devices")
@@ -89,7 +72,7 @@ async def leave_things_of_others(world: World) -> None:
     spec = {**known["spec"], "pool": {**known["spec"]["pool"], "name": "nobodys"}}
     body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": spec}
     await world.create({**body, "metadata": {"name": "nobodys", "labels": labels}})
-    await gone(world, SLICE, "nobodys")
+    await gone(world, kinds.RESOURCE_SLICE, "nobodys")
 
 
 async def refuse_a_claim(world: World) -> None:
@@ -100,7 +83,7 @@ async def refuse_a_claim(world: World) -> None:
     await world.create(body)
 
     async def is_told() -> bool:
-        reasons = {each["reason"] for each in await world.all(EVENT)}
+        reasons = {each["reason"] for each in await world.all(kinds.EVENT)}
         return "FailedPrepareDynamicResources" in reasons
 
     await world.until(is_told, "an event about the claim")
@@ -108,10 +91,10 @@ async def refuse_a_claim(world: World) -> None:
 
 async def lose_a_node(world: World) -> None:
     lost = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
-    await world.client.patch(NODE, "h100-0", {"status": lost}, subresource="status")
+    await world.client.patch(kinds.NODE, "h100-0", {"status": lost}, subresource="status")
 
     async def is_ready() -> bool:
-        conditions = (await world.get(NODE, "h100-0"))["status"]["conditions"]
+        conditions = (await world.get(kinds.NODE, "h100-0"))["status"]["conditions"]
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     await world.until(is_ready, "the node being ready again")
@@ -119,7 +102,7 @@ async def lose_a_node(world: World) -> None:
 
 async def break_a_device(world: World) -> None:
     annotations = {FAILED_ANNOTATION: "gpu-0"}
-    await world.client.patch(NODE, "h100-0", {"metadata": {"annotations": annotations}})
+    await world.client.patch(kinds.NODE, "h100-0", {"metadata": {"annotations": annotations}})
 
     async def is_tainted() -> bool:
         slices = await has_slices(world, "h100-0")
@@ -129,8 +112,8 @@ async def break_a_device(world: World) -> None:
     await world.until(is_tainted, "the device being tainted")
 
 
-async def has_slices(world: World, node: str) -> list[Object]:
-    return await world.all(SLICE, field_selector=f"spec.nodeName={node}")
+async def has_slices(world: World, node: str) -> list[JsonObject]:
+    return await world.all(kinds.RESOURCE_SLICE, field_selector=f"spec.nodeName={node}")
 
 
 async def gone(world: World, kind: kinds.Kind, name: str) -> None:
@@ -179,31 +162,31 @@ def test_real_nodes_are_refused_nothing_either(tmp_path: Path) -> None:
 
 
 async def read_secrets(fleet: Client) -> None:
-    await fleet.list(SECRET)
+    await fleet.list(kinds.SECRET)
 
 
 async def read_config_of_others(fleet: Client) -> None:
-    await fleet.list(CONFIG_MAP, ObjectSelection("default"))
+    await fleet.list(kinds.CONFIG_MAP, ObjectSelection("default"))
 
 
 async def delete_a_namespace(fleet: Client) -> None:
-    await fleet.delete(NAMESPACE, "default")
+    await fleet.delete(kinds.NAMESPACE, "default")
 
 
 async def create_a_pod(fleet: Client) -> None:
-    await fleet.create(POD, pod("p", claim="c"), "default")
+    await fleet.create(kinds.POD, pod("p", claim="c"), "default")
 
 
 async def allocate_a_claim(fleet: Client) -> None:
-    await fleet.patch(CLAIM, "c", {"status": {}}, "default", subresource="status")
+    await fleet.patch(kinds.RESOURCE_CLAIM, "c", {"status": {}}, "default", subresource="status")
 
 
 async def become_an_administrator(fleet: Client) -> None:
-    await fleet.delete(ROLE_BINDING, "cluster-admin")
+    await fleet.delete(kinds.CLUSTER_ROLE_BINDING, "cluster-admin")
 
 
 async def take_a_leaders_lease(fleet: Client) -> None:
-    await fleet.patch(LEASE, "dray-scheduler", {"spec": {}}, "kube-system")
+    await fleet.patch(kinds.LEASE, "dray-scheduler", {"spec": {}}, "kube-system")
 
 
 @pytest.mark.parametrize(

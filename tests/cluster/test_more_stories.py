@@ -9,16 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api import errors, http_messages
+from dray.api import errors, http_messages, kinds
+from dray.api.types.meta import JsonObject
 from dray.client import api_client
 from tests.cluster.world import (
-    CLAIM,
     CLASS,
-    NODE,
-    POD,
-    SLICE,
-    TAINT_RULE,
-    Object,
     World,
     claim,
     claim_spec,
@@ -33,43 +28,43 @@ FABRIC = "fabric.example.com"
 ATTACHED, FAILED = f"{FABRIC}/attached", f"{FABRIC}/attach-failed"
 
 
-async def _sent(world: World, method: str, path: str, body: Object | None = None) -> Object:
+async def _sent(world: World, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
     """A request in a version of the caller's choice."""
     headers = {"accept": http_messages.JSON, "content-type": http_messages.JSON}
     encoded = msgspec.json.encode(body) if body is not None else b""
     response = await world.client.raw(http_messages.Request(method, path, (), headers, encoded))
     if response.status >= 400:
         raise api_client.error_of(response)
-    found: Object = msgspec.json.decode(response.body)
+    found: JsonObject = msgspec.json.decode(response.body)
     return found
 
 
-async def _results(world: World, name: str) -> list[Object]:
-    status = (await world.get(CLAIM, name))["status"]
-    found: list[Object] = status["allocation"]["devices"]["results"]
+async def _results(world: World, name: str) -> list[JsonObject]:
+    status = (await world.get(kinds.RESOURCE_CLAIM, name))["status"]
+    found: list[JsonObject] = status["allocation"]["devices"]["results"]
     return found
 
 
-async def _attributes(world: World, result: Object) -> Object:
+async def _attributes(world: World, result: JsonObject) -> JsonObject:
     """What is published about an allocated device."""
-    for each in await world.all(SLICE):
+    for each in await world.all(kinds.RESOURCE_SLICE):
         spec = each["spec"]
         if (spec["driver"], spec["pool"]["name"]) == (result["driver"], result["pool"]):
             for device in spec.get("devices", ()):
                 if device["name"] == result["device"]:
-                    attributes: Object = device["attributes"]
+                    attributes: JsonObject = device["attributes"]
                     return attributes
     raise AssertionError(f"{result} is not published")
 
 
 async def _gone(world: World, name: str) -> None:
     async def is_gone() -> bool:
-        return name not in {each["metadata"]["name"] for each in await world.all(POD)}
+        return name not in {each["metadata"]["name"] for each in await world.all(kinds.POD)}
 
     await world.until(is_gone, f"pod {name} going")
 
 
-def _rule(effect: str, pool: str, device: str) -> Object:
+def _rule(effect: str, pool: str, device: str) -> JsonObject:
     selector = {"driver": CLASS, "pool": pool, "device": device}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -101,7 +96,7 @@ def test_story_9_a_gpu_is_not_given_while_a_partition_of_it_is_used(tmp_path: Pa
         await world.create(template("all", claim_spec(request(allocationMode="All"))))
         await world.create(pod("all", template="all"))
         assert "cannot allocate all claims" in await world.unschedulable("all")
-        await world.client.delete(POD, "part", "default", {"gracePeriodSeconds": 0})
+        await world.client.delete(kinds.POD, "part", "default", {"gracePeriodSeconds": 0})
         await world.pod_phase("all", "Running")
 
     with_cluster(story, tmp_path, "a100-mig", nodes=1)
@@ -112,7 +107,7 @@ def test_story_10_a_partition_by_size_is_stored_as_plain_dra(tmp_path: Path) -> 
         sizes = {"count": 1, "resources": {"memory": "20Gi", "compute": 2}}
         asked = request(partitionRequest=sizes)
 
-        async def accepted() -> Object | None:
+        async def accepted() -> JsonObject | None:
             # The server follows what is published, and may be a moment behind.
             with contextlib.suppress(errors.Invalid):
                 return await world.create(claim("sized", claim_spec(asked)))
@@ -170,7 +165,7 @@ def test_story_13_admin_access_sees_devices_that_others_use(tmp_path: Path) -> N
         await world.create(monitor, "admins")
         await world.create(pod("m", claim="monitor"), "admins")
         await world.bound("m", "admins")
-        found = await world.get(CLAIM, "monitor", "admins")
+        found = await world.get(kinds.RESOURCE_CLAIM, "monitor", "admins")
         results = found["status"]["allocation"]["devices"]["results"]
         assert len(results) == 8
         assert all(each["adminAccess"] for each in results)
@@ -182,7 +177,7 @@ def test_story_14_an_old_manifest_is_served_through_its_class(tmp_path: Path) ->
     async def story(world: World) -> None:
         limits = {"nvidia.com/gpu": "2"}
         container = {"name": "c", "image": "x", "resources": {"limits": limits}}
-        body: Object = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+        body: JsonObject = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
         await world.create({**body, "spec": {"containers": [container]}})
         found = await world.pod_phase("p", "Running")
         name = found["status"]["extendedResourceClaimStatus"]["resourceClaimName"]
@@ -198,7 +193,7 @@ def test_story_16_a_gpu_fails_and_its_pod_goes_elsewhere(tmp_path: Path) -> None
         await world.pod_phase("p", "Running")
         pool, device = (await world.devices_of(await world.claim_of("p")))[0].split("/")
         change = {"metadata": {"annotations": {"dray.dev/failed-devices": device}}}
-        await world.client.patch(NODE, pool, change)
+        await world.client.patch(kinds.NODE, pool, change)
         await _gone(world, "p")
         await world.create(pod("next", template="t"))
         await world.pod_phase("next", "Running")
@@ -222,7 +217,7 @@ def test_story_16_a_pod_that_tolerates_the_fault_stays(tmp_path: Path) -> None:
             broken.setdefault(pool, []).append(device)
         for pool, devices in broken.items():
             change = {"metadata": {"annotations": {"dray.dev/failed-devices": ",".join(devices)}}}
-            await world.client.patch(NODE, pool, change)
+            await world.client.patch(kinds.NODE, pool, change)
         await _gone(world, "weak")
         await world.pod_phase("tough", "Running")
 
@@ -236,7 +231,7 @@ def test_story_17_a_mild_taint_leaves_running_pods_alone(effect: str, tmp_path: 
         await world.create(pod("p", claim="all"))
         await world.pod_phase("p", "Running")
         await world.create(_rule(effect, *(await world.devices_of("all"))[0].split("/")))
-        await world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 0})
+        await world.client.delete(kinds.POD, "p", "default", {"gracePeriodSeconds": 0})
         await _gone(world, "p")
         await world.create(pod("next", claim="all"))
 
@@ -262,7 +257,7 @@ def test_story_17_the_rule_counts_what_it_evicts_after_the_tolerated_time(tmp_pa
         await _gone(world, "p")
 
         async def counted() -> bool:
-            rule = await world.get(TAINT_RULE, "r")
+            rule = await world.get(kinds.DEVICE_TAINT_RULE, "r")
             conditions = (rule.get("status") or {}).get("conditions") or ()
             return any("1 pod evicted" in each["message"] for each in conditions)
 
@@ -307,7 +302,7 @@ async def _attachable(world: World) -> None:
     device |= {"bindingConditions": [ATTACHED], "bindingFailureConditions": [FAILED]}
     pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": FABRIC, "allNodes": True, "pool": pool, "devices": [device]}
-    kind: Object = {"apiVersion": "resource.k8s.io/v1"}
+    kind: JsonObject = {"apiVersion": "resource.k8s.io/v1"}
     await world.create(
         {**kind, "kind": "ResourceSlice", "metadata": {"name": "fabric"}, "spec": spec}
     )
@@ -322,16 +317,18 @@ async def _report(world: World, condition: str) -> None:
     """What the driver says about the device once it is allocated."""
 
     async def allocated() -> Any:
-        return (await world.get(CLAIM, "attach"))["status"].get("allocation")
+        return (await world.get(kinds.RESOURCE_CLAIM, "attach"))["status"].get("allocation")
 
     await world.until(allocated, "the claim being allocated")
-    assert not (await world.get(POD, "p"))["spec"].get("nodeName")
+    assert not (await world.get(kinds.POD, "p"))["spec"].get("nodeName")
     time = "2026-01-01T00:00:00Z"
     said = {"type": condition, "status": "True", "reason": "Said", "message": ""}
     said["lastTransitionTime"] = time
     device = {"driver": FABRIC, "pool": "fabric", "device": "fpga-0", "conditions": [said]}
     change = {"status": {"devices": [device]}}
-    await world.client.patch(CLAIM, "attach", change, "default", subresource="status")
+    await world.client.patch(
+        kinds.RESOURCE_CLAIM, "attach", change, "default", subresource="status"
+    )
 
 
 def test_story_23_a_pod_is_bound_when_its_device_is_attached(tmp_path: Path) -> None:
@@ -349,7 +346,7 @@ def test_story_23_a_pod_is_tried_again_when_attaching_fails(tmp_path: Path) -> N
         await _report(world, FAILED)
 
         async def given_back() -> bool:
-            return "devices" not in (await world.get(CLAIM, "attach"))["status"]
+            return "devices" not in (await world.get(kinds.RESOURCE_CLAIM, "attach"))["status"]
 
         await world.until(given_back, "the failed device being given back")
         await _report(world, ATTACHED)
@@ -366,7 +363,10 @@ def test_a_finished_pod_gives_its_devices_back_and_gets_no_claim_again(tmp_path:
         await world.pod_phase("ends", "Succeeded")
         await world.create(pod("next", template="t"))
         await world.pod_phase("next", "Running")
-        owners = [each["metadata"]["ownerReferences"][0]["name"] for each in await world.all(CLAIM)]
+        owners = [
+            each["metadata"]["ownerReferences"][0]["name"]
+            for each in await world.all(kinds.RESOURCE_CLAIM)
+        ]
         assert owners == ["next"]
 
     with_cluster(story, tmp_path, nodes=1)

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from dray.api import kinds
 from dray.driverkit.cdi import DeviceNode, Edits, Mount
 from dray.driverkit.driver import Allocated, Prepared
 from dray.drivers.nvidia.driver import NvidiaDriver, Options
@@ -17,7 +18,6 @@ from dray.drivers.nvidia.hardware import Fault, Instance, Placement
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import Settings
 from dray.node.runtimes import sandbox
-from tests.cluster.world import CLAIM, POD, SLICE
 from tests.nvidia import fake, site
 from tests.nvidia.fake import FakeHardware
 from tests.nvidia.site import MIG_CLASS, NODE, Site, claim_template, profile, shell
@@ -165,7 +165,7 @@ def test_a_layout_made_by_hand_is_published_and_left_alone(tmp_path: Path) -> No
     layout: list[Instance] = list(hardware.made[gpu])
 
     async def story(here: Site, hardware: FakeHardware) -> None:
-        (published,) = await here.world.all(SLICE)
+        (published,) = await here.world.all(kinds.RESOURCE_SLICE)
         uuids = [each["attributes"]["uuid"]["string"] for each in published["spec"]["devices"]]
         assert uuids == fake.uuids(hardware, gpu)
         await here.world.create(claim_template("t", MIG_CLASS))
@@ -200,11 +200,13 @@ def test_a_fault_taints_the_gpu_and_evicts_its_pod(tmp_path: Path) -> None:
         here.driver.changed()
 
         async def is_evicted() -> bool:
-            found = [each for each in await here.world.all(POD) if each["metadata"]["name"] == "p"]
+            found = [
+                each for each in await here.world.all(kinds.POD) if each["metadata"]["name"] == "p"
+            ]
             return not found or "deletionTimestamp" in found[0]["metadata"]
 
         await here.world.until(is_evicted, "the pod being evicted")
-        slices = await here.world.all(SLICE)
+        slices = await here.world.all(kinds.RESOURCE_SLICE)
         taints = [
             taint
             for each in slices
@@ -233,7 +235,7 @@ def test_wrong_parameters_are_named_and_nothing_is_changed(tmp_path: Path) -> No
         assert 'Unsupported value: "Tiny"' in note
         assert "set_partitioned" not in hardware.calls
         assert "set_exclusive" not in hardware.calls
-        (claim,) = await here.world.all(CLAIM)
+        (claim,) = await here.world.all(kinds.RESOURCE_CLAIM)
         assert "devices" not in claim["status"]
 
     on_machine(tmp_path, story)

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from dray.api import http_messages, kinds
 from dray.api.http_messages import Request, User
+from dray.api.types.meta import JsonObject
 from dray.cli.components import driver as command
 from dray.client.api_client import collection_path
 from dray.cluster import assembly
@@ -23,7 +24,7 @@ from dray.node.runtimes import sandbox
 from dray.store import memory
 from tests.cluster.test_nvidia import STAY, FakeMachineDriver, running
 from tests.nvidia import fake, helm, site
-from tests.nvidia.helm import NAMESPACE, RELEASE, Object
+from tests.nvidia.helm import NAMESPACE, RELEASE
 from tests.nvidia.site import NODE, Site, claim_template, shell
 
 ACCOUNT = User(
@@ -34,18 +35,18 @@ ACCOUNT = User(
 NAMESPACE_BODY = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
 
 
-def of_kind(documents: list[Object], kind: str) -> list[Object]:
+def of_kind(documents: list[JsonObject], kind: str) -> list[JsonObject]:
     return [each for each in documents if each["kind"] == kind]
 
 
-def driver_container(**values: Any) -> Object:
+def driver_container(**values: Any) -> JsonObject:
     (daemon_set,) = of_kind(helm.documents(**values), "DaemonSet")
     (container,) = daemon_set["spec"]["template"]["spec"]["containers"]
-    found: Object = container
+    found: JsonObject = container
     return found
 
 
-async def install(made: Cluster, documents: list[Object]) -> None:
+async def install(made: Cluster, documents: list[JsonObject]) -> None:
     """As `helm install` does: with no field that the server does not know."""
     client = made.client()
     for body in (NAMESPACE_BODY, *documents):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from dray.api import kinds
 from dray.apiserver.server import Settings
 from dray.cli.components import up as command
 from dray.cluster import assembly
@@ -23,7 +24,7 @@ from dray.node.runtimes.interface import Unusable
 from dray.store import memory
 from tests import audit
 from tests.cluster.test_nvidia import STAY, FakeMachineDriver
-from tests.cluster.world import DEVICE_CLASS, NODE, POD, SLICE, World
+from tests.cluster.world import World
 from tests.nvidia import fake
 from tests.nvidia.site import claim_template, shell
 
@@ -51,16 +52,16 @@ def test_the_computer_is_the_node_and_its_gpu_can_be_claimed(tmp_path: Path, gpu
         plan = ClusterPlan(Settings(audit_log=log), has_computer=True, runtime=sandbox.NAME)
         async with memory.open() as store, assembly.running(store, tmp_path, plan) as made:
             world = World(made, made.client())
-            await world.until(lambda: world.all(SLICE), "the GPU being published")
-            (node,) = await world.all(NODE)
+            await world.until(lambda: world.all(kinds.RESOURCE_SLICE), "the GPU being published")
+            (node,) = await world.all(kinds.NODE)
             assert node["metadata"]["name"] == platform.node().lower()
-            names = {each["metadata"]["name"] for each in await world.all(DEVICE_CLASS)}
+            names = {each["metadata"]["name"] for each in await world.all(kinds.DEVICE_CLASS)}
             assert names == {"gpu.nvidia.com", "mig.nvidia.com"}
             await world.create(claim_template("t"))
             await world.create(shell("p", STAY, "t"))
             await world.pod_phase("p", "Running")
             await world.until(lambda: log_of(tmp_path, gpu), "nvidia-smi -L")
-            await world.client.delete(POD, "p", "default", {"gracePeriodSeconds": 1})
+            await world.client.delete(kinds.POD, "p", "default", {"gracePeriodSeconds": 1})
 
     asyncio.run(run())
     assert audit.refused(audit.read(log)) == set()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from dray.node.runtimes import podman
 from dray.node.runtimes.interface import Unusable
 from tests.cluster.site import LIST, Site, container, from_template, pod, template, with_node
-from tests.cluster.world import Object
 
 pytestmark = pytest.mark.xdist_group("podman")
 
@@ -55,7 +55,7 @@ def layer() -> bytes:
     return made.getvalue()
 
 
-def in_image(script: str, name: str = "main", claims: tuple[str, ...] = ()) -> Object:
+def in_image(script: str, name: str = "main", claims: tuple[str, ...] = ()) -> JsonObject:
     made = container(script, name, claims=claims)
     return {**made, "image": IMAGE, "imagePullPolicy": "Never"}
 

@@ -6,24 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from dray.api import kinds
-from tests.cluster.world import (
-    NODE,
-    POD,
-    Object,
-    World,
-    claim_spec,
-    pod_spec,
-    request,
-    template,
-    with_cluster,
-)
-
-STATEFUL_SET = kinds.served("apps", "StatefulSet")
-DAEMON_SET = kinds.served("apps", "DaemonSet")
-REVISION = kinds.served("apps", "ControllerRevision")
+from dray.api.types.meta import JsonObject
+from tests.cluster.world import World, claim_spec, pod_spec, request, template, with_cluster
 
 
-def workload(kind: str, **spec: Any) -> Object:
+def workload(kind: str, **spec: Any) -> JsonObject:
     return {
         "apiVersion": "apps/v1",
         "kind": kind,
@@ -48,11 +35,11 @@ async def use(world: World, kind: kinds.Kind, image: str) -> None:
 async def images_of_ready(world: World) -> list[str]:
     """What the pods run, in the order of their names."""
 
-    def is_ready(pod: Object) -> bool:
+    def is_ready(pod: JsonObject) -> bool:
         conditions = pod["status"].get("conditions", ())
         return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
-    pods = [pod for pod in await world.all(POD) if is_ready(pod)]
+    pods = [pod for pod in await world.all(kinds.POD) if is_ready(pod)]
     pods.sort(key=lambda pod: str(pod["metadata"]["name"]))
     return [pod["spec"]["containers"][0]["image"] for pod in pods]
 
@@ -60,7 +47,7 @@ async def images_of_ready(world: World) -> list[str]:
 async def revisions(world: World) -> dict[int, str]:
     return {
         each["revision"]: each["data"]["spec"]["template"]["spec"]["containers"][0]["image"]
-        for each in await world.all(REVISION)
+        for each in await world.all(kinds.CONTROLLER_REVISION)
     }
 
 
@@ -70,13 +57,13 @@ def test_a_stateful_set_rolls_down_to_its_canary_and_back(tmp_path: Path) -> Non
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
         await world.create(workload("StatefulSet", replicas=3, updateStrategy=rolling))
         await world.come_to(lambda: images_of_ready(world), ["busybox"] * 3)
-        await use(world, STATEFUL_SET, "busybox:2")
+        await use(world, kinds.STATEFUL_SET, "busybox:2")
         await world.come_to(lambda: images_of_ready(world), ["busybox", "busybox", "busybox:2"])
-        lost = await world.get(POD, "serve-0")
-        await world.client.delete(POD, "serve-0", "default")
+        lost = await world.get(kinds.POD, "serve-0")
+        await world.client.delete(kinds.POD, "serve-0", "default")
 
         async def is_new() -> bool:
-            pods = await world.all(POD)
+            pods = await world.all(kinds.POD)
             return any(
                 each["metadata"]["name"] == "serve-0"
                 and each["metadata"]["uid"] != lost["metadata"]["uid"]
@@ -85,7 +72,7 @@ def test_a_stateful_set_rolls_down_to_its_canary_and_back(tmp_path: Path) -> Non
 
         await world.until(is_new, "serve-0 coming back")
         await world.come_to(lambda: images_of_ready(world), ["busybox", "busybox", "busybox:2"])
-        await use(world, STATEFUL_SET, "busybox")
+        await use(world, kinds.STATEFUL_SET, "busybox")
         await world.come_to(lambda: images_of_ready(world), ["busybox"] * 3)
         await world.come_to(lambda: revisions(world), {2: "busybox:2", 3: "busybox"})
 
@@ -97,11 +84,11 @@ def test_a_daemon_set_surges_and_returns(tmp_path: Path) -> None:
         await world.create(template("one", claim_spec(request())))
         surge = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
         await world.create(workload("DaemonSet", updateStrategy=surge))
-        nodes = len(await world.all(NODE))
+        nodes = len(await world.all(kinds.NODE))
         await world.come_to(lambda: images_of_ready(world), ["busybox"] * nodes)
-        await use(world, DAEMON_SET, "busybox:2")
+        await use(world, kinds.DAEMON_SET, "busybox:2")
         await world.come_to(lambda: images_of_ready(world), ["busybox:2"] * nodes)
-        await use(world, DAEMON_SET, "busybox")
+        await use(world, kinds.DAEMON_SET, "busybox")
         await world.come_to(lambda: images_of_ready(world), ["busybox"] * nodes)
         await world.come_to(lambda: revisions(world), {2: "busybox:2", 3: "busybox"})
 

@@ -6,17 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dray.api import errors
+from dray.api import errors, kinds
+from dray.api.types.meta import JsonObject
 from tests.cluster.world import (
-    CLAIM,
     CLASS,
-    DEPLOYMENT,
-    EVENT,
-    JOB,
-    POD,
-    QUOTA,
-    TAINT_RULE,
-    Object,
     World,
     claim,
     claim_spec,
@@ -38,7 +31,7 @@ def test_story_1_a_pod_gets_a_gpu_with_enough_memory(tmp_path: Path) -> None:
         await world.pod_phase("p", "Running")
         name = await world.claim_of("p")
         assert name.startswith("p-gpu-")
-        found = await world.get(CLAIM, name)
+        found = await world.get(kinds.RESOURCE_CLAIM, name)
         (result,) = found["status"]["allocation"]["devices"]["results"]
         assert (result["driver"], result["request"]) == (CLASS, "gpu")
         assert found["status"]["reservedFor"][0]["name"] == "p"
@@ -89,17 +82,19 @@ def test_story_4_a_deployment_has_a_claim_for_each_replica(tmp_path: Path) -> No
         )
 
         async def all_ready() -> bool:
-            status = (await world.get(DEPLOYMENT, "d"))["status"]
+            status = (await world.get(kinds.DEPLOYMENT, "d"))["status"]
             return bool(status.get("readyReplicas") == 4)
 
         await world.until(all_ready, "four replicas being ready")
-        claims = await world.all(CLAIM)
+        claims = await world.all(kinds.RESOURCE_CLAIM)
         devices = {str(c["status"]["allocation"]["devices"]["results"][0]) for c in claims}
         assert len(claims) == len(devices) == 4
-        await world.client.delete(DEPLOYMENT, "d", "default", {"propagationPolicy": "Background"})
+        await world.client.delete(
+            kinds.DEPLOYMENT, "d", "default", {"propagationPolicy": "Background"}
+        )
 
         async def all_gone() -> bool:
-            return not await world.all(CLAIM)
+            return not await world.all(kinds.RESOURCE_CLAIM)
 
         await world.until(all_gone, "the claims going with their pods")
 
@@ -118,12 +113,12 @@ def test_story_4_a_job_shares_one_claim_and_generates_others(tmp_path: Path) -> 
         )
 
         async def complete() -> bool:
-            return bool((await world.get(JOB, "j"))["status"].get("succeeded") == 6)
+            return bool((await world.get(kinds.JOB, "j"))["status"].get("succeeded") == 6)
 
         await world.until(complete, "six completions")
 
         async def only_shared_is_left() -> bool:
-            left = await world.all(CLAIM)
+            left = await world.all(kinds.RESOURCE_CLAIM)
             return [each["metadata"]["name"] for each in left] == ["shared"]
 
         await world.until(only_shared_is_left, "generated claims going")
@@ -174,7 +169,7 @@ def test_story_8_the_first_alternative_that_fits(tmp_path: Path) -> None:
         await world.create(claim("either", claim_spec(asked)))
         await world.create(pod("p", claim="either"))
         await world.pod_phase("p", "Running")
-        status = (await world.get(CLAIM, "either"))["status"]
+        status = (await world.get(kinds.RESOURCE_CLAIM, "either"))["status"]
         assert status["allocation"]["devices"]["results"][0]["request"] == "gpu/small"
 
     with_cluster(story, tmp_path)
@@ -203,17 +198,19 @@ def test_story_11_four_pods_share_a_gpu_and_the_fifth_waits(tmp_path: Path) -> N
             await world.create(pod(f"p{number}", template="t"))
 
         async def four_run() -> bool:
-            pods = await world.all(POD)
+            pods = await world.all(kinds.POD)
             return [each["status"].get("phase") for each in pods].count("Running") == 4
 
         await world.until(four_run, "four pods running")
-        shares = [each["status"].get("allocation") for each in await world.all(CLAIM)]
+        shares = [
+            each["status"].get("allocation") for each in await world.all(kinds.RESOURCE_CLAIM)
+        ]
         results = [each["devices"]["results"][0] for each in shares if each]
         assert len({result["device"] for result in results}) == 1
         assert len({result["shareID"] for result in results}) == 4
         assert {result["consumedCapacity"]["memory"] for result in results} == {"10Gi"}
         (waiting,) = [
-            each for each in await world.all(POD) if each["status"].get("phase") == "Pending"
+            each for each in await world.all(kinds.POD) if each["status"].get("phase") == "Pending"
         ]
         assert "cannot allocate" in await world.unschedulable(waiting["metadata"]["name"])
 
@@ -237,7 +234,7 @@ def test_story_14_an_extended_resource_is_served_by_a_claim(tmp_path: Path) -> N
     async def story(world: World) -> None:
         limits = {f"deviceclass.resource.kubernetes.io/{CLASS}": "1"}
         container = {"name": "c", "image": "x", "resources": {"limits": limits}}
-        spec: Object = {"containers": [container]}
+        spec: JsonObject = {"containers": [container]}
         await world.create(
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
         )
@@ -265,10 +262,10 @@ def test_story_17_a_taint_rule_evicts_and_keeps_away(tmp_path: Path) -> None:
         )
 
         async def evicted() -> bool:
-            return not await world.all(POD)
+            return not await world.all(kinds.POD)
 
         await world.until(evicted, "the pod being evicted")
-        rule = await world.get(TAINT_RULE, "r")
+        rule = await world.get(kinds.DEVICE_TAINT_RULE, "r")
         assert rule["spec"]["taint"]["effect"] == "NoExecute"
 
     with_cluster(story, tmp_path)
@@ -281,7 +278,7 @@ def test_story_18_a_quota_limits_the_devices_of_a_namespace(tmp_path: Path) -> N
         await world.create({**quota, "spec": {"hard": hard}})
 
         async def counted() -> bool:
-            return bool((await world.get(QUOTA, "q"))["status"].get("hard"))
+            return bool((await world.get(kinds.RESOURCE_QUOTA, "q"))["status"].get("hard"))
 
         await world.until(counted, "the quota being counted")
         await world.create(claim("two", claim_spec(request(count=2))))
@@ -297,8 +294,8 @@ def test_a_refused_pod_has_one_event(tmp_path: Path) -> None:
         await world.create(pod("p", template="t"))
         await world.unschedulable("p")
 
-        async def told() -> list[Object]:
-            events = await world.all(EVENT)
+        async def told() -> list[JsonObject]:
+            events = await world.all(kinds.EVENT)
             return [each for each in events if each.get("reason") == "FailedScheduling"]
 
         assert len(await world.until(told, "an event")) == 1
@@ -313,7 +310,7 @@ def test_devices_come_back_when_a_pod_ends(tmp_path: Path) -> None:
         await world.pod_phase("first", "Running")
         await world.create(pod("second", template="t"))
         await world.unschedulable("second")
-        await world.client.delete(POD, "first", "default", {"gracePeriodSeconds": 0})
+        await world.client.delete(kinds.POD, "first", "default", {"gracePeriodSeconds": 0})
         await world.pod_phase("second", "Running")
 
     with_cluster(story, tmp_path, nodes=1)

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-Object = dict[str, Any]
+from dray.api.types.meta import JsonObject
 
 FOLDER = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 
@@ -31,7 +31,7 @@ class Step:
 
     words: list[str]
     output: str
-    sent: tuple[Object, ...] = ()
+    sent: tuple[JsonObject, ...] = ()
     """The objects that came from another command, through a pipe."""
 
     @property
@@ -54,7 +54,7 @@ class Step:
 class Transcript:
     name: str
     steps: list[Step]
-    manifests: dict[str, list[Object]]
+    manifests: dict[str, list[JsonObject]]
 
 
 def present(*prefixes: str) -> list[str]:
@@ -83,13 +83,13 @@ def _steps(text: str) -> Iterator[Step]:
             yield Step(words, output.strip())
 
 
-def items(output: str) -> list[Object]:
+def items(output: str) -> list[JsonObject]:
     """The objects that `-o yaml` printed."""
     document = yaml.safe_load(output)
     return document["items"] if document.get("kind") == "List" else [document]
 
 
-def claim_view(claim: Object) -> Object:
+def claim_view(claim: JsonObject) -> JsonObject:
     """A claim less what differs from run to run."""
     metadata = claim["metadata"]
     annotations = dict(metadata.get("annotations") or {})
@@ -108,7 +108,7 @@ def claim_view(claim: Object) -> Object:
     }
 
 
-def pod_view(pod: Object) -> Object:
+def pod_view(pod: JsonObject) -> JsonObject:
     """What scheduler and controllers made of a pod; kubelets differ."""
     status = pod["status"]
     return {
@@ -120,7 +120,7 @@ def pod_view(pod: Object) -> Object:
     }
 
 
-def plain_view(found: Object) -> Object:
+def plain_view(found: JsonObject) -> JsonObject:
     """What any object asks for and has become."""
     return {
         "name": found["metadata"]["name"],
@@ -129,7 +129,7 @@ def plain_view(found: Object) -> Object:
     }
 
 
-def refusal_of(pod: Object) -> str:
+def refusal_of(pod: JsonObject) -> str:
     """Kubernetes' own sentence about why a pod has no node."""
     for condition in pod["status"].get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
@@ -142,7 +142,7 @@ def anywhere(sentence: str) -> str:
     return re.sub(r"(node-\d|small-0)/gpu-\d", "(node)/(device)", sentence)
 
 
-def _without_order(status: Object) -> Object:
+def _without_order(status: JsonObject) -> JsonObject:
     """Users are reserved in the order in which they come."""
     users = status.get("reservedFor")
     if users:

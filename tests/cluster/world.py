@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from dray.api import kinds
+from dray.api.types.meta import JsonObject
 from dray.apiserver.server import Settings
 from dray.client.api_client import Client, ObjectSelection
 from dray.cluster import assembly
@@ -19,22 +20,8 @@ from dray.drivers.simulated import fleet as fleets
 from dray.store import memory
 from dray.testing import invariants
 
-Object = dict[str, Any]
-
 DEADLINE_SECONDS = 45.0
 CLASS = "gpu.nvidia.com"
-CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
-TEMPLATE = kinds.served("resource.k8s.io", "ResourceClaimTemplate")
-SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
-TAINT_RULE = kinds.served("resource.k8s.io", "DeviceTaintRule")
-DEVICE_CLASS = kinds.served("resource.k8s.io", "DeviceClass")
-POD = kinds.served("", "Pod")
-NODE = kinds.served("", "Node")
-QUOTA = kinds.served("", "ResourceQuota")
-NAMESPACE = kinds.served("", "Namespace")
-EVENT = kinds.served("", "Event")
-DEPLOYMENT = kinds.served("apps", "Deployment")
-JOB = kinds.served("batch", "Job")
 
 
 @dataclass(frozen=True)
@@ -42,15 +29,15 @@ class World:
     cluster: Cluster
     client: Client
 
-    async def create(self, body: Object, namespace: str = "default") -> Object:
+    async def create(self, body: JsonObject, namespace: str = "default") -> JsonObject:
         group, _ = kinds.parse_api_version(body["apiVersion"])
         kind = kinds.served(group, body["kind"])
         return await self.client.create(kind, body, namespace if kind.namespaced else "")
 
-    async def get(self, kind: kinds.Kind, name: str, namespace: str = "default") -> Object:
+    async def get(self, kind: kinds.Kind, name: str, namespace: str = "default") -> JsonObject:
         return await self.client.get(kind, name, namespace if kind.namespaced else "")
 
-    async def all(self, kind: kinds.Kind, **selection: str) -> list[Object]:
+    async def all(self, kind: kinds.Kind, **selection: str) -> list[JsonObject]:
         page = await self.client.list(kind, ObjectSelection(**selection))
         return [msgspec.json.decode(raw) for raw in page.items]
 
@@ -82,24 +69,24 @@ class World:
     async def describe(self) -> str:
         """The pods and claims, for a test that waited in vain."""
         lines = []
-        for pod in await self.all(POD):
+        for pod in await self.all(kinds.POD):
             conditions = [c.get("message", "") for c in pod["status"].get("conditions", ())]
             lines.append(f"{pod['metadata']['name']}: {pod['status'].get('phase')} {conditions}")
-        for claim in await self.all(CLAIM):
+        for claim in await self.all(kinds.RESOURCE_CLAIM):
             lines.append(f"{claim['metadata']['name']}: {claim['status']}")
         return "\n".join(lines)
 
-    async def pod_phase(self, name: str, phase: str) -> Object:
-        async def reached() -> Object | None:
-            pod = await self.get(POD, name)
+    async def pod_phase(self, name: str, phase: str) -> JsonObject:
+        async def reached() -> JsonObject | None:
+            pod = await self.get(kinds.POD, name)
             return pod if pod["status"].get("phase") == phase else None
 
-        found: Object = await self.until(reached, f"pod {name} being {phase}")
+        found: JsonObject = await self.until(reached, f"pod {name} being {phase}")
         return found
 
     async def bound(self, name: str, namespace: str = "default") -> None:
         async def has_node() -> bool:
-            return bool((await self.get(POD, name, namespace))["spec"].get("nodeName"))
+            return bool((await self.get(kinds.POD, name, namespace))["spec"].get("nodeName"))
 
         await self.until(has_node, f"pod {name} having a node")
 
@@ -107,7 +94,7 @@ class World:
         """Wait until every pod of a deployment is new and ready, and no old one is left."""
 
         async def is_complete() -> bool:
-            found = await self.get(DEPLOYMENT, name)
+            found = await self.get(kinds.DEPLOYMENT, name)
             status, wanted = found["status"], found["spec"]["replicas"]
             counts = [status.get(f"{each}eplicas") for each in ("r", "updatedR", "availableR")]
             is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
@@ -119,7 +106,7 @@ class World:
         """The message of a pod that finds no place."""
 
         async def refused() -> str:
-            pod = await self.get(POD, name)
+            pod = await self.get(kinds.POD, name)
             for condition in pod["status"].get("conditions", ()):
                 if condition["type"] == "PodScheduled" and condition["status"] == "False":
                     return str(condition.get("message", ""))
@@ -129,13 +116,13 @@ class World:
 
     async def devices_of(self, claim: str) -> list[str]:
         """The devices a claim has, as `pool/device`."""
-        status = (await self.get(CLAIM, claim))["status"]
+        status = (await self.get(kinds.RESOURCE_CLAIM, claim))["status"]
         results = status["allocation"]["devices"]["results"]
         return [f"{result['pool']}/{result['device']}" for result in results]
 
     async def claim_of(self, pod: str, name: str = "gpu") -> str:
         """The name of the claim that was generated for a pod."""
-        statuses = (await self.get(POD, pod))["status"].get("resourceClaimStatuses", ())
+        statuses = (await self.get(kinds.POD, pod))["status"].get("resourceClaimStatuses", ())
         (found,) = [each["resourceClaimName"] for each in statuses if each["name"] == name]
         return str(found)
 
@@ -177,7 +164,7 @@ def with_plan(test: Callable[[World], Awaitable[None]], directory: Path, plan: C
 async def _is_published(world: World, plan: ClusterPlan) -> bool:
     """Whether every slice of the fleet is there."""
     assert plan.fleet is not None
-    return len(await world.all(SLICE)) >= len(list(plan.fleet.slices()))
+    return len(await world.all(kinds.RESOURCE_SLICE)) >= len(list(plan.fleet.slices()))
 
 
 async def _sound(world: World, plan: ClusterPlan) -> None:
@@ -188,11 +175,11 @@ async def _sound(world: World, plan: ClusterPlan) -> None:
     await world.until(is_sound, f"the end of {left}")
 
 
-def claim_spec(*requests: Object, **fields: Any) -> Object:
+def claim_spec(*requests: JsonObject, **fields: Any) -> JsonObject:
     return {"devices": {"requests": list(requests), **fields}}
 
 
-def request(name: str = "gpu", **exactly: Any) -> Object:
+def request(name: str = "gpu", **exactly: Any) -> JsonObject:
     selectors = [{"cel": {"expression": text}} for text in exactly.pop("selectors", ())]
     body = {"deviceClassName": CLASS, **exactly}
     if selectors:
@@ -200,7 +187,7 @@ def request(name: str = "gpu", **exactly: Any) -> Object:
     return {"name": name, "exactly": body}
 
 
-def template(name: str, spec: Object) -> Object:
+def template(name: str, spec: JsonObject) -> JsonObject:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
@@ -209,7 +196,7 @@ def template(name: str, spec: Object) -> Object:
     }
 
 
-def claim(name: str, spec: Object) -> Object:
+def claim(name: str, spec: JsonObject) -> JsonObject:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -220,7 +207,7 @@ def claim(name: str, spec: Object) -> Object:
 
 def pod_spec(
     *, template: str = "", claim: str = "", containers: int = 1, restart: str = "Always"
-) -> Object:
+) -> JsonObject:
     """A pod that uses one claim in every container."""
     source = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": claim}
     return {
@@ -238,6 +225,6 @@ def pod_spec(
     }
 
 
-def pod(name: str, **uses: Any) -> Object:
+def pod(name: str, **uses: Any) -> JsonObject:
     metadata = {"name": name}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(**uses)}

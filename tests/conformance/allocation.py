@@ -12,7 +12,7 @@ from dray.allocator.inventory.cluster_inventory import AllocatedState, ClusterIn
 from dray.allocator.model.rejections import AllocationError
 from dray.api import features
 from dray.api.formats import quantity
-from dray.api.formats.names import DeviceId, SharedDeviceId
+from dray.api.ids import DeviceId, SharedDeviceId
 from dray.api.types.dra import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from dray.api.types.nodes import Node
 

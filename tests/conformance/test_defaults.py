@@ -14,10 +14,11 @@ import yaml
 
 from dray.api import kinds
 from dray.api.conversion import canonical, defaults, versions
+from dray.api.types.meta import JsonObject
 
 GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 NOW = "2026-11-15T01:00:00Z"
-Object = dict[str, Any]
+
 
 # What admission, the strategy of the kind, and the scheduler write later.
 WRITTEN_LATER = {
@@ -40,7 +41,7 @@ def plain(document: Any) -> Any:
     return json.loads(json.dumps(document, default=str))
 
 
-def shown_objects(transcript: str) -> Iterator[Object]:
+def shown_objects(transcript: str) -> Iterator[JsonObject]:
     for block in re.split(r"^\$ ", transcript, flags=re.MULTILINE):
         command, _, answer = block.partition("\n")
         if re.match(r"kubectl get .*-o (yaml|json)\b", command):
@@ -76,7 +77,7 @@ PAIRS = list(recorded_pairs()) or [
 
 
 @pytest.mark.parametrize(("given", "shown"), PAIRS)
-def test_spec_is_what_a_real_server_made_of_it(given: Object, shown: Object) -> None:
+def test_spec_is_what_a_real_server_made_of_it(given: JsonObject, shown: JsonObject) -> None:
     stored = versions.to_storage(plain(given))
     defaults.fill(stored, NOW)
     seen = versions.from_storage(stored, shown["apiVersion"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dray.api import errors
-from dray.api.formats.names import GroupKind
+from dray.api.ids import GroupKind
 
 GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 

@@ -12,10 +12,9 @@ import msgspec
 import pytest
 import yaml
 
-from dray.api import errors, features, kinds
+from dray.api import errors, features, ids, kinds
 from dray.api.conversion import canonical, defaults, versions
 from dray.api.features import Features
-from dray.api.formats import names
 from dray.validation import fields, rules
 
 GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
@@ -122,7 +121,7 @@ def test_refusal_is_that_of_kubernetes(case: Path) -> None:
             continue
         assert found == expected
         group = status["details"].get("group", "")
-        kind = names.GroupKind(group, manifest["kind"])
+        kind = ids.GroupKind(group, manifest["kind"])
         refusal = errors.invalid(kind, manifest["metadata"].get("name", ""), found)
         assert refusal.message == status["message"]
 

@@ -12,7 +12,7 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.placement import Allocator, Fit
 from dray.api import features
-from dray.api.formats.names import ClaimKey, DeviceId
+from dray.api.ids import ClaimKey, DeviceId
 from dray.api.types.dra import (
     AllocationResult,
     DeviceAllocationResult,

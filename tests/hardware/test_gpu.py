@@ -22,7 +22,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from dray.api import kinds
 from dray.api.types.dra import ResourceClaim
+from dray.api.types.meta import JsonObject
 from dray.driverkit.prepared_claims import PreparedClaims
 from dray.drivers.nvidia import driver as drivers
 from dray.drivers.nvidia import partitions
@@ -35,7 +37,6 @@ from dray.drivers.nvidia.nvml import Nvml
 from dray.drivers.nvidia.partition_state import GpuState
 from dray.drivers.nvidia.sharing import SharingRequest, SharingState
 from dray.node.runtimes import sandbox
-from tests.cluster.world import CLAIM, Object
 from tests.hardware import programs
 from tests.nvidia import site
 from tests.nvidia.site import GPU_CLASS, MIG_CLASS, NODE, Site, claim_template, pod, profile, shell
@@ -185,7 +186,7 @@ def make_shared(folder: Path) -> NvidiaDriver:
     return drivers.find(folder, Options(Settings(NODE, shares_memory=True)))
 
 
-def shared_template(name: str, memory: str, strategy: str, **more: object) -> Object:
+def shared_template(name: str, memory: str, strategy: str, **more: object) -> JsonObject:
     parameters = {
         "apiVersion": "resource.nvidia.com/v1beta1",
         "kind": "GpuConfig",
@@ -384,6 +385,6 @@ def test_how_long_it_is_from_a_claim_to_the_first_cuda_call(
 
 async def no_claims(here: Site) -> None:
     async def are_gone() -> bool:
-        return not await here.world.all(CLAIM)
+        return not await here.world.all(kinds.RESOURCE_CLAIM)
 
     await here.world.until(are_gone, "the claims being gone")

@@ -10,16 +10,16 @@ from typing import Any
 
 import yaml
 
+from dray.api.types.meta import JsonObject
+
 CHART = Path(__file__).parents[2] / "deploy/helm/dray-nvidia"
 RELEASE, NAMESPACE = "gpu-driver", "dray-system"
 _ACTION = re.compile(r"(\s*)\{\{(-?)\s*(.*?)\s*\}\}")
 _INDENTED = re.compile(r"toYaml (\S+) \| nindent (\d+)")
 _DEFAULT = re.compile(r"(\S+) \| default (\S+)")
 
-Object = dict[str, Any]
 
-
-def documents(**changes: Any) -> list[Object]:
+def documents(**changes: Any) -> list[JsonObject]:
     """The objects of the chart, with values changed by their dotted names (`a__b=1`)."""
     context = _context(changes)
     texts = (_render(path.read_text("utf-8"), context) for path in _templates())
@@ -30,7 +30,7 @@ def _templates() -> list[Path]:
     return sorted((CHART / "templates").glob("*.yaml"))
 
 
-def _context(changes: dict[str, Any]) -> Object:
+def _context(changes: dict[str, Any]) -> JsonObject:
     values = copy.deepcopy(yaml.safe_load((CHART / "values.yaml").read_text("utf-8")))
     for name, value in changes.items():
         *parents, last = name.split("__")
@@ -47,11 +47,11 @@ def _context(changes: dict[str, Any]) -> Object:
     }
 
 
-def _render(template: str, context: Object) -> str:
+def _render(template: str, context: JsonObject) -> str:
     return "".join(_pieces(template, context))
 
 
-def _pieces(template: str, context: Object) -> Iterator[str]:
+def _pieces(template: str, context: JsonObject) -> Iterator[str]:
     shown, position = [True], 0
     for action in _ACTION.finditer(template):
         if all(shown):
@@ -72,7 +72,7 @@ def _pieces(template: str, context: Object) -> Iterator[str]:
     yield template[position:]
 
 
-def _text(action: str, context: Object) -> str:
+def _text(action: str, context: JsonObject) -> str:
     if found := _INDENTED.fullmatch(action):
         lines = yaml.safe_dump(_value(found[1], context), default_flow_style=False).splitlines()
         return "".join(f"\n{' ' * int(found[2])}{line}" for line in lines)
@@ -81,7 +81,7 @@ def _text(action: str, context: Object) -> str:
     return str(_value(action, context))
 
 
-def _value(name: str, context: Object) -> Any:
+def _value(name: str, context: JsonObject) -> Any:
     assert name.startswith("."), f"{name} is not a value"
     found: Any = context
     for part in name[1:].split("."):

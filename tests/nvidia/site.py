@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 
+from dray.api import kinds
 from dray.api.http_messages import User
-from dray.api.types.meta import ObjectMeta
+from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.nodes import Node, NodeStatus
 from dray.client.api_client import Client
 from dray.cluster import assembly
@@ -29,7 +30,7 @@ from dray.node.containers.container_attempts import Starter
 from dray.node.registration import Registration
 from dray.node.runtimes.sandbox import Sandbox
 from dray.store import memory
-from tests.cluster.world import CLAIM, DEVICE_CLASS, EVENT, POD, SLICE, Object, World
+from tests.cluster.world import World
 
 NODE = "gpu-node"
 GPU_CLASS, MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
@@ -52,13 +53,13 @@ class Site:
 
     async def log(self, pod: str, container: str = "main") -> str:
         """What a container has written so far."""
-        uid = (await self.world.get(POD, pod))["metadata"]["uid"]
+        uid = (await self.world.get(kinds.POD, pod))["metadata"]["uid"]
         found = sorted((self.folder / "state" / "pods" / uid / "containers" / container).glob("*"))
         lines = (found[-1] / "output.log").read_text("utf-8").splitlines(keepends=True)
         return "".join(line.split(" ", 3)[3] for line in lines)
 
     async def phase(self, pod: str) -> str:
-        return str((await self.world.get(POD, pod))["status"].get("phase"))
+        return str((await self.world.get(kinds.POD, pod))["status"].get("phase"))
 
     async def finished(self, pod: str) -> str:
         """What a pod has written when it has ended well."""
@@ -87,7 +88,7 @@ class Site:
 
     async def device_of(self, pod: str) -> str:
         """The one device that a pod's claim has."""
-        claim = await self.world.get(CLAIM, await self.world.claim_of(pod))
+        claim = await self.world.get(kinds.RESOURCE_CLAIM, await self.world.claim_of(pod))
         (result,) = claim["status"]["allocation"]["devices"]["results"]
         return str(result["device"])
 
@@ -95,7 +96,7 @@ class Site:
         """The UUID that the driver has written into the status of a pod's claim."""
 
         async def data() -> str:
-            claim = await self.world.get(CLAIM, await self.world.claim_of(pod))
+            claim = await self.world.get(kinds.RESOURCE_CLAIM, await self.world.claim_of(pod))
             told = [each.get("data", {}) for each in claim["status"].get("devices", ())]
             return str(told[0]["uuid"]) if told else ""
 
@@ -104,16 +105,16 @@ class Site:
 
     async def remove(self, *pods: str) -> None:
         for name in pods:
-            await self.world.client.delete(POD, name, "default", {"gracePeriodSeconds": 1})
+            await self.world.client.delete(kinds.POD, name, "default", {"gracePeriodSeconds": 1})
 
         async def are_gone() -> bool:
-            left = {each["metadata"]["name"] for each in await self.world.all(POD)}
+            left = {each["metadata"]["name"] for each in await self.world.all(kinds.POD)}
             return not left & set(pods)
 
         await self.world.until(are_gone, "the pods being gone")
 
     async def notes(self) -> list[str]:
-        return [str(each["message"]) for each in await self.world.all(EVENT)]
+        return [str(each["message"]) for each in await self.world.all(kinds.EVENT)]
 
     async def note(self, text: str) -> str:
         """The first event that says something."""
@@ -147,7 +148,7 @@ async def site(
         await prepare(running)
         for device_class in device_classes.device_classes():
             body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
-            await world.client.create(DEVICE_CLASS, body | msgspec.to_builtins(device_class))
+            await world.client.create(kinds.DEVICE_CLASS, body | msgspec.to_builtins(device_class))
         node = Node(ObjectMeta(name=NODE), status=NodeStatus(capacity=SIZES, allocatable=SIZES))
         node_client = running.client(AGENT)
         registration = Registration(
@@ -170,7 +171,9 @@ async def site(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(each.run()) for each in (registration, plugin, agent)]
             try:
-                await world.until(lambda: world.all(SLICE), "the devices being published")
+                await world.until(
+                    lambda: world.all(kinds.RESOURCE_SLICE), "the devices being published"
+                )
                 await world.until(lambda: _is_registered(agent), "the driver being registered")
                 yield here
             finally:
@@ -195,7 +198,9 @@ def with_site(
         async with site(folder, make_driver, account or AGENT, prepare) as here:
             try:
                 await test(here)
-                await here.remove(*[each["metadata"]["name"] for each in await here.world.all(POD)])
+                await here.remove(
+                    *[each["metadata"]["name"] for each in await here.world.all(kinds.POD)]
+                )
             except AssertionError as failure:
                 # Raised outside, where no task group wraps it.
                 return AssertionError(f"{failure}\nevents: {await here.notes()}")
@@ -213,7 +218,7 @@ def with_site(
 
 def claim_template(
     name: str, device_class: str = GPU_CLASS, *selectors: str, **more: Any
-) -> Object:
+) -> JsonObject:
     chosen = [{"cel": {"expression": text}} for text in selectors]
     exactly = {"deviceClassName": device_class, "selectors": chosen}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}], **more}}
@@ -229,11 +234,11 @@ def profile(name: str) -> str:
     return f'device.attributes["{GPU_CLASS}"].profile == "{name}"'
 
 
-def pod(name: str, command: list[str], template: str = "", **fields: Any) -> Object:
+def pod(name: str, command: list[str], template: str = "", **fields: Any) -> JsonObject:
     """A pod with one container, which has the claim of a template if one is named."""
     claims = [{"name": "gpu"}] if template else []
     container = {"name": "main", "image": "host", "command": command, "resources": {}}
-    spec: Object = {"restartPolicy": "Never"}
+    spec: JsonObject = {"restartPolicy": "Never"}
     if claims:
         container["resources"] = {"claims": claims}
         spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": template}]
@@ -242,5 +247,5 @@ def pod(name: str, command: list[str], template: str = "", **fields: Any) -> Obj
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}
 
 
-def shell(name: str, script: str, template: str = "", **fields: Any) -> Object:
+def shell(name: str, script: str, template: str = "", **fields: Any) -> JsonObject:
     return pod(name, ["/bin/sh", "-c", script], template, **fields)

@@ -14,7 +14,7 @@ from dray.allocator.model import candidates
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.trail import Trail
 from dray.allocator.search import backtracking, check_sequence
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from tests.properties import problems, worlds
 
 # One seed is one problem: drawing each of its hundred decisions from hypothesis would take longer

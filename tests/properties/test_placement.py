@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dray.allocator import placement
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     CELDeviceSelector,
     DeviceClass,

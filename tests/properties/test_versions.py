@@ -10,19 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.api.conversion import versions
-
-Object = dict[str, Any]
+from dray.api.types.meta import JsonObject
 
 WORDS = st.sampled_from(["a", "b", "gpu.example.com", "x-1"])
 SCALARS = st.one_of(st.booleans(), st.integers(1, 40), WORDS)
 FUTURE = st.dictionaries(st.sampled_from(["future", "later"]), SCALARS, max_size=1)
 
 
-def subset(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Object]:
+def subset(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[JsonObject]:
     return st.fixed_dictionaries({}, optional=fields)
 
 
-def merged(*parts: st.SearchStrategy[Object]) -> st.SearchStrategy[Object]:
+def merged(*parts: st.SearchStrategy[JsonObject]) -> st.SearchStrategy[JsonObject]:
     return st.tuples(*parts).map(lambda dicts: {k: v for part in dicts for k, v in part.items()})
 
 
@@ -110,16 +109,16 @@ STORED_RESOURCES = st.one_of(
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2", "v1"])
 @given(stored=STORED_RESOURCES)
-def test_resources_survive_an_old_client(version: str, stored: Object) -> None:
+def test_resources_survive_an_old_client(version: str, stored: JsonObject) -> None:
     assert_survives(stored, f"resource.k8s.io/{version}")
 
 
 @given(stored=STORED_EVENT)
-def test_events_survive_their_other_form(stored: Object) -> None:
+def test_events_survive_their_other_form(stored: JsonObject) -> None:
     assert_survives(stored, "events.k8s.io/v1")
 
 
-def assert_survives(stored: Object, api_version: str) -> None:
+def assert_survives(stored: JsonObject, api_version: str) -> None:
     before = copy.deepcopy(stored)
     seen = versions.from_storage(stored, api_version)
     assert seen["apiVersion"] == api_version

@@ -10,7 +10,7 @@ import msgspec
 from dray.allocator import placement
 from dray.allocator.inventory.cluster_inventory import AllocatedState, ClusterInventory
 from dray.allocator.model.rejections import AllocationError
-from dray.api.formats.names import DeviceId, SharedDeviceId
+from dray.api.ids import DeviceId, SharedDeviceId
 from dray.api.types.dra import ResourceClaim, ResourceClaimStatus
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.nodes import Node

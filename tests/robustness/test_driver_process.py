@@ -27,8 +27,6 @@ from dray.driverkit.plugin import Directories, Plugin
 from dray.node.devices.drivers import ClaimReference, DriverDevice, DriverError, Drivers
 from dray.testing import Cluster
 
-SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
-NODE = kinds.served("", "Node")
 ROOT = Path(__file__).parents[2]
 NAME = "slow.example.com"
 DEADLINE_SECONDS = 60.0
@@ -178,7 +176,7 @@ def test_during_an_upgrade_either_process_can_finish_what_the_other_began() -> N
 def test_a_driver_finds_its_api_server_again() -> None:
     async def published(client: Client) -> bool:
         with contextlib.suppress(errors.ServiceUnavailable):
-            return bool((await client.list(SLICE)).items)
+            return bool((await client.list(kinds.RESOURCE_SLICE)).items)
         return False
 
     async def until(condition: Callable[[], Awaitable[bool]]) -> None:
@@ -193,15 +191,17 @@ def test_a_driver_finds_its_api_server_again() -> None:
             async with RestTransport(connection) as transport, asyncio.TaskGroup() as group:
                 client = Client(transport)
                 body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
-                await client.create(NODE, body)
+                await client.create(kinds.NODE, body)
                 places = Directories.under(folder)
                 plugin = Plugin(Hello(), client, "n1", directories=places)
                 task = group.create_task(plugin.run())
                 await until(lambda: published(client))
                 await first.aclose()
                 async with standalone.listening(folder, int(url.rpartition(":")[2])):
-                    for raw in (await client.list(SLICE)).items:
-                        await client.delete(SLICE, msgspec.json.decode(raw)["metadata"]["name"])
+                    for raw in (await client.list(kinds.RESOURCE_SLICE)).items:
+                        await client.delete(
+                            kinds.RESOURCE_SLICE, msgspec.json.decode(raw)["metadata"]["name"]
+                        )
                     await until(lambda: published(client))
                     task.cancel()
 

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dray.api import kinds
 from dray.api.types.dra import Device
 from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
@@ -25,7 +26,7 @@ from dray.driverkit.driver import Allocated, Driver, Released
 from dray.driverkit.plugin import Directories, Plugin
 from dray.store import memory
 from tests.cluster.site import Site, container, from_template, needs_sandbox, on_folder, pod
-from tests.cluster.world import DEVICE_CLASS, NODE, POD, SLICE, World
+from tests.cluster.world import World
 
 pytestmark = needs_sandbox
 
@@ -94,10 +95,10 @@ class Node:
         world = self.site.world
 
         async def has_endpoint() -> bool:
-            names = [each["metadata"]["name"] for each in await world.all(NODE)]
+            names = [each["metadata"]["name"] for each in await world.all(kinds.NODE)]
             if NAME not in names:
                 return False
-            status = (await world.get(NODE, NAME))["status"]
+            status = (await world.get(kinds.NODE, NAME))["status"]
             return bool(status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port"))
 
         await world.until(has_endpoint, f"the agent answering\n{self.said()}")
@@ -138,11 +139,13 @@ async def _driver(node: Node, client: Client) -> AsyncIterator[None]:
     selector = {"cel": {"expression": f'device.driver == "{DRIVER}"'}}
     body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass"}
     spec = {"selectors": [selector]}
-    await client.create(DEVICE_CLASS, {**body, "metadata": {"name": DRIVER}, "spec": spec})
+    await client.create(kinds.DEVICE_CLASS, {**body, "metadata": {"name": DRIVER}, "spec": spec})
     places = Directories(node.folder / "registry", node.folder / "plugins", node.folder / "cdi")
     plugin = asyncio.ensure_future(Plugin(node.driver, client, NAME, directories=places).run())
     try:
-        await node.site.world.until(lambda: node.site.world.all(SLICE), "the devices")
+        await node.site.world.until(
+            lambda: node.site.world.all(kinds.RESOURCE_SLICE), "the devices"
+        )
         await asyncio.wait_for(asyncio.shield(_taken_on(node)), 30)
         yield
     finally:
@@ -245,7 +248,7 @@ def test_an_agent_killed_while_a_claim_is_given_back_goes_on_with_that() -> None
             node.driver.gates["unprepare"].clear()
             await site.world.create(with_device("echo $DEVICE"))
             await asyncio.wait_for(node.driver.reached["unprepare"].wait(), 30)
-            assert (await site.world.get(POD, "p"))["status"]["phase"] == "Running"
+            assert (await site.world.get(kinds.POD, "p"))["status"]["phase"] == "Running"
             node.kill()
             node.driver.gates["unprepare"].set()
             node.start()

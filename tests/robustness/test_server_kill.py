@@ -12,12 +12,13 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
 from dray.api import errors, kinds
+from dray.api.types.meta import JsonObject
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.rest import RestTransport
 from tests.robustness.server_process import ServerProcess
@@ -26,10 +27,8 @@ ROUNDS = int(os.environ.get("DRAY_KILL_ROUNDS", "4"))
 WRITERS = 8
 KEYS_OF_A_WRITER = 5
 NAMESPACE = "default"
-CONFIG_MAPS = kinds.served("", "ConfigMap")
-SECONDS = 120.0
 
-Object = dict[str, Any]
+SECONDS = 120.0
 
 
 class Write(NamedTuple):
@@ -66,9 +65,9 @@ class Witness:
     async def _follow(self) -> None:
         selection = ObjectSelection(NAMESPACE)
         async for event in self._client.watch(
-            CONFIG_MAPS, selection, resource_version=self.revision
+            kinds.CONFIG_MAP, selection, resource_version=self.revision
         ):
-            found: Object = msgspec.json.decode(event.object)
+            found: JsonObject = msgspec.json.decode(event.object)
             metadata = found["metadata"]
             self.revision = metadata["resourceVersion"]
             if event.type == "BOOKMARK":
@@ -108,13 +107,13 @@ class Life:
     async def _change(self, name: str, number: str) -> Write:
         try:
             if self._random.random() < 0.2:
-                await self._client.delete(CONFIG_MAPS, name, NAMESPACE)
+                await self._client.delete(kinds.CONFIG_MAP, name, NAMESPACE)
                 return Write(name, 0, "")
             patch = {"data": {"number": number}}
-            changed = await self._client.patch(CONFIG_MAPS, name, patch, NAMESPACE)
+            changed = await self._client.patch(kinds.CONFIG_MAP, name, patch, NAMESPACE)
         except errors.NotFound:
             body = {"metadata": {"name": name}, "data": {"number": number}}
-            changed = await self._client.create(CONFIG_MAPS, body, NAMESPACE)
+            changed = await self._client.create(kinds.CONFIG_MAP, body, NAMESPACE)
         return Write(name, int(changed["metadata"]["resourceVersion"]), number)
 
 
@@ -131,13 +130,13 @@ async def live(server: ServerProcess, seed: int, acknowledged_before_death: int)
     return life
 
 
-async def present(client: Client) -> tuple[int, dict[str, Object]]:
-    page = await client.list(CONFIG_MAPS, ObjectSelection(NAMESPACE))
-    items: Iterator[Object] = map(msgspec.json.decode, page.items)
+async def present(client: Client) -> tuple[int, dict[str, JsonObject]]:
+    page = await client.list(kinds.CONFIG_MAP, ObjectSelection(NAMESPACE))
+    items: Iterator[JsonObject] = map(msgspec.json.decode, page.items)
     return int(page.resource_version), {each["metadata"]["name"]: each for each in items}
 
 
-def check_nothing_is_lost(life: Life, found: dict[str, Object]) -> None:
+def check_nothing_is_lost(life: Life, found: dict[str, JsonObject]) -> None:
     last = {write.name: write for write in life.acknowledged}
     for name, write in last.items():
         if name in life.in_doubt:
@@ -178,7 +177,7 @@ async def lives_and_deaths(server: ServerProcess) -> None:
     server.start()
     async with RestTransport(server.connection()) as transport, asyncio.TaskGroup() as group:
         client = Client(transport)
-        page = await client.list(CONFIG_MAPS, ObjectSelection(NAMESPACE))
+        page = await client.list(kinds.CONFIG_MAP, ObjectSelection(NAMESPACE))
         witness = Witness(client, page.resource_version)
         watching = group.create_task(witness.run())
         lives: list[Life] = []
@@ -193,7 +192,7 @@ async def lives_and_deaths(server: ServerProcess) -> None:
             assert len(set(written)) == len(written)
             newest = revision
             await witness.until(max(written, default=0))
-        mark = await client.create(CONFIG_MAPS, {"metadata": {"name": "end"}}, NAMESPACE)
+        mark = await client.create(kinds.CONFIG_MAP, {"metadata": {"name": "end"}}, NAMESPACE)
         await witness.until(int(mark["metadata"]["resourceVersion"]))
         _, found = await present(client)
         check_told_without_a_gap(lives, witness)

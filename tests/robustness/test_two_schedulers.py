@@ -11,13 +11,14 @@ import functools
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
 from dray.api import errors, kinds
 from dray.api.http_messages import User
+from dray.api.types.meta import JsonObject
 from dray.apiserver import server
 from dray.apiserver.server import RunningServer
 from dray.client.api_client import Client, InProcessTransport
@@ -30,11 +31,9 @@ DEVICES_OF_A_NODE = 8
 WORKERS = 8
 NAMESPACE = "default"
 DRIVER = "gpu.example.com"
-POD, CLAIM = kinds.served("", "Pod"), kinds.served("resource.k8s.io", "ResourceClaim")
+POD, CLAIM = kinds.POD, kinds.RESOURCE_CLAIM
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
 SCHEDULER = User("system:kube-scheduler", frozenset({"system:authenticated"}))
-
-Object = dict[str, Any]
 
 
 class Device(NamedTuple):
@@ -79,7 +78,7 @@ class NaiveScheduler:
                 if not is_held:
                     self._free.append(device)
 
-    async def _take(self, claim: Object, device: Device) -> None:
+    async def _take(self, claim: JsonObject, device: Device) -> None:
         metadata = claim["metadata"]
         result = {"request": "gpu", "driver": DRIVER, "pool": device.node, "device": device.name}
         patch = {

@@ -8,12 +8,11 @@ from dray.api import kinds
 from dray.api.kinds import GroupVersionKind
 from dray.api.schema import field_types
 from dray.api.schema.field_types import Form, Type
+from dray.api.types.meta import JsonObject
 from dray.apiserver.request import protobuf
 
-Object = dict[str, Any]
 
-
-def encode(document: Object) -> bytes:
+def encode(document: JsonObject) -> bytes:
     api_version, kind = document["apiVersion"], document["kind"]
     type_name = GroupVersionKind(*kinds.parse_api_version(api_version), kind).schema_type
     meta = _bytes(1, api_version.encode()) + _bytes(2, kind.encode())
@@ -23,7 +22,7 @@ def encode(document: Object) -> bytes:
     return protobuf.MAGIC + _bytes(1, meta) + _bytes(2, _message(type_name, fields))
 
 
-def _message(type_name: str, value: Object) -> bytes:
+def _message(type_name: str, value: JsonObject) -> bytes:
     numbers = {name: number for number, name in protobuf._numbers()[type_name].items()}
     types = field_types.fields(type_name)
     return b"".join(_field(numbers[name], types[name].type, item) for name, item in value.items())

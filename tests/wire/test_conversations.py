@@ -19,13 +19,13 @@ import yaml
 
 from dray.api import kinds
 from dray.api.http_messages import User
+from dray.api.types.meta import JsonObject
 from dray.apiserver.server import Settings
 from dray.client import api_client
 from tests.wire.serving import ADMIN, Answer, Api, all_alpha, with_api
 
 CONVERSATIONS = Path(__file__).parent / "conversations"
 
-Object = dict[str, Any]
 
 USERS = {
     "admin": ADMIN,
@@ -50,7 +50,7 @@ def test_conversation(path: Path, tmp_path: Path) -> None:
     with_api(converse, tmp_path, Settings(features=all_alpha()))
 
 
-async def create(api: Api, document: Object) -> None:
+async def create(api: Api, document: JsonObject) -> None:
     group, _ = kinds.parse_api_version(document["apiVersion"])
     kind = kinds.served(group, document["kind"])
     path = api_client.collection_path(kind, "default" if kind.namespaced else "")
@@ -58,7 +58,7 @@ async def create(api: Api, document: Object) -> None:
     assert answer.status == 201, answer.body
 
 
-async def ask(api: Api, step: Object) -> Answer:
+async def ask(api: Api, step: JsonObject) -> Answer:
     method, url = step["ask"].split(" ", 1)
     headers = {"content_type": step.get("type", "application/json" if "send" in step else "")}
     headers |= {"accept": step["accept"]} if "accept" in step else {}
@@ -66,7 +66,7 @@ async def ask(api: Api, step: Object) -> Answer:
     return await api(method, url, body, user=USERS[step.get("user", "admin")], **headers)
 
 
-def differences(step: Object, answer: Answer) -> Any:
+def differences(step: JsonObject, answer: Answer) -> Any:
     if answer.status != step.get("status", 200):
         yield f"status {answer.status}"
     if "says" in step and answer.json.get("message") != step["says"]:

@@ -19,6 +19,7 @@ import pytest
 
 from dray.api import kinds
 from dray.api.http_messages import PROTOBUF, Request
+from dray.api.types.meta import JsonObject
 from dray.apiserver.request import request_info
 from dray.apiserver.request.request_info import RequestInfo
 from tests.wire import protobuf
@@ -29,7 +30,6 @@ RECORDING = GOLDEN / "kubectl-http.txt"
 
 pytestmark = pytest.mark.skipif(not RECORDING.exists(), reason=f"{GOLDEN} is absent")
 
-Object = dict[str, Any]
 
 CUT_AT = 280
 """Bodies longer than this may be cut."""
@@ -192,7 +192,7 @@ class World:
             await self._make_current(recorded, document)
         return json.dumps(document).encode()
 
-    async def _make_current(self, recorded: Recorded, document: Object) -> None:
+    async def _make_current(self, recorded: Recorded, document: JsonObject) -> None:
         path = urlsplit(recorded.url).path
         current = (await self._api("GET", path)).json["metadata"]
         wanted = document["metadata"]
@@ -241,7 +241,7 @@ def read_body(recorded: Recorded) -> Any:
     return document
 
 
-def make(plural: str, name: str, subresource: str = "") -> Object:
+def make(plural: str, name: str, subresource: str = "") -> JsonObject:
     """An object of a kind that the recorded commands use."""
     group, kind, rest = MADE[f"{plural}/{subresource}" if subresource else plural]
     return {"apiVersion": group, "kind": kind, "metadata": {"name": name}, **rest}
@@ -254,7 +254,7 @@ _DEVICES = {
 }
 _POOL = {"name": "p", "generation": 1, "resourceSliceCount": 1}
 _JOB_TEMPLATE = {"spec": {**_CONTAINERS, "restartPolicy": "Never"}}
-MADE: dict[str, tuple[str, str, Object]] = {
+MADE: dict[str, tuple[str, str, JsonObject]] = {
     "pods": ("v1", "Pod", {"spec": _CONTAINERS}),
     "pods/eviction": ("policy/v1", "Eviction", {}),
     "nodes": ("v1", "Node", {}),

@@ -14,7 +14,7 @@ import msgspec
 
 from dray.api.features import Features
 from dray.api.formats import quantity
-from dray.api.formats.names import ClaimKey, DeviceId, PoolId
+from dray.api.ids import ClaimKey, DeviceId, PoolId
 from dray.api.types.dra import (
     CapacityRequestPolicy,
     Device,

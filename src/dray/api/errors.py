@@ -38,7 +38,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 
 from dray.api.formats import gotext
-from dray.api.formats.names import GroupKind, GroupResource
+from dray.api.ids import GroupKind, GroupResource
 
 
 class Cause(NamedTuple):

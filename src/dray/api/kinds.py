@@ -115,6 +115,11 @@ class Kind:
         text = f"{stored.group}/{stored.version}/{stored.kind}"
         return base64.b64encode(hashlib.sha256(text.encode()).digest()[:8]).decode()
 
+    @property
+    def type_meta(self) -> dict[str, str]:
+        """The fields `apiVersion` and `kind` of an object of this kind."""
+        return {"apiVersion": self.preferred.api_version, "kind": self.kind}
+
     def in_version(self, version: str) -> GroupVersionKind:
         return GroupVersionKind(self.group, version, self.kind)
 
@@ -558,3 +563,32 @@ def _versions_by_group() -> Mapping[str, tuple[str, ...]]:
 
 VERSIONS_BY_GROUP = _versions_by_group()
 """Every group with its served versions, the preferred one first."""
+
+
+# The kinds that dray's own code names, by group.
+CONFIG_MAP = served("", "ConfigMap")
+EVENT = served("", "Event")
+NAMESPACE = served("", "Namespace")
+NODE = served("", "Node")
+PERSISTENT_VOLUME_CLAIM = served("", "PersistentVolumeClaim")
+POD = served("", "Pod")
+RESOURCE_QUOTA = served("", "ResourceQuota")
+SECRET = served("", "Secret")
+SERVICE_ACCOUNT = served("", "ServiceAccount")
+CONTROLLER_REVISION = served("apps", "ControllerRevision")
+DAEMON_SET = served("apps", "DaemonSet")
+DEPLOYMENT = served("apps", "Deployment")
+REPLICA_SET = served("apps", "ReplicaSet")
+STATEFUL_SET = served("apps", "StatefulSet")
+JOB = served("batch", "Job")
+LEASE = served("coordination.k8s.io", "Lease")
+POD_DISRUPTION_BUDGET = served("policy", "PodDisruptionBudget")
+CLUSTER_ROLE_BINDING = served("rbac.authorization.k8s.io", "ClusterRoleBinding")
+DEVICE_CLASS = served("resource.k8s.io", "DeviceClass")
+DEVICE_TAINT_RULE = served("resource.k8s.io", "DeviceTaintRule")
+RESOURCE_CLAIM = served("resource.k8s.io", "ResourceClaim")
+RESOURCE_CLAIM_TEMPLATE = served("resource.k8s.io", "ResourceClaimTemplate")
+RESOURCE_POOL_STATUS_REQUEST = served("resource.k8s.io", "ResourcePoolStatusRequest")
+RESOURCE_SLICE = served("resource.k8s.io", "ResourceSlice")
+POD_GROUP = served("scheduling.k8s.io", "PodGroup")
+PRIORITY_CLASS = served("scheduling.k8s.io", "PriorityClass")

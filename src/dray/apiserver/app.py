@@ -18,22 +18,22 @@ import dray
 from dray import telemetry
 from dray.api import errors, http_messages, kinds
 from dray.api.conversion import versions
-from dray.api.formats.names import GroupResource
 from dray.api.http_messages import Request, Response, User
+from dray.api.ids import GroupResource
 from dray.api.kinds import Kind
 from dray.api.schema import openapi
 from dray.apiserver import discovery
 from dray.apiserver.access import authorization
-from dray.apiserver.access.rbac import Attributes
+from dray.apiserver.access.rbac import Authorize
 from dray.apiserver.audit import AuditLog
 from dray.apiserver.discovery import Discovery
 from dray.apiserver.request import request_info, warning_headers
+from dray.apiserver.request.call import Call
 from dray.apiserver.request.negotiation import Shape
 from dray.apiserver.request.request_info import RequestInfo
 from dray.apiserver.storage import codec
 from dray.apiserver.verbs import reads, watches
 from dray.apiserver.verbs.deletion import Deleter
-from dray.apiserver.verbs.reads import Call
 from dray.apiserver.verbs.writes import Writer
 from dray.store.store import Store
 
@@ -56,8 +56,6 @@ KUBERNETES_VERSION = {
 }
 HEALTH_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 
-Authorize = Callable[[User, Attributes], "str | None"]
-"""Why a user may not do something; None where he may."""
 Subresource = Callable[[Call], Awaitable[Response]]
 
 

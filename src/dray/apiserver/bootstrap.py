@@ -9,22 +9,20 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from dray.api import kinds
 from dray.api.conversion import canonical
 from dray.api.formats import gotime
+from dray.api.types.meta import JsonObject
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.admission import namespace_lifecycle, priority_classes
 from dray.apiserver.storage import codec, store_keys
 from dray.store.store import ABSENT, GuardFailed, Put, Store, Transaction
 
-Object = dict[str, Any]
-
 PUTS_AT_ONCE = 32
 
 
-def objects() -> Iterator[Object]:
+def objects() -> Iterator[JsonObject]:
     return itertools.chain(
         namespace_lifecycle.objects(), bootstrap_policy.objects(), priority_classes.objects()
     )
@@ -51,7 +49,7 @@ async def _write(store: Store, puts: list[Put]) -> None:
             puts = [put for put in puts if put.key != failure.key]
 
 
-def _put(document: Object, now: datetime.datetime, uid: str) -> Put:
+def _put(document: JsonObject, now: datetime.datetime, uid: str) -> Put:
     group, _ = kinds.parse_api_version(document["apiVersion"])
     kind = kinds.served(group, document["kind"])
     metadata = {**document["metadata"], "uid": uid, "creationTimestamp": gotime.write(now)}

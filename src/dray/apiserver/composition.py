@@ -28,6 +28,7 @@ from dray.apiserver.admission.quotas import Quotas
 from dray.apiserver.admission.rbac_escalation import NoEscalation
 from dray.apiserver.app import Subresource
 from dray.apiserver.node_agents import NodeAgents
+from dray.apiserver.request.call import Clock
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.subresources.access_reviews import Reviews
 from dray.apiserver.subresources.bindings import Bindings
@@ -37,7 +38,6 @@ from dray.apiserver.subresources.pod_logs_exec import PodAccess
 from dray.apiserver.subresources.scale import Scales
 from dray.apiserver.subresources.token_requests import TokenRequests
 from dray.apiserver.verbs.deletion import Deleter
-from dray.apiserver.verbs.reads import Clock
 from dray.apiserver.verbs.writes import Writer
 from dray.store.store import Store
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
 from dray.api import kinds
 from dray.api.kinds import GroupVersionKind, Kind, Subresource
-
-Object = dict[str, Any]
+from dray.api.types.meta import JsonObject
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -30,7 +28,7 @@ class Discovery:
     def serves(self, group: str, version: str) -> bool:
         return version in self._versions.get(group, ())
 
-    def core_versions(self) -> Object:
+    def core_versions(self) -> JsonObject:
         address = {"clientCIDR": "0.0.0.0/0", "serverAddress": self._server_address}
         return {
             "kind": "APIVersions",
@@ -38,19 +36,19 @@ class Discovery:
             "serverAddressByClientCIDRs": [address],
         }
 
-    def groups(self) -> Object:
+    def groups(self) -> JsonObject:
         return {
             "kind": "APIGroupList",
             "apiVersion": "v1",
             "groups": list(map(self._group, self._named())),
         }
 
-    def group(self, name: str) -> Object | None:
+    def group(self, name: str) -> JsonObject | None:
         if not self._versions.get(name):
             return None
         return {"kind": "APIGroup", "apiVersion": "v1", **self._group(name)}
 
-    def resources(self, group: str, version: str) -> Object | None:
+    def resources(self, group: str, version: str) -> JsonObject | None:
         """The plain list of one group and version."""
         if not self.serves(group, version):
             return None
@@ -78,14 +76,14 @@ class Discovery:
     def _named(self) -> list[str]:
         return [group for group, versions in self._versions.items() if group and versions]
 
-    def _group(self, name: str) -> Object:
+    def _group(self, name: str) -> JsonObject:
         versions = [
             {"groupVersion": kinds.api_version(name, version), "version": version}
             for version in self._versions[name]
         ]
         return {"name": name, "versions": versions, "preferredVersion": versions[0]}
 
-    def _aggregated_group(self, group: str) -> Object:
+    def _aggregated_group(self, group: str) -> JsonObject:
         return {
             "metadata": {"name": group} if group else {},
             "versions": [
@@ -101,8 +99,8 @@ class Discovery:
         }
 
 
-def _plain(kind: Kind) -> Iterable[Object]:
-    row: Object = {
+def _plain(kind: Kind) -> Iterable[JsonObject]:
+    row: JsonObject = {
         "name": kind.plural,
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
@@ -127,15 +125,15 @@ def _plain(kind: Kind) -> Iterable[Object]:
         }
 
 
-def _foreign_type(subresource: Subresource) -> Object:
+def _foreign_type(subresource: Subresource) -> JsonObject:
     """Group and version of what a subresource speaks, where it is a kind of its own."""
     if subresource.kind is None or subresource.kind == GroupVersionKind("", "v1", "Binding"):
         return {}
     return {"group": subresource.kind.group, "version": subresource.kind.version}
 
 
-def _aggregated(kind: Kind) -> Object:
-    row: Object = {
+def _aggregated(kind: Kind) -> JsonObject:
+    row: JsonObject = {
         "resource": kind.plural,
         "responseKind": _response_kind(kind.kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
@@ -158,7 +156,7 @@ def _aggregated(kind: Kind) -> Object:
     return row
 
 
-def _response_kind(name: str, other: GroupVersionKind | None = None) -> Object:
+def _response_kind(name: str, other: GroupVersionKind | None = None) -> JsonObject:
     if other is None:
         return {"group": "", "version": "", "kind": name}
     return {"group": other.group, "version": other.version, "kind": other.kind}

@@ -24,7 +24,6 @@ from dray.apiserver.storage.lookup import Reader
 from dray.client import websockets
 from dray.store.store import Store
 
-NODE = kinds.served("", "Node")
 ADDRESSES = ("InternalIP", "ExternalIP", "Hostname")
 CONNECT_SECONDS = 10.0
 NO_LOG = "its containers have no log"
@@ -118,7 +117,7 @@ class NodeAgents:
 
     async def _find(self, node: str, else_: str) -> AgentEndpoint:
         with store_keys.translated():
-            entry = await self._store.get(store_keys.key(NODE, node))
+            entry = await self._store.get(store_keys.key(kinds.NODE, node))
         if entry is None:
             raise errors.service_unavailable(f"node {node} is gone, so {else_}")
         found = self._reader.read(entry)

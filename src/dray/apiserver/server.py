@@ -166,7 +166,7 @@ class ServiceAccounts:
     """Which service accounts exist, so that tokens of deleted ones end with them."""
 
     def __init__(self) -> None:
-        self._kind = kinds.served("", "ServiceAccount")
+        self._kind = kinds.SERVICE_ACCOUNT
         self._reader = Reader(HasMetadata)
         self._uids: dict[str, str] = {}
 

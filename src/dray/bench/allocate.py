@@ -17,7 +17,7 @@ from dray.allocator import placement
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError, Rejection
 from dray.allocator.search import device_order
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
 from dray.bench import measured_process, scenarios
 from dray.bench.scenarios import Scenario

@@ -24,7 +24,7 @@ from dray.client.api_client import Client, InProcessTransport
 from dray.cluster import gc_tuning
 from dray.store import sqlite
 
-PODS, CLAIMS = kinds.served("", "Pod"), kinds.served("resource.k8s.io", "ResourceClaim")
+PODS, CLAIMS = kinds.POD, kinds.RESOURCE_CLAIM
 WORKERS = 64
 MEASURED_PAIRS = 5_000
 """The rate is that of the first ones; the others are there to occupy memory."""

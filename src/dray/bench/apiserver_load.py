@@ -24,10 +24,8 @@ from dray.bench import workload
 from dray.client import api_client, kubeconfig, rest
 from dray.client.kubeconfig import Connection
 
-PODS = api_client.collection_path(kinds.served("", "Pod"), workload.NAMESPACE)
-CLAIMS = api_client.collection_path(
-    kinds.served("resource.k8s.io", "ResourceClaim"), workload.NAMESPACE
-)
+PODS = api_client.collection_path(kinds.POD, workload.NAMESPACE)
+CLAIMS = api_client.collection_path(kinds.RESOURCE_CLAIM, workload.NAMESPACE)
 HANDSHAKES_AT_ONCE = 32
 READ_BYTES = 2**20
 

@@ -16,7 +16,7 @@ import msgspec
 from dray.allocator import placement
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.interning import Interner
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     CELDeviceSelector,
     Device,

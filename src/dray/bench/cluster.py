@@ -19,6 +19,7 @@ import msgspec
 
 from dray.api import http_messages, kinds
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.bench import measured_process
 from dray.client.api_client import Client, ObjectSelection
 from dray.cluster import assembly
@@ -34,14 +35,7 @@ CREATORS = 32
 PROBE_SECONDS = 0.005
 NAMESPACE = "default"
 
-POD = kinds.served("", "Pod")
-NODE = kinds.served("", "Node")
-EVENT = kinds.served("", "Event")
-SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
-TEMPLATE = kinds.served("resource.k8s.io", "ResourceClaimTemplate")
-CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
 
-Object = dict[str, Any]
 Say = Callable[[str], None]
 
 
@@ -126,10 +120,14 @@ class _Measured:
 
     async def _start(self) -> float:
         began = time.perf_counter()
-        await self._client.create(TEMPLATE, _template("gpu", _asking("gpu")), NAMESPACE)
+        await self._client.create(
+            kinds.RESOURCE_CLAIM_TEMPLATE, _template("gpu", _asking("gpu")), NAMESPACE
+        )
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._as_many_as_nodes(SLICE, lambda raw: True))
-            group.create_task(self._as_many_as_nodes(NODE, lambda raw: b'"taints"' not in raw))
+            group.create_task(self._as_many_as_nodes(kinds.RESOURCE_SLICE, lambda raw: True))
+            group.create_task(
+                self._as_many_as_nodes(kinds.NODE, lambda raw: b'"taints"' not in raw)
+            )
         return time.perf_counter() - began
 
     async def _as_many_as_nodes(self, kind: Kind, counts: Callable[[bytes], bool]) -> None:
@@ -167,7 +165,9 @@ class _Measured:
 
     async def _refuse_pods(self) -> float:
         hopeless = _asking("gpu", memory="900Gi")
-        await self._client.create(TEMPLATE, _template("hopeless", hopeless), NAMESPACE)
+        await self._client.create(
+            kinds.RESOURCE_CLAIM_TEMPLATE, _template("hopeless", hopeless), NAMESPACE
+        )
         names = [f"hopeless-{number}" for number in range(self._scale.hopeless)]
         async with asyncio.TaskGroup() as group:
             following = asyncio.Event()
@@ -178,12 +178,12 @@ class _Measured:
             await refused
         return time.perf_counter() - began
 
-    async def _create(self, pods: Iterable[Object]) -> None:
+    async def _create(self, pods: Iterable[JsonObject]) -> None:
         waiting = iter(pods)
 
         async def creator() -> None:
             for pod in waiting:
-                await self._client.create(POD, pod, NAMESPACE)
+                await self._client.create(kinds.POD, pod, NAMESPACE)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(CREATORS):
@@ -192,9 +192,9 @@ class _Measured:
     async def _all_have(self, text: bytes, names: Iterable[str], following: asyncio.Event) -> None:
         """Wait until the object of every one of these pods contains a text."""
         left = set(names)
-        version = (await self._client.list(POD)).resource_version
+        version = (await self._client.list(kinds.POD)).resource_version
         following.set()
-        async for event in self._client.watch(POD, resource_version=version):
+        async for event in self._client.watch(kinds.POD, resource_version=version):
             raw = bytes(event.object)
             if text in raw:
                 left.discard(_name(raw))
@@ -208,7 +208,7 @@ class _Measured:
             name = f"impossible-{number}"
             claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
             body = {**claim, "metadata": {"name": name}, "spec": _impossible(number)}
-            await self._client.create(CLAIM, body, NAMESPACE)
+            await self._client.create(kinds.RESOURCE_CLAIM, body, NAMESPACE)
             names.append(name)
         latencies: list[float] = []
         async with asyncio.TaskGroup() as group:
@@ -240,7 +240,7 @@ class _Measured:
 
     async def _events(self) -> int:
         selection = ObjectSelection(field_selector="reason=FailedScheduling")
-        page = await self._client.list(EVENT, selection)
+        page = await self._client.list(kinds.EVENT, selection)
         return sum(b'"hopeless-' in bytes(each) for each in page.items)
 
 
@@ -265,21 +265,21 @@ def _fleet(nodes: int) -> Fleet:
     return fleet.build(fleet_file.FleetBlueprint(nodes=(group,)), name="bench")
 
 
-def _asking(*names: str, memory: str = "40Gi", **constraints: Any) -> Object:
+def _asking(*names: str, memory: str = "40Gi", **constraints: Any) -> JsonObject:
     expression = f'device.capacity["{CLASS}"].memory.compareTo(quantity("{memory}")) >= 0'
     exactly = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": expression}}]}
     requests = [{"name": name, "exactly": exactly} for name in names]
     return {"devices": {"requests": requests, **constraints}}
 
 
-def _impossible(number: int) -> Object:
+def _impossible(number: int) -> JsonObject:
     """More GPUs than a domain has, each in a request of its own: long, if it is tried in full."""
     names = [f"r{each}" for each in range(GPUS // 2 + 1 + number)]
     constraint = {"matchAttribute": f"{CLASS}/domain", "requests": names}
     return _asking(*names, constraints=[constraint])
 
 
-def _template(name: str, spec: Object) -> Object:
+def _template(name: str, spec: JsonObject) -> JsonObject:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
@@ -288,7 +288,7 @@ def _template(name: str, spec: Object) -> Object:
     }
 
 
-def _pod(name: str, *, template: str = "", claim: str = "") -> Object:
+def _pod(name: str, *, template: str = "", claim: str = "") -> JsonObject:
     source = {"resourceClaimTemplateName": template} if template else {"resourceClaimName": claim}
     container = {"name": "work", "image": "busybox", "resources": {"claims": [{"name": "gpu"}]}}
     return {

@@ -18,11 +18,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from dray.api import kinds
+from dray.api.types.meta import JsonObject
 from dray.client import kubeconfig
 from dray.client.api_client import Client
 from dray.client.rest import RestTransport
@@ -36,10 +37,7 @@ LOOK_SECONDS = 0.5
 REFUSED = 1
 """The exit code for a claim that does not fit."""
 
-SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
-CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
 
-Object = dict[str, Any]
 Say = Callable[[str], None]
 
 
@@ -112,10 +110,10 @@ async def _prepare(path: Path, nodes: int) -> None:
     async with RestTransport(kubeconfig.load(path)) as transport:
         client = Client(transport)
         async with asyncio.timeout(DEADLINE_SECONDS):
-            while len((await client.list(SLICE)).items) < nodes:
+            while len((await client.list(kinds.RESOURCE_SLICE)).items) < nodes:
                 await asyncio.sleep(LOOK_SECONDS)
         for name, devices in _QUESTIONS.items():
-            await client.create(CLAIM, _claim(name, devices), NAMESPACE)
+            await client.create(kinds.RESOURCE_CLAIM, _claim(name, devices), NAMESPACE)
 
 
 def _asked(directory: Path, name: str, runs: int) -> Taken:
@@ -143,7 +141,7 @@ def _cpu_of_children() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _request(name: str, count: int, *expressions: str) -> Object:
+def _request(name: str, count: int, *expressions: str) -> JsonObject:
     selectors = [{"cel": {"expression": each}} for each in expressions]
     return {
         "name": name,
@@ -152,7 +150,7 @@ def _request(name: str, count: int, *expressions: str) -> Object:
 
 
 _LARGER = f'device.capacity["{CLASS}"].memory.compareTo(quantity("400Gi")) >= 0'
-_QUESTIONS: Mapping[str, Object] = {
+_QUESTIONS: Mapping[str, JsonObject] = {
     "selector": {"requests": [_request("gpu", 1, _LARGER)]},
     "count": {"requests": [_request("gpu", 9)]},
     "constraint": {
@@ -162,7 +160,7 @@ _QUESTIONS: Mapping[str, Object] = {
 }
 
 
-def _claim(name: str, devices: Object) -> Object:
+def _claim(name: str, devices: JsonObject) -> JsonObject:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",

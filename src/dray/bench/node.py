@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from dray.api import errors, kinds
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.bench import measured_process
 from dray.client.api_client import Client, ObjectSelection
@@ -35,13 +36,8 @@ FLEET = "h100"
 NAMESPACE = "default"
 DEADLINE_SECONDS = 300.0
 LOOK_SECONDS = 0.05
-POD = kinds.served("", "Pod")
-NODE = kinds.served("", "Node")
-SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
-TEMPLATE = kinds.served("resource.k8s.io", "ResourceClaimTemplate")
-SERVICE_ACCOUNT = kinds.served("", "ServiceAccount")
 
-Object = dict[str, Any]
+
 Say = Callable[[str], None]
 
 
@@ -111,8 +107,8 @@ async def _running(plan: ClusterPlan) -> AsyncIterator[Client]:
             assembly.running(store, directory, plan) as running,
         ):
             client, machines = running.client(), len(plan.fleet.machines) if plan.fleet else 0
-            await _until(lambda: _are_there(client, NODE, machines))
-            await _until(lambda: _are_there(client, SLICE, machines))
+            await _until(lambda: _are_there(client, kinds.NODE, machines))
+            await _until(lambda: _are_there(client, kinds.RESOURCE_SLICE, machines))
             await _until(lambda: _exists(client))
             yield client
 
@@ -122,7 +118,7 @@ class _Measured:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._pods: Cache[Pod] = Cache(client, POD, Pod, ObjectSelection(NAMESPACE))
+        self._pods: Cache[Pod] = Cache(client, kinds.POD, Pod, ObjectSelection(NAMESPACE))
         self._bound: dict[str, float] = {}
         self._ran: dict[str, float] = {}
         self._changed = asyncio.Event()
@@ -131,7 +127,7 @@ class _Measured:
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
         self._pods.subscribe(self._pod_changed)
-        await self._client.create(TEMPLATE, _template(), NAMESPACE)
+        await self._client.create(kinds.RESOURCE_CLAIM_TEMPLATE, _template(), NAMESPACE)
         watching = asyncio.ensure_future(self._pods.run())
         try:
             await self._pods.synced.wait()
@@ -169,12 +165,12 @@ class _Measured:
         names = [f"pod-{self._number + each}" for each in range(count)]
         self._number += count
         for name in names:
-            await self._client.create(POD, _pod(name, has_claim), NAMESPACE)
+            await self._client.create(kinds.POD, _pod(name, has_claim), NAMESPACE)
         return names
 
     async def _remove(self, names: Sequence[str]) -> None:
         for name in names:
-            await self._client.delete(POD, name, NAMESPACE, {"gracePeriodSeconds": 1})
+            await self._client.delete(kinds.POD, name, NAMESPACE, {"gracePeriodSeconds": 1})
         await self._all(lambda: not any(self._pods.get(name, NAMESPACE) for name in names))
 
     async def _all(self, holds: Callable[[], bool]) -> None:
@@ -204,13 +200,13 @@ async def _are_there(client: Client, kind: kinds.Kind, count: int) -> bool:
 
 async def _exists(client: Client) -> bool:
     try:
-        await client.get(SERVICE_ACCOUNT, "default", NAMESPACE)
+        await client.get(kinds.SERVICE_ACCOUNT, "default", NAMESPACE)
     except errors.NotFound:
         return False
     return True
 
 
-def _template() -> Object:
+def _template() -> JsonObject:
     requests = [{"name": "gpu", "exactly": {"deviceClassName": CLASS}}]
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -220,8 +216,8 @@ def _template() -> Object:
     }
 
 
-def _pod(name: str, has_claim: bool) -> Object:
-    claims: Iterable[Object] = [{"name": "gpu"}] if has_claim else []
+def _pod(name: str, has_claim: bool) -> JsonObject:
+    claims: Iterable[JsonObject] = [{"name": "gpu"}] if has_claim else []
     sources = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}] if has_claim else []
     main = {
         "name": "main",

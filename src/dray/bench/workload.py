@@ -5,9 +5,7 @@ What differs from object to object is what differs in a cluster: names, and whic
 
 from __future__ import annotations
 
-from typing import Any
-
-Object = dict[str, Any]
+from dray.api.types.meta import JsonObject
 
 NAMESPACE = "default"
 CLASS = "gpu.example.com"
@@ -19,7 +17,7 @@ SELECTOR = (
 DEVICES_PER_NODE = 8
 
 USER = "bench"
-ROLE: Object = {
+ROLE: JsonObject = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRole",
     "metadata": {"name": USER},
@@ -32,7 +30,7 @@ ROLE: Object = {
         },
     ],
 }
-BINDING: Object = {
+BINDING: JsonObject = {
     "apiVersion": "rbac.authorization.k8s.io/v1",
     "kind": "ClusterRoleBinding",
     "metadata": {"name": USER},
@@ -41,7 +39,7 @@ BINDING: Object = {
 }
 
 
-def claim(name: str) -> Object:
+def claim(name: str) -> JsonObject:
     exactly = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": SELECTOR}}]}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -51,7 +49,7 @@ def claim(name: str) -> Object:
     }
 
 
-def pod(name: str, claim_name: str) -> Object:
+def pod(name: str, claim_name: str) -> JsonObject:
     resources = {"requests": {"cpu": "4", "memory": "16Gi"}, "claims": [{"name": "gpu"}]}
     container = {
         "name": "train",
@@ -72,7 +70,7 @@ def pod(name: str, claim_name: str) -> Object:
     }
 
 
-def allocation(number: int) -> Object:
+def allocation(number: int) -> JsonObject:
     """The status of the claim with this number: a device that no other number has."""
     node = f"node-{number // DEVICES_PER_NODE}"
     result = {

@@ -18,7 +18,6 @@ import click
 
 from dray.api import errors
 from dray.api.features import FeatureError
-from dray.cli.output.jsonpath_syntax import JsonPathError
 from dray.client.kubeconfig import KubeconfigError
 
 
@@ -101,3 +100,7 @@ def of_status(error: errors.StatusError) -> CommandError:
     if isinstance(error, errors.Timeout):
         return TimedOut(str(error))
     return CommandError(str(error))
+
+
+class JsonPathError(ValueError):
+    """A template that cannot be read, or a path that does not fit the data."""

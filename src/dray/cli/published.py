@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dray.api.formats.names import PoolId
+from dray.api.ids import PoolId
 from dray.api.types.dra import ResourceSlice
 
 

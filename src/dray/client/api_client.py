@@ -14,6 +14,7 @@ import msgspec
 from dray.api import errors, http_messages
 from dray.api.http_messages import Handler, Request, Response, User
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 
 
 class InProcessTransport:
@@ -25,7 +26,6 @@ class InProcessTransport:
         return await self._handler(request, self._user)
 
 
-Object = dict[str, Any]
 Query = list[tuple[str, str]]
 
 
@@ -88,7 +88,7 @@ class Client:
 
     async def get(
         self, kind: Kind, name: str, namespace: str = "", subresource: str = ""
-    ) -> Object:
+    ) -> JsonObject:
         return await self._object("GET", object_path(kind, name, namespace, subresource))
 
     async def list(
@@ -131,18 +131,18 @@ class Client:
         return _pages.decode(response.body)
 
     async def create(
-        self, kind: Kind, body: Object, namespace: str = "", *, dry_run: bool = False
-    ) -> Object:
+        self, kind: Kind, body: JsonObject, namespace: str = "", *, dry_run: bool = False
+    ) -> JsonObject:
         path = collection_path(kind, namespace)
         return await self._object("POST", path, body, self._write_query(dry_run))
 
     async def create_subresource(
-        self, kind: Kind, name: str, subresource: str, body: Object, namespace: str = ""
-    ) -> Object:
+        self, kind: Kind, name: str, subresource: str, body: JsonObject, namespace: str = ""
+    ) -> JsonObject:
         path = object_path(kind, name, namespace, subresource)
         return await self._object("POST", path, body, self._write_query(False))
 
-    async def replace(self, kind: Kind, body: Object, subresource: str = "") -> Object:
+    async def replace(self, kind: Kind, body: JsonObject, subresource: str = "") -> JsonObject:
         metadata = body["metadata"]
         path = object_path(kind, metadata["name"], metadata.get("namespace", ""), subresource)
         return await self._object("PUT", path, body, self._write_query(False))
@@ -157,7 +157,7 @@ class Client:
         subresource: str = "",
         patch_type: str = http_messages.MERGE_PATCH,
         force: bool = False,
-    ) -> Object:
+    ) -> JsonObject:
         query = self._write_query(False)
         if force:
             query.append(("force", "true"))
@@ -165,8 +165,8 @@ class Client:
         return await self._object("PATCH", path, patch, query, patch_type)
 
     async def delete(
-        self, kind: Kind, name: str, namespace: str = "", options: Object | None = None
-    ) -> Object:
+        self, kind: Kind, name: str, namespace: str = "", options: JsonObject | None = None
+    ) -> JsonObject:
         return await self._object("DELETE", object_path(kind, name, namespace), options)
 
     async def watch(
@@ -210,9 +210,9 @@ class Client:
         body: Any = None,
         query: Query | None = None,
         content_type: str = http_messages.JSON,
-    ) -> Object:
+    ) -> JsonObject:
         response = await self._send(method, path, body, query, content_type)
-        found: Object = msgspec.json.decode(response.body)
+        found: JsonObject = msgspec.json.decode(response.body)
         return found
 
     async def _send(

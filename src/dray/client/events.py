@@ -47,8 +47,6 @@ BUSY_FACTOR = 20
 """While they do, events get one twentieth of the turns."""
 MAX_WAIT_SECONDS = 1.0
 
-EVENT = kinds.served("", "Event")
-
 
 def reference(kind: Kind, metadata: ObjectMeta) -> ObjectReference:
     """The object an event is about."""
@@ -221,10 +219,10 @@ class Recorder:
         namespace = record.topic.namespace or "default"
         if record.name:
             update = self._repetition(record)
-            await self._client.patch(EVENT, record.name, update, namespace)
+            await self._client.patch(kinds.EVENT, record.name, update, namespace)
             return
         name = f"{record.topic.name}.{time.time_ns():x}"
-        await self._client.create(EVENT, self._event(name, namespace, record), namespace)
+        await self._client.create(kinds.EVENT, self._event(name, namespace, record), namespace)
         record.name = name
 
     def _event(self, name: str, namespace: str, record: _Record) -> dict[str, Any]:

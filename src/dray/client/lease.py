@@ -13,7 +13,8 @@ from typing import Any
 
 from dray.api import errors, kinds
 from dray.api.formats import gotime
-from dray.client.api_client import Client, Object
+from dray.api.types.meta import JsonObject
+from dray.client.api_client import Client
 
 
 def raise_if_cancelled() -> None:
@@ -41,9 +42,6 @@ class Timing:
     retry_seconds: float = 2.0
 
 
-LEASE = kinds.served("coordination.k8s.io", "Lease")
-
-
 class LeaderElection:
     """One candidate for one lease. `identity` must differ between candidates."""
 
@@ -64,7 +62,7 @@ class LeaderElection:
         self._timing = timing or Timing()
         self._now = now
         self._jitter = jitter
-        self._lease: Object | None = None
+        self._lease: JsonObject | None = None
         self._seen_at = 0.0
 
     @property
@@ -133,13 +131,13 @@ class LeaderElection:
             return False
         return True
 
-    async def _read(self) -> Object | None:
+    async def _read(self) -> JsonObject | None:
         try:
-            return await self._client.get(LEASE, self.name, self.namespace)
+            return await self._client.get(kinds.LEASE, self.name, self.namespace)
         except errors.NotFound:
             return None
 
-    async def _write(self) -> Object:
+    async def _write(self) -> JsonObject:
         if self._lease is None:
             body = {
                 "apiVersion": "coordination.k8s.io/v1",
@@ -147,10 +145,10 @@ class LeaderElection:
                 "metadata": {"name": self.name, "namespace": self.namespace},
                 "spec": self._next_spec({}),
             }
-            return await self._client.create(LEASE, body, self.namespace)
+            return await self._client.create(kinds.LEASE, body, self.namespace)
         # The whole object as it was read: the roles of Kubernetes allow no patch on leases.
         return await self._client.replace(
-            LEASE, {**self._lease, "spec": self._next_spec(self._lease.get("spec") or {})}
+            kinds.LEASE, {**self._lease, "spec": self._next_spec(self._lease.get("spec") or {})}
         )
 
     def _next_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
@@ -176,7 +174,7 @@ class LeaderElection:
         spec = (self._lease or {}).get("spec") or {}
         return spec.get("holderIdentity") or ""
 
-    def _observe(self, lease: Object | None) -> None:
+    def _observe(self, lease: JsonObject | None) -> None:
         if lease is None or self._lease is None or lease.get("spec") != self._lease.get("spec"):
             self._seen_at = asyncio.get_running_loop().time()
         self._lease = lease
@@ -198,7 +196,7 @@ class LeaderElection:
             spec = {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
             spec.update(renewTime=now, acquireTime=now)
             try:
-                self._lease = await self._client.replace(LEASE, {**self._lease, "spec": spec})
+                self._lease = await self._client.replace(kinds.LEASE, {**self._lease, "spec": spec})
             except errors.Conflict:
                 # A renewal that was cancelled may have reached the server all the same.
                 self._lease = await self._read()

@@ -29,7 +29,6 @@ from dray.node.registration import Registration
 FOLDER: Final = "computer"
 """In the data directory, and not among the machines of fleets: those go with their fleet."""
 SOCKETS: Final = (f"registry/{devices.DRIVER}-reg.sock", f"plugins/{devices.DRIVER}/dra.sock")
-DEVICE_CLASS = kinds.served("resource.k8s.io", "DeviceClass")
 
 
 class LocalNode:
@@ -77,7 +76,7 @@ class LocalNode:
 
 async def _create_classes(client: Client) -> None:
     """Those that are there already may have been changed by somebody, and stay."""
-    identity = {"apiVersion": "resource.k8s.io/v1", "kind": DEVICE_CLASS.kind}
+    identity = {"apiVersion": "resource.k8s.io/v1", "kind": kinds.DEVICE_CLASS.kind}
     for each in device_classes.device_classes():
         with contextlib.suppress(errors.AlreadyExists):
-            await client.create(DEVICE_CLASS, identity | msgspec.to_builtins(each))
+            await client.create(kinds.DEVICE_CLASS, identity | msgspec.to_builtins(each))

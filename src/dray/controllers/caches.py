@@ -10,7 +10,8 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from dray.api.formats.names import PoolId
+from dray.api import kinds
+from dray.api.ids import PoolId
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references, pod_claims
 from dray.api.types.core import Lease, Namespace, PodDisruptionBudget, ResourceQuota
@@ -26,8 +27,6 @@ from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, PodGroup
 from dray.client.api_client import Client
 from dray.client.cache import Cache, HasMetadata, IndexFunction, ObjectKey
-from dray.controllers import resources
-from dray.controllers.devices.eviction_times import TaintedSlice
 from dray.controllers.slim_types import (
     ClaimTemplate,
     DaemonSet,
@@ -35,6 +34,7 @@ from dray.controllers.slim_types import (
     Job,
     ReplicaSet,
     StatefulSet,
+    TaintedSlice,
 )
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Caches:
     @property
     def pods(self) -> Cache[Pod]:
         return self._get(
-            resources.POD,
+            kinds.POD,
             Pod,
             {
                 CLAIM: pod_claims.used_claims,
@@ -81,11 +81,11 @@ class Caches:
             NAMESPACE: _namespace,
             POOL: pools_of,
         }
-        return self._get(resources.CLAIM, ResourceClaim, indexes)
+        return self._get(kinds.RESOURCE_CLAIM, ResourceClaim, indexes)
 
     @property
     def claim_templates(self) -> Cache[ClaimTemplate]:
-        return self._get(resources.CLAIM_TEMPLATE, ClaimTemplate)
+        return self._get(kinds.RESOURCE_CLAIM_TEMPLATE, ClaimTemplate)
 
     @property
     def pod_groups(self) -> Cache[PodGroup]:
@@ -93,52 +93,52 @@ class Caches:
             CLAIM: pod_claims.group_claims,
             TEMPLATE: _templates,
         }
-        return self._get(resources.POD_GROUP, PodGroup, indexes)
+        return self._get(kinds.POD_GROUP, PodGroup, indexes)
 
     @property
     def slices(self) -> Cache[ResourceSlice]:
-        return self._get(resources.SLICE, ResourceSlice, {POOL: _pool_of_slice})
+        return self._get(kinds.RESOURCE_SLICE, ResourceSlice, {POOL: _pool_of_slice})
 
     @property
     def tainted_slices(self) -> Cache[TaintedSlice]:
-        return self._get(resources.SLICE, TaintedSlice, {POOL: _pool_of_slice})
+        return self._get(kinds.RESOURCE_SLICE, TaintedSlice, {POOL: _pool_of_slice})
 
     @property
     def device_classes(self) -> Cache[DeviceClass]:
-        return self._get(resources.DEVICE_CLASS, DeviceClass)
+        return self._get(kinds.DEVICE_CLASS, DeviceClass)
 
     @property
     def taint_rules(self) -> Cache[DeviceTaintRule]:
-        return self._get(resources.TAINT_RULE, DeviceTaintRule)
+        return self._get(kinds.DEVICE_TAINT_RULE, DeviceTaintRule)
 
     @property
     def pool_status_requests(self) -> Cache[ResourcePoolStatusRequest]:
-        return self._get(resources.POOL_STATUS_REQUEST, ResourcePoolStatusRequest)
+        return self._get(kinds.RESOURCE_POOL_STATUS_REQUEST, ResourcePoolStatusRequest)
 
     @property
     def nodes(self) -> Cache[Node]:
-        return self._get(resources.NODE, Node)
+        return self._get(kinds.NODE, Node)
 
     @property
     def leases(self) -> Cache[Lease]:
-        return self._get(resources.LEASE, Lease)
+        return self._get(kinds.LEASE, Lease)
 
     @property
     def namespaces(self) -> Cache[Namespace]:
-        return self._get(resources.NAMESPACE, Namespace)
+        return self._get(kinds.NAMESPACE, Namespace)
 
     @property
     def quotas(self) -> Cache[ResourceQuota]:
         indexes: Mapping[str, IndexFunction[ResourceQuota]] = {NAMESPACE: _namespace}
-        return self._get(resources.QUOTA, ResourceQuota, indexes)
+        return self._get(kinds.RESOURCE_QUOTA, ResourceQuota, indexes)
 
     @property
     def budgets(self) -> Cache[PodDisruptionBudget]:
-        return self._get(resources.BUDGET, PodDisruptionBudget, {NAMESPACE: _namespace})
+        return self._get(kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget, {NAMESPACE: _namespace})
 
     @property
     def deployments(self) -> Cache[Deployment]:
-        return self._get(resources.DEPLOYMENT, Deployment, {NAMESPACE: _namespace})
+        return self._get(kinds.DEPLOYMENT, Deployment, {NAMESPACE: _namespace})
 
     @property
     def replica_sets(self) -> Cache[ReplicaSet]:
@@ -147,15 +147,15 @@ class Caches:
             ORPHAN: _orphan,
             NAMESPACE: _namespace,
         }
-        return self._get(resources.REPLICA_SET, ReplicaSet, indexes)
+        return self._get(kinds.REPLICA_SET, ReplicaSet, indexes)
 
     @property
     def stateful_sets(self) -> Cache[StatefulSet]:
-        return self._get(resources.STATEFUL_SET, StatefulSet, {NAMESPACE: _namespace})
+        return self._get(kinds.STATEFUL_SET, StatefulSet, {NAMESPACE: _namespace})
 
     @property
     def daemon_sets(self) -> Cache[DaemonSet]:
-        return self._get(resources.DAEMON_SET, DaemonSet, {NAMESPACE: _namespace})
+        return self._get(kinds.DAEMON_SET, DaemonSet, {NAMESPACE: _namespace})
 
     @property
     def controller_revisions(self) -> Cache[ControllerRevision]:
@@ -163,11 +163,11 @@ class Caches:
             OWNER: owner_references.controller_uids,
             ORPHAN: _orphan,
         }
-        return self._get(resources.CONTROLLER_REVISION, ControllerRevision, indexes)
+        return self._get(kinds.CONTROLLER_REVISION, ControllerRevision, indexes)
 
     @property
     def jobs(self) -> Cache[Job]:
-        return self._get(resources.JOB, Job, {NAMESPACE: _namespace})
+        return self._get(kinds.JOB, Job, {NAMESPACE: _namespace})
 
     def of(self, kind: Kind) -> Cache[Any]:
         """The copy of any kind, of its metadata at least; ask after the loops that need more.

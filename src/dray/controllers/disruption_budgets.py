@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
@@ -20,7 +20,7 @@ from dray.api.types.core import PodDisruptionBudget, PodDisruptionBudgetStatus
 from dray.api.types.meta import Condition, OwnerReference
 from dray.api.types.pods import Pod
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, loops, resources, status_patches
+from dray.controllers import caches, loops, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.workloads import rollouts
 
@@ -71,7 +71,7 @@ class Budgets(Loop[ObjectKey]):
         status = next_status(budget, pods, self._expected(budget, pods), leaving, now)
         with contextlib.suppress(errors.NotFound):
             await status_patches.patch_status(
-                self.client, resources.BUDGET, budget.metadata, budget.status, status
+                self.client, kinds.POD_DISRUPTION_BUDGET, budget.metadata, budget.status, status
             )
         ends = (DELETION_SECONDS - (now - since).total_seconds() for since in leaving.values())
         return min(ends, default=None)
@@ -98,14 +98,14 @@ class Budgets(Loop[ObjectKey]):
         return sum(sizes.values())
 
     def _size(self, owner: OwnerReference, namespace: str) -> tuple[str, int]:
-        if owner.kind == resources.STATEFUL_SET.kind:
+        if owner.kind == kinds.STATEFUL_SET.kind:
             found = self._stateful_sets.get(owner.name, namespace)
             if found is not None:
                 return owner.uid, 1 if found.spec.replicas is None else found.spec.replicas
         replica_set = self._replica_sets.get(owner.name, namespace)
-        if owner.kind != resources.REPLICA_SET.kind or replica_set is None:
+        if owner.kind != kinds.REPLICA_SET.kind or replica_set is None:
             return owner.uid, 0
-        above = owner_references.controlled_by(replica_set.metadata, resources.DEPLOYMENT)
+        above = owner_references.controlled_by(replica_set.metadata, kinds.DEPLOYMENT)
         deployment = self._deployments.get(above.name, namespace) if above else None
         if above is not None and deployment is not None:
             return above.uid, rollouts.replicas(deployment)

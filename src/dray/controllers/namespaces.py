@@ -12,14 +12,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.kinds import Kind
 from dray.api.types.core import Namespace, NamespaceCondition
 from dray.api.types.meta import ObjectMeta
 from dray.client.api_client import ObjectSelection
 from dray.client.cache import HasMetadata
-from dray.controllers import resources, status_patches
+from dray.controllers import status_patches
 from dray.controllers.loops import Context, Loop
 
 FINALIZER = "kubernetes"
@@ -85,12 +85,12 @@ class Namespaces(Loop[str]):
 
     async def _empty(self, namespace: str) -> dict[Kind, list[ObjectMeta]]:
         """Delete what is there; what is still there after it."""
-        pods = await self._delete_all(resources.POD, namespace)
+        pods = await self._delete_all(kinds.POD, namespace)
         if pods:
-            return {resources.POD: pods}
+            return {kinds.POD: pods}
         remaining = {}
         for kind in self._content:
-            if kind is not resources.POD and (left := await self._delete_all(kind, namespace)):
+            if kind is not kinds.POD and (left := await self._delete_all(kind, namespace)):
                 remaining[kind] = left
         return remaining
 
@@ -111,14 +111,14 @@ class Namespaces(Loop[str]):
         return [msgspec.json.decode(item, type=HasMetadata).metadata for item in page.items]
 
     async def _finalize(self, name: str, uid: str) -> None:
-        raw = await self.client.get(resources.NAMESPACE, name)
+        raw = await self.client.get(kinds.NAMESPACE, name)
         if raw["metadata"]["uid"] != uid:
             return
         spec = raw.get("spec") or {}
         kept = [each for each in spec.get("finalizers") or () if each != FINALIZER]
         with contextlib.suppress(errors.NotFound):
             await self.client.replace(
-                resources.NAMESPACE, {**raw, "spec": {**spec, "finalizers": kept}}, "finalize"
+                kinds.NAMESPACE, {**raw, "spec": {**spec, "finalizers": kept}}, "finalize"
             )
 
     async def _report(self, namespace: Namespace, remaining: Remaining) -> None:
@@ -134,7 +134,7 @@ class Namespaces(Loop[str]):
         status = msgspec.structs.replace(namespace.status, conditions=tuple(known.values()))
         with contextlib.suppress(errors.NotFound):
             await status_patches.patch_status(
-                self.client, resources.NAMESPACE, namespace.metadata, namespace.status, status
+                self.client, kinds.NAMESPACE, namespace.metadata, namespace.status, status
             )
 
 

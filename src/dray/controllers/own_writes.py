@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.client.cache import Cache
 
 Key = TypeVar("Key", bound=Hashable)
@@ -24,7 +24,7 @@ class OwnWrites(Generic[Key]):
         self._cache = cache
         self._versions: dict[Key, int] = {}
 
-    def note(self, key: Key, written: Object) -> None:
+    def note(self, key: Key, written: JsonObject) -> None:
         version = _number(written.get("metadata", {}).get("resourceVersion", ""))
         self._versions[key] = max(version, self._versions.get(key, 0))
 

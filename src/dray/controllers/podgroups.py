@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.semantics import pod_claims, pod_status
 from dray.api.types.pods import Pod
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, loops, resources, status_patches
+from dray.controllers import caches, loops, status_patches
 from dray.controllers.loops import Context, Loop
 
 FINALIZER = "scheduling.k8s.io/podgroup-protection"
@@ -42,5 +42,5 @@ class PodGroups(Loop[ObjectKey]):
             kept = [each for each in group.metadata.finalizers if each != FINALIZER]
             with contextlib.suppress(errors.NotFound):
                 await status_patches.patch_metadata(
-                    self.client, resources.POD_GROUP, group.metadata, {"finalizers": kept or None}
+                    self.client, kinds.POD_GROUP, group.metadata, {"finalizers": kept or None}
                 )

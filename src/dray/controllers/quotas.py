@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.formats import quantity
-from dray.api.formats.names import GroupResource
+from dray.api.ids import GroupResource
 from dray.api.semantics import owner_references, pod_resources
 from dray.api.semantics import quota as counting
 from dray.api.semantics.pod_resources import Amounts
 from dray.api.types.core import ResourceQuota, ResourceQuotaStatus
 from dray.api.types.dra import ResourceClaim
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, loops, resources, status_patches
+from dray.controllers import caches, loops, status_patches
 from dray.controllers.loops import Context, Loop
 
 SETTLE_SECONDS = 0.5
@@ -39,7 +39,7 @@ class Quotas(Loop[ObjectKey]):
             for kind in context.served
             if kind.namespaced
             and kind.kind != "Event"
-            and kind not in (resources.POD, resources.CLAIM)
+            and kind not in (kinds.POD, kinds.RESOURCE_CLAIM)
         }
         self._lower: dict[ObjectKey, ResourceQuotaStatus] = {}
         self.follow(self._quotas, lambda change: self.queue.add(change.key))
@@ -73,7 +73,7 @@ class Quotas(Loop[ObjectKey]):
         self._lower.pop(key, None)
         with contextlib.suppress(errors.NotFound):
             await status_patches.patch_status(
-                self.client, resources.QUOTA, quota.metadata, quota.status, status
+                self.client, kinds.RESOURCE_QUOTA, quota.metadata, quota.status, status
             )
         return None
 
@@ -113,7 +113,7 @@ class Quotas(Loop[ObjectKey]):
 
     def _charged_by_pod(self, claim: ResourceClaim) -> Amounts | None:
         """What the pod charges already for whose extended resources the claim was made."""
-        owner = owner_references.controlled_by(claim.metadata, resources.POD)
+        owner = owner_references.controlled_by(claim.metadata, kinds.POD)
         pod = self._pods.get(owner.name, claim.metadata.namespace) if owner else None
         if pod is None:
             return None

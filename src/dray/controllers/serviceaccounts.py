@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.client.cache import HasMetadata, ObjectChange
-from dray.controllers import resources
 from dray.controllers.loops import Context, Loop
 
 DEFAULT = "default"
@@ -18,7 +17,7 @@ class ServiceAccounts(Loop[str]):
     def __init__(self, context: Context) -> None:
         super().__init__("serviceaccounts", context, workers=1)
         self._namespaces = context.caches.namespaces
-        self._accounts = context.caches.of(resources.SERVICE_ACCOUNT)
+        self._accounts = context.caches.of(kinds.SERVICE_ACCOUNT)
         self.follow(self._namespaces, lambda change: self.queue.add(change.key.name))
         self.follow(self._accounts, self._account_changed)
 
@@ -41,8 +40,8 @@ class ServiceAccounts(Loop[str]):
         if self._accounts.get(DEFAULT, key) is not None:
             return
         body = {
-            **resources.identity(resources.SERVICE_ACCOUNT),
+            **kinds.SERVICE_ACCOUNT.type_meta,
             "metadata": {"name": DEFAULT, "namespace": key},
         }
         with contextlib.suppress(errors.AlreadyExists):
-            await self.client.create(resources.SERVICE_ACCOUNT, body, key)
+            await self.client.create(kinds.SERVICE_ACCOUNT, body, key)

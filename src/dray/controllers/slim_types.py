@@ -9,6 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api.types import workloads
+from dray.api.types.dra import (
+    DeviceTaint,
+    ResourcePool,
+)
 from dray.api.types.meta import ObjectMeta, Wire
 
 Template = dict[str, Any]
@@ -59,3 +63,21 @@ class ClaimTemplate(Wire, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: dict[str, Any] = {}
+
+
+class TaintedDevice(Wire, frozen=True):
+    name: str = ""
+    taints: tuple[DeviceTaint, ...] = ()
+
+
+class TaintedSliceSpec(Wire, frozen=True):
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    devices: tuple[TaintedDevice, ...] = ()
+
+
+class TaintedSlice(Wire, frozen=True):
+    """A ResourceSlice without all that has nothing to do with taints, which is most of it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: TaintedSliceSpec = TaintedSliceSpec()

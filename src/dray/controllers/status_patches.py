@@ -8,13 +8,13 @@ import msgspec
 
 from dray.api.conversion import canonical
 from dray.api.kinds import Kind
-from dray.api.types.meta import ObjectMeta, Wire
-from dray.client.api_client import Client, Object
+from dray.api.types.meta import JsonObject, ObjectMeta, Wire
+from dray.client.api_client import Client
 
 T = TypeVar("T")
 
 
-def decode(raw: Object, type_: type[T]) -> T:
+def decode(raw: JsonObject, type_: type[T]) -> T:
     """An answer of the server as a struct."""
     return msgspec.convert(canonical.prune_nulls(raw), type_)
 
@@ -38,7 +38,7 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
 
 async def patch_status(
     client: Client, kind: Kind, metadata: ObjectMeta, old: Wire, new: Wire
-) -> Object | None:
+) -> JsonObject | None:
     """Write the status where it changed, guarded by the version it was computed from."""
     change = difference(old, new)
     if not change:
@@ -49,7 +49,7 @@ async def patch_status(
 
 async def patch_metadata(
     client: Client, kind: Kind, metadata: ObjectMeta, change: dict[str, Any]
-) -> Object:
+) -> JsonObject:
     """Change metadata of the object as it was read, or raise Conflict."""
     patch = {"metadata": {"resourceVersion": metadata.resource_version, **change}}
     return await client.patch(kind, metadata.name, patch, metadata.namespace)

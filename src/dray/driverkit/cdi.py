@@ -18,13 +18,14 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from dray.api.types.meta import JsonObject
 from dray.driverkit import checkpoint
 
 VERSION: Final = "0.5.0"
 """The first that allows device names to begin with a digit, as those made from a uid may."""
 _QUALIFIED = re.compile(r"([A-Za-z][\w.-]*/[A-Za-z][\w-]*)=([A-Za-z0-9][\w.:-]*)", re.ASCII)
 
-Object = dict[str, Any]
+
 _READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     ".json": json.loads,
     ".yaml": yaml.safe_load,
@@ -76,10 +77,10 @@ class Edits(msgspec.Struct, frozen=True):
     mounts: tuple[Mount, ...] = ()
     hooks: tuple[Hook, ...] = ()
 
-    def written(self) -> Object:
+    def written(self) -> JsonObject:
         env = tuple(f"{name}={value}" for name, value in self.env.items())
         edits = _WrittenEdits(env, self.device_nodes, self.mounts, self.hooks)
-        made: Object = msgspec.to_builtins(edits)
+        made: JsonObject = msgspec.to_builtins(edits)
         return made
 
     @classmethod
@@ -185,7 +186,7 @@ def _devices_in(path: str, _stamp: _Stamp) -> Mapping[str, Edits]:
     return dict(_devices_of(spec))
 
 
-def _devices_of(spec: Object) -> Iterable[tuple[str, Edits]]:
+def _devices_of(spec: JsonObject) -> Iterable[tuple[str, Edits]]:
     """Edits of the spec as a whole belong to each of its devices."""
     common = Edits.read(spec.get("containerEdits") or {})
     for device in spec["devices"]:

@@ -12,14 +12,15 @@ import msgspec
 
 from dray.api import errors, http_messages, kinds
 from dray.api.types.dra import AllocatedDeviceStatus
-from dray.client.api_client import Client, Object
+from dray.api.types.meta import JsonObject
+from dray.client.api_client import Client
 from dray.client.controller import Controller
 from dray.driverkit.driver import DeviceStatus
 from dray.driverkit.prepared_claims import PreparedClaim, PreparedClaims, PreparedDevice
 
 log = logging.getLogger(__name__)
 
-CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
+
 STATUS = "status"
 
 
@@ -52,15 +53,15 @@ class StatusReports:
             except (errors.NotFound, errors.Invalid) as error:
                 log.warning("status of claim %s/%s: %s", claim.namespace, claim.name, error)
 
-    async def _apply(self, claim: PreparedClaim, entries: list[Object]) -> None:
+    async def _apply(self, claim: PreparedClaim, entries: list[JsonObject]) -> None:
         body = {
-            "apiVersion": CLAIM.preferred.api_version,
-            "kind": CLAIM.kind,
+            "apiVersion": kinds.RESOURCE_CLAIM.preferred.api_version,
+            "kind": kinds.RESOURCE_CLAIM.kind,
             "metadata": {"name": claim.name, "namespace": claim.namespace, "uid": claim.uid},
             STATUS: {"devices": entries},
         }
         await self._client.patch(
-            CLAIM,
+            kinds.RESOURCE_CLAIM,
             claim.name,
             body,
             claim.namespace,
@@ -69,7 +70,7 @@ class StatusReports:
             force=True,
         )
 
-    def _entry(self, device: PreparedDevice) -> Object:
+    def _entry(self, device: PreparedDevice) -> JsonObject:
         status = device.status or DeviceStatus()
         entry = AllocatedDeviceStatus(
             driver=self._driver,
@@ -80,5 +81,5 @@ class StatusReports:
             data=msgspec.UNSET if status.data is None else status.data,
             network_data=status.network,
         )
-        body: Object = msgspec.to_builtins(entry)
+        body: JsonObject = msgspec.to_builtins(entry)
         return body

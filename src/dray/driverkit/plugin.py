@@ -22,7 +22,7 @@ import msgspec
 from dray import metrics_http, telemetry
 from dray.api import kinds
 from dray.api.formats import gotime
-from dray.api.formats.names import PoolId
+from dray.api.ids import PoolId
 from dray.api.types.dra import CounterSet, Device, DeviceTaint
 from dray.api.types.meta import OwnerReference
 from dray.client import kubeconfig
@@ -41,7 +41,7 @@ from dray.driverkit.sockets import Sockets
 
 log = logging.getLogger(__name__)
 
-NODE = kinds.served("", "Node")
+
 LOOK_SECONDS: Final = 5.0
 
 
@@ -104,7 +104,7 @@ class Plugin:
             mine, self._describe, selection=ours, labels=labels, is_paused=self._leaves_alone
         )
         self._nodes: Cache[HasMetadata] = Cache(
-            mine, NODE, HasMetadata, ObjectSelection(field_selector=f"metadata.name={node}")
+            mine, kinds.NODE, HasMetadata, ObjectSelection(field_selector=f"metadata.name={node}")
         )
         self._nodes.subscribe(self._node_changed)
 

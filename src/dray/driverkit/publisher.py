@@ -20,16 +20,15 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.conversion import canonical
-from dray.api.formats.names import PoolId
+from dray.api.ids import PoolId
 from dray.api.types.dra import Device, ResourcePool, ResourceSlice, ResourceSliceSpec
-from dray.api.types.meta import ObjectMeta, OwnerReference, Wire
-from dray.client.api_client import EVERYTHING, Client, Object, ObjectSelection
+from dray.api.types.meta import JsonObject, ObjectMeta, OwnerReference, Wire
+from dray.client.api_client import EVERYTHING, Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
 from dray.driverkit import pool_layout
 from dray.driverkit.pool_layout import PublishedPool
 
-SLICE = kinds.served("resource.k8s.io", "ResourceSlice")
 _BY_POOL = "pool"
 
 
@@ -90,7 +89,11 @@ class Publisher:
         self._labels = dict(labels or {})
         self._written: dict[str, _Written] = {}
         self._slices: Cache[_Summary] = Cache(
-            client, SLICE, _Summary, selection, {_BY_POOL: lambda one: (one.pool_id,)}
+            client,
+            kinds.RESOURCE_SLICE,
+            _Summary,
+            selection,
+            {_BY_POOL: lambda one: (one.pool_id,)},
         )
         self._slices.subscribe(self._slice_changed)
         self._controller: Controller[PoolId] = Controller(
@@ -151,7 +154,7 @@ class Publisher:
         if self._is_ours(found):
             return self._written[name].mark
         try:
-            document = await self._client.get(SLICE, name)
+            document = await self._client.get(kinds.RESOURCE_SLICE, name)
         except errors.NotFound:
             return None
         self._remember(document)
@@ -161,14 +164,14 @@ class Publisher:
         body = _body(one)
         if self._labels:
             body["metadata"]["labels"] = self._labels
-        made = await self._in_name_of(one.spec.driver).create(SLICE, body)
+        made = await self._in_name_of(one.spec.driver).create(kinds.RESOURCE_SLICE, body)
         self._remember(made, one.spec)
 
     async def _replace(self, one: ResourceSlice) -> None:
         """The spec is the driver's; what others wrote into the metadata stays."""
-        body = await self._client.get(SLICE, one.metadata.name)
+        body = await self._client.get(kinds.RESOURCE_SLICE, one.metadata.name)
         body["spec"] = _body(one)["spec"]
-        made = await self._in_name_of(one.spec.driver).replace(SLICE, body)
+        made = await self._in_name_of(one.spec.driver).replace(kinds.RESOURCE_SLICE, body)
         self._remember(made, one.spec)
 
     def _in_name_of(self, driver: str) -> Client:
@@ -177,9 +180,9 @@ class Publisher:
 
     async def _delete(self, name: str) -> None:
         with contextlib.suppress(errors.NotFound):
-            await self._client.delete(SLICE, name)
+            await self._client.delete(kinds.RESOURCE_SLICE, name)
 
-    def _remember(self, document: Object, spec: ResourceSliceSpec | None = None) -> None:
+    def _remember(self, document: JsonObject, spec: ResourceSliceSpec | None = None) -> None:
         """`spec` is what was meant: a server may leave out fields that it does not know."""
         metadata = document["metadata"]
         actual = spec or _spec_of(document)
@@ -229,10 +232,10 @@ def _without_times(device: Device) -> Device:
     return msgspec.structs.replace(device, taints=taints)
 
 
-def _spec_of(document: Object) -> ResourceSliceSpec:
+def _spec_of(document: JsonObject) -> ResourceSliceSpec:
     return msgspec.convert(canonical.prune_nulls(document), ResourceSlice).spec
 
 
-def _body(one: ResourceSlice) -> Object:
-    body: Object = msgspec.to_builtins(one)
+def _body(one: ResourceSlice) -> JsonObject:
+    body: JsonObject = msgspec.to_builtins(one)
     return {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", **body}

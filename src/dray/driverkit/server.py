@@ -30,7 +30,7 @@ from dray.protocol.services import Service
 
 log = logging.getLogger(__name__)
 
-CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
+
 HEALTH_SECONDS: Final = 10.0
 
 
@@ -142,7 +142,7 @@ class PluginServer:
 
     async def _prepare(self, asked: Any) -> Sequence[PreparedDevice]:
         """The claim is read from the server: the node agent only says which it means."""
-        document = await self._client.get(CLAIM, asked.name, asked.namespace)
+        document = await self._client.get(kinds.RESOURCE_CLAIM, asked.name, asked.namespace)
         claim = msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
         if claim.metadata.uid != asked.uid:
             raise PrepareError(f"claim {asked.namespace}/{asked.name} was replaced by another")

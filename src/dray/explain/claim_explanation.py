@@ -11,11 +11,10 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections, requests
 from dray.allocator.problem import resolution
 from dray.allocator.problem.resolution import ResolvedClaim
-from dray.api.formats.names import ClaimKey, DeviceId
-from dray.api.selectors import label_selectors
+from dray.api.ids import ClaimKey, DeviceId
+from dray.api.selectors import node_selectors
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.explain.suggestions import relaxation
-from dray.explain.suggestions.change_tester import BoundedAllocator
 from dray.explain.suggestions.changes import SuggestedChange
 from dray.explain.suggestions.proposals import ProposalContext
 from dray.explain.survey import (
@@ -26,6 +25,7 @@ from dray.explain.survey import (
     node_survey,
     unreachable_slices,
 )
+from dray.explain.survey.bounded_allocator import BoundedAllocator
 from dray.explain.survey.diagnosis import Reason
 from dray.explain.survey.facts import GateFacts
 from dray.explain.survey.faults import Fault, GateOff
@@ -134,7 +134,7 @@ def _within_reach(
 ) -> list[str]:
     """The nodes where the claims that are allocated can be used, in the order of the fleet."""
     tests = [
-        label_selectors.compile_node_selector(claim.status.allocation.node_selector)
+        node_selectors.compile_node_selector(claim.status.allocation.node_selector)
         for claim in allocated
         if claim.status.allocation is not None and claim.status.allocation.node_selector is not None
     ]

@@ -33,7 +33,7 @@ from dray.node.runtimes.interface import Runtime
 
 log = logging.getLogger(__name__)
 
-POD = kinds.served("", "Pod")
+
 COMPONENT = "kubelet"
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 5.0
@@ -75,7 +75,7 @@ class Agent:
         registry: telemetry.Registry | None = None,
     ) -> None:
         bound = ObjectSelection(field_selector=f"spec.nodeName={node}")
-        self._pods: Cache[Pod] = Cache(client, POD, Pod, bound)
+        self._pods: Cache[Pod] = Cache(client, kinds.POD, Pod, bound)
         self._workers: dict[str, PodWorker] = {}
         self._arrivals: asyncio.Queue[PodWorker] = asyncio.Queue()
         self._pod_resources = folders.pod_resources

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from dray.api import http_messages, kinds
 from dray.api.features import Features
 from dray.api.remote_command import CERTIFICATE_ANNOTATION
+from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
-from dray.client.api_client import Client, Object, ObjectSelection
+from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
-
-NODE = kinds.served("", "Node")
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class NodeStatusUpdater:
         self._runtime_version = f"{runtime}://1"
         self._declared = list(declared_features(features))
         only = ObjectSelection(field_selector=f"metadata.name={node}")
-        self._nodes: Cache[Node] = Cache(client, NODE, Node, only)
+        self._nodes: Cache[Node] = Cache(client, kinds.NODE, Node, only)
         self._controller: Controller[str] = Controller("presence", self._reconcile, workers=1)
         self._nodes.subscribe(self._node_changed)
 
@@ -67,9 +66,9 @@ class NodeStatusUpdater:
         if node is None or self._is_said(node):
             return
         annotations = {CERTIFICATE_ANNOTATION: self._certificate}
-        await self._client.patch(NODE, self._name, {"metadata": {"annotations": annotations}})
+        await self._client.patch(kinds.NODE, self._name, {"metadata": {"annotations": annotations}})
         await self._client.patch(
-            NODE,
+            kinds.NODE,
             self._name,
             {"status": self._status()},
             subresource="status",
@@ -80,7 +79,7 @@ class NodeStatusUpdater:
     def _certificate(self) -> str:
         return self._reach.certificate.decode()
 
-    def _status(self) -> Object:
+    def _status(self) -> JsonObject:
         return {
             "addresses": [{"type": "InternalIP", "address": self._reach.address}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._reach.port}},

@@ -18,16 +18,15 @@ import msgspec
 
 from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
-from dray.api.types.meta import ObjectMeta, Wire
+from dray.api.types.meta import JsonObject, ObjectMeta, Wire
 from dray.api.types.nodes import Node
-from dray.client.api_client import EVERYTHING, Client, Object, ObjectSelection
+from dray.client.api_client import EVERYTHING, Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
 
 log = logging.getLogger(__name__)
 
-NODE = kinds.served("", "Node")
-LEASE = kinds.served("coordination.k8s.io", "Lease")
+
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_ANNOTATION = "dray.dev/lease"
 FIELD_MANAGER = "dray-node"
@@ -91,7 +90,7 @@ class Registration:
         self._lease, self._runtime = lease, runtime
         self._now = now
         self._renew_seconds = renew_seconds
-        self._nodes: Cache[_Registered] = Cache(client, NODE, _Registered, selection)
+        self._nodes: Cache[_Registered] = Cache(client, kinds.NODE, _Registered, selection)
         self._controller: Controller[str] = Controller("registration", self._reconcile, workers=16)
 
     @property
@@ -123,7 +122,7 @@ class Registration:
         new = self._unregistered.get(name)
         if new is not None and found is None:
             with contextlib.suppress(errors.AlreadyExists):
-                await self._client.create(NODE, self._body(new))
+                await self._client.create(kinds.NODE, self._body(new))
         elif name in self._addresses and found is not None:
             await self._renew(found)
         self._unregistered.pop(name, None)
@@ -133,7 +132,7 @@ class Registration:
         name = found.metadata.name
         if found.metadata.annotations.get(LEASE_ANNOTATION) != self._lease:
             annotations = {LEASE_ANNOTATION: self._lease}
-            await self._client.patch(NODE, name, {"metadata": {"annotations": annotations}})
+            await self._client.patch(kinds.NODE, name, {"metadata": {"annotations": annotations}})
         version = _runtime_version(self._runtime)
         if not found.is_ready or found.status.node_info.container_runtime_version != version:
             news = {
@@ -141,15 +140,15 @@ class Registration:
                 "nodeInfo": {"containerRuntimeVersion": version},
             }
             await self._client.patch(
-                NODE,
+                kinds.NODE,
                 name,
                 {"status": news},
                 subresource="status",
                 patch_type=http_messages.STRATEGIC_MERGE_PATCH,
             )
 
-    def _body(self, node: Node) -> Object:
-        body: Object = msgspec.to_builtins(node)
+    def _body(self, node: Node) -> JsonObject:
+        body: JsonObject = msgspec.to_builtins(node)
         name = node.metadata.name
         body["metadata"].setdefault("annotations", {})[LEASE_ANNOTATION] = self._lease
         status = body.setdefault("status", {})
@@ -161,7 +160,7 @@ class Registration:
         status["nodeInfo"] = {**_node_info(self._runtime), **status.get("nodeInfo", {})}
         return {"apiVersion": "v1", "kind": "Node", **body}
 
-    def _conditions(self) -> Iterable[Object]:
+    def _conditions(self) -> Iterable[JsonObject]:
         time = gotime.write(self._now())
         times = {"lastHeartbeatTime": time, "lastTransitionTime": time}
         for type_ in _PRESSURES:
@@ -185,11 +184,11 @@ class Registration:
             "renewTime": gotime.write(self._now(), gotime.MICROSECONDS),
         }
         try:
-            await self._client.patch(LEASE, self._lease, {"spec": spec}, LEASE_NAMESPACE)
+            await self._client.patch(kinds.LEASE, self._lease, {"spec": spec}, LEASE_NAMESPACE)
         except errors.NotFound:
             metadata = {"name": self._lease, "namespace": LEASE_NAMESPACE}
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
-            await self._client.create(LEASE, {**body, "spec": spec}, LEASE_NAMESPACE)
+            await self._client.create(kinds.LEASE, {**body, "spec": spec}, LEASE_NAMESPACE)
 
 
 def host_address(number: int) -> str:

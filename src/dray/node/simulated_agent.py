@@ -12,6 +12,7 @@ import datetime
 from collections.abc import Callable, Mapping
 
 from dray.api import errors, http_messages, kinds
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.client import events
 from dray.client.api_client import Client, ObjectSelection
@@ -22,7 +23,6 @@ from dray.node.devices import claim_access
 from dray.node.pods import status_patches
 from dray.node.runtimes import simulated
 
-POD = kinds.served("", "Pod")
 BOUND = ObjectSelection(field_selector="spec.nodeName!=")
 COMPONENT = "kubelet"
 RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 30.0
@@ -46,7 +46,7 @@ class SimulatedAgent:
         self._ends_at: dict[str, float] = {}
         self._stops_at: dict[str, float] = {}
         self._refusals: dict[str, int] = {}
-        self._pods: Cache[Pod] = Cache(client, POD, Pod, BOUND)
+        self._pods: Cache[Pod] = Cache(client, kinds.POD, Pod, BOUND)
         self._controller: Controller[ObjectKey] = Controller(
             "name-only-agent", self._reconcile, workers=workers
         )
@@ -112,7 +112,7 @@ class SimulatedAgent:
         attempts = self._refusals.get(uid, 0)
         self._refusals[uid] = attempts + 1
         seconds = min(RETRY_SECONDS * 2.0 ** min(attempts, 16), MAX_RETRY_SECONDS)
-        reference = events.reference(POD, pod.metadata)
+        reference = events.reference(kinds.POD, pod.metadata)
         note = f"Failed to prepare dynamic resources: {why}"
         reason = "FailedPrepareDynamicResources"
         self._recorder.record(reference, events.WARNING, reason, note, replace=True)
@@ -145,7 +145,7 @@ class SimulatedAgent:
             await self._report(pod, ended)
         elif pod.metadata.deletion_grace_period_seconds != 0 or not pod.metadata.finalizers:
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
-            await self._client.delete(POD, pod.metadata.name, pod.metadata.namespace, options)
+            await self._client.delete(kinds.POD, pod.metadata.name, pod.metadata.namespace, options)
         return None
 
     def _seconds_to_stop(self, pod: Pod) -> float:
@@ -155,9 +155,9 @@ class SimulatedAgent:
         stops_at = self._stops_at.setdefault(pod.metadata.uid, clock + simulated.stop_seconds(pod))
         return stops_at - clock
 
-    async def _report(self, pod: Pod, patch: status_patches.Object) -> None:
+    async def _report(self, pod: Pod, patch: JsonObject) -> None:
         await self._client.patch(
-            POD,
+            kinds.POD,
             pod.metadata.name,
             patch,
             pod.metadata.namespace,

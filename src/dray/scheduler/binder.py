@@ -16,16 +16,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.features import Features
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import NodeAllocatableResourceClaimStatus, Pod
 from dray.client import events
-from dray.client.api_client import Client, Object
+from dray.client.api_client import Client
 from dray.client.events import Recorder
-from dray.scheduler import resources
 from dray.scheduler.claims import claim_writes
 from dray.scheduler.claims.claim_writes import ClaimWrites, WriteRejected
 from dray.scheduler.claims.device_fit import ClaimAssignment, NodeFit
@@ -148,9 +148,9 @@ class Binder:
         metadata = pod.metadata
         patch = {"metadata": {"uid": metadata.uid}, "status": status}
 
-        async def write() -> Object:
+        async def write() -> JsonObject:
             return await self._client.patch(
-                resources.POD, metadata.name, patch, metadata.namespace, subresource="status"
+                kinds.POD, metadata.name, patch, metadata.namespace, subresource="status"
             )
 
         try:
@@ -167,7 +167,7 @@ class Binder:
     ) -> None:
         """Wait until the drivers have attached what they must, or say that they cannot."""
         note = f"waiting for binding conditions for device on node {choice.node}"
-        about = events.reference(resources.POD, choice.pod.metadata)
+        about = events.reference(kinds.POD, choice.pod.metadata)
         self._recorder.record(
             about, events.NORMAL, "BindingConditionsPending", note, action=SCHEDULING_ACTION
         )
@@ -232,12 +232,12 @@ class Binder:
                 "namespace": metadata.namespace,
                 "uid": metadata.uid,
             },
-            "target": {"kind": resources.NODE.kind, "name": choice.node},
+            "target": {"kind": kinds.NODE.kind, "name": choice.node},
         }
 
-        async def bind() -> Object:
+        async def bind() -> JsonObject:
             return await self._client.create_subresource(
-                resources.POD, metadata.name, "binding", body, metadata.namespace
+                kinds.POD, metadata.name, "binding", body, metadata.namespace
             )
 
         try:
@@ -253,8 +253,8 @@ class Binder:
     async def _check_bound(self, choice: NodeAssignment, conflict: errors.Conflict) -> None:
         metadata = choice.pod.metadata
 
-        async def read() -> Object:
-            return await self._client.get(resources.POD, metadata.name, metadata.namespace)
+        async def read() -> JsonObject:
+            return await self._client.get(kinds.POD, metadata.name, metadata.namespace)
 
         try:
             current = await claim_writes.retry_until_answered(read)
@@ -291,7 +291,7 @@ class Binder:
     def _report_success(self, choice: NodeAssignment) -> None:
         metadata = choice.pod.metadata
         self._recorder.record(
-            events.reference(resources.POD, metadata),
+            events.reference(kinds.POD, metadata),
             events.NORMAL,
             "Scheduled",
             f"Successfully assigned {metadata.namespace}/{metadata.name} to {choice.node}",

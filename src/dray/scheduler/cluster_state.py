@@ -16,8 +16,9 @@ from typing import Any
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.interning import Interner
+from dray.api import kinds
 from dray.api.features import Features
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.semantics import owner_references, pod_claims, pod_resources
 from dray.api.types.core import Namespace, PodDisruptionBudget
 from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -26,7 +27,7 @@ from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange, ObjectKey
-from dray.scheduler import queue, resources
+from dray.scheduler import queue
 from dray.scheduler.claims.in_flight import Inflight
 from dray.scheduler.queue import Queue
 from dray.scheduling import node_allocatable, pod_requirements
@@ -56,25 +57,27 @@ class SchedulerState:
         self.nodes = Nodes()
         self.classes = Classes()
         self.pods: Cache[Pod] = Cache(
-            client, resources.POD, Pod, ACTIVE_PODS, {GROUP: _group_of_pod, ON_NODE: _node_of_pod}
+            client, kinds.POD, Pod, ACTIVE_PODS, {GROUP: _group_of_pod, ON_NODE: _node_of_pod}
         )
         self.claims: Cache[ResourceClaim] = Cache(
-            client, resources.CLAIM, ResourceClaim, indexes={EXTENDED: _owner_of_extended}
+            client, kinds.RESOURCE_CLAIM, ResourceClaim, indexes={EXTENDED: _owner_of_extended}
         )
         self._nodes: Cache[Node] = Cache(
-            client, resources.NODE, Node, ObjectSelection(label_selector=node_selector)
+            client, kinds.NODE, Node, ObjectSelection(label_selector=node_selector)
         )
-        self._slices: Cache[ResourceSlice] = Cache(client, resources.SLICE, ResourceSlice)
-        self._classes: Cache[DeviceClass] = Cache(client, resources.DEVICE_CLASS, DeviceClass)
-        self._rules: Cache[DeviceTaintRule] = Cache(client, resources.TAINT_RULE, DeviceTaintRule)
-        self._namespaces: Cache[Namespace] = Cache(client, resources.NAMESPACE, Namespace)
+        self._slices: Cache[ResourceSlice] = Cache(client, kinds.RESOURCE_SLICE, ResourceSlice)
+        self._classes: Cache[DeviceClass] = Cache(client, kinds.DEVICE_CLASS, DeviceClass)
+        self._rules: Cache[DeviceTaintRule] = Cache(
+            client, kinds.DEVICE_TAINT_RULE, DeviceTaintRule
+        )
+        self._namespaces: Cache[Namespace] = Cache(client, kinds.NAMESPACE, Namespace)
         self.neighbours = PodAffinityIndex(self.nodes, self.pods, self._namespaces)
         self.groups: Cache[PodGroup] | None = None
         if features.generic_workload:
-            self.groups = Cache(client, resources.POD_GROUP, PodGroup)
+            self.groups = Cache(client, kinds.POD_GROUP, PodGroup)
         self.budgets: Cache[PodDisruptionBudget] | None = None
         if features.preemption:
-            self.budgets = Cache(client, resources.BUDGET, PodDisruptionBudget)
+            self.budgets = Cache(client, kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget)
         self.inflight = Inflight(self.fleet, self._cached_claim)
         self.claim_watchers: dict[ClaimKey, set[asyncio.Event]] = {}
         """Whom to tell that a claim has changed."""

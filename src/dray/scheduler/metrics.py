@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator
 
 from dray import telemetry
 from dray.allocator.inventory.device_counts import DeviceCounts
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.pods import Pod
 from dray.scheduler.cluster_state import SchedulerState

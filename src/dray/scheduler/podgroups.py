@@ -12,16 +12,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.api import errors, http_messages
+from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import AllocationResult
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
 from dray.client.api_client import Client
 from dray.client.cache import ObjectKey
-from dray.scheduler import queue, resources
+from dray.scheduler import queue
 from dray.scheduler.binder import Binder, NodeAssignment
 from dray.scheduler.claims.device_fit import PodDemand
 from dray.scheduler.cluster_state import GROUP, SchedulerState
@@ -244,7 +244,7 @@ async def note_scheduled(
     }
     try:
         await client.patch(
-            resources.POD_GROUP,
+            kinds.POD_GROUP,
             group.metadata.name,
             {"metadata": {"uid": group.metadata.uid}, "status": {"conditions": [condition]}},
             group.metadata.namespace,

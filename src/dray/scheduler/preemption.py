@@ -12,9 +12,9 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from dray.api import errors, http_messages
+from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import pod_claims
 from dray.api.types.core import PodDisruptionBudget
@@ -24,7 +24,6 @@ from dray.client import events
 from dray.client.api_client import Client
 from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
-from dray.scheduler import resources
 from dray.scheduler.claims import device_fit
 from dray.scheduler.claims.device_fit import DeviceMatcher, NodeFit, PodDemand
 from dray.scheduler.cluster_state import ON_NODE, SchedulerState
@@ -324,19 +323,19 @@ class Evictor:
         metadata = victim.metadata
         options = {"preconditions": {"uid": metadata.uid}}
         try:
-            await self._client.delete(resources.POD, metadata.name, metadata.namespace, options)
+            await self._client.delete(kinds.POD, metadata.name, metadata.namespace, options)
         except errors.StatusError as error:
             log.warning("pod %s/%s stays: %s", metadata.namespace, metadata.name, error)
             return
         note = f"Preempted by pod {pod.metadata.uid} on node {node}"
-        about = events.reference(resources.POD, metadata)
+        about = events.reference(kinds.POD, metadata)
         self._recorder.record(about, events.NORMAL, "Preempted", note, action="Preempting")
 
     async def _patch(self, pod: Pod, status: dict[str, object]) -> None:
         metadata = pod.metadata
         try:
             await self._client.patch(
-                resources.POD,
+                kinds.POD,
                 metadata.name,
                 {"metadata": {"uid": metadata.uid}, "status": status},
                 metadata.namespace,

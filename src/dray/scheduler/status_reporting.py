@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dray.allocator.model import requests
-from dray.api import errors, http_messages
+from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod, PodCondition
@@ -27,7 +27,7 @@ from dray.client import events
 from dray.client.api_client import Client
 from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
-from dray.scheduler import resources, unschedulable
+from dray.scheduler import unschedulable
 from dray.scheduler.claims.claim_writes import EXPLANATION, ClaimWrites
 from dray.scheduler.cluster_state import SchedulerState
 from dray.scheduler.unschedulable import Unschedulable
@@ -161,7 +161,7 @@ class Reporter:
             self._note_unless_newer(key, again)
             return
         self._recorder.record(
-            events.reference(resources.POD, pod.metadata),
+            events.reference(kinds.POD, pod.metadata),
             events.WARNING,
             "FailedScheduling",
             message,
@@ -188,7 +188,7 @@ class Reporter:
         if time.monotonic() - self._templates.get(key, -PASSING_SECONDS) < PASSING_SECONDS:
             return True
         try:
-            await self._client.get(resources.CLAIM_TEMPLATE, key.name, key.namespace)
+            await self._client.get(kinds.RESOURCE_CLAIM_TEMPLATE, key.name, key.namespace)
         except errors.NotFound:
             return False
         except errors.StatusError:
@@ -220,7 +220,7 @@ class Reporter:
         # A pod that was bound meanwhile must not be told that it has no node.
         version = pod.metadata.resource_version
         await self._client.patch(
-            resources.POD,
+            kinds.POD,
             pod.metadata.name,
             {"metadata": {"resourceVersion": version}, "status": {"conditions": [condition]}},
             pod.metadata.namespace,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim, ResourceClaimConsumerReference
 from dray.api.types.pods import Pod, PodResourceClaim

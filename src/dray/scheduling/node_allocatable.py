@@ -14,8 +14,8 @@ import msgspec
 
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.api.formats import quantity
-from dray.api.formats.names import PoolId
 from dray.api.formats.quantity import Quantity
+from dray.api.ids import PoolId
 from dray.api.semantics import pod_resources
 from dray.api.types.dra import (
     AllocationResult,

@@ -14,7 +14,7 @@ import msgspec
 
 from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity
-from dray.api.selectors import label_selectors
+from dray.api.selectors import label_selectors, node_selectors
 from dray.api.semantics import pod_resources
 from dray.api.types.containers import Container
 from dray.api.types.meta import NodeSelector
@@ -167,17 +167,17 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 def _node_test(
     labels: Mapping[str, str], required: NodeSelector | None
-) -> label_selectors.NodeTest | None:
+) -> node_selectors.NodeTest | None:
     if not labels and required is None:
         return None
-    return label_selectors.compile_required_affinity(labels, required)
+    return node_selectors.compile_required_affinity(labels, required)
 
 
 def _preference(
     terms: tuple[PreferredSchedulingTerm, ...],
 ) -> Callable[[label_selectors.Labels, str], int] | None:
     try:
-        return label_selectors.compile_preferred_affinity(terms) if terms else None
+        return node_selectors.compile_preferred_affinity(terms) if terms else None
     except label_selectors.SelectorError:
         return None
 

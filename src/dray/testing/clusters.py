@@ -27,6 +27,7 @@ import yaml
 from dray.api import features, http_messages, kinds
 from dray.api.http_messages import Request, Response, User
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.https_server import Limits
 from dray.apiserver.server import Settings
 from dray.client import kubeconfig
@@ -40,8 +41,7 @@ from dray.store import memory
 from dray.testing import invariants, keys
 from dray.testing.drivers import DriverUnderTest
 
-Object = dict[str, Any]
-Objects = list[Object]
+Objects = list[JsonObject]
 Texts = list[str]
 Manifests = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """YAML text, a file, an object, or several objects."""
@@ -53,9 +53,9 @@ WAIT_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.002
 CHECK_SECONDS: Final = 10.0
 SLICE, NODE, POD = (
-    kinds.served("resource.k8s.io", "ResourceSlice"),
-    kinds.served("", "Node"),
-    kinds.served("", "Pod"),
+    kinds.RESOURCE_SLICE,
+    kinds.NODE,
+    kinds.POD,
 )
 
 
@@ -143,7 +143,7 @@ class Cluster:
         """Make objects what they should be, by server-side apply; what they are then."""
         return [self.run(self._apply(each, namespace)) for each in _documents(manifests)]
 
-    def get(self, kind: str, name: str, namespace: str = "default") -> Object:
+    def get(self, kind: str, name: str, namespace: str = "default") -> JsonObject:
         found = _kind(kind)
         return self.run(self._live.client.get(found, name, _namespace(found, namespace)))
 
@@ -153,7 +153,9 @@ class Cluster:
         page = self.run(self._live.client.list(_kind(kind), selection))
         return [msgspec.json.decode(raw) for raw in page.items]
 
-    def patch(self, kind: str, name: str, patch: Object, namespace: str = "default") -> Object:
+    def patch(
+        self, kind: str, name: str, patch: JsonObject, namespace: str = "default"
+    ) -> JsonObject:
         """Change some fields (a JSON merge patch)."""
         found = _kind(kind)
         return self.run(self._live.client.patch(found, name, patch, _namespace(found, namespace)))
@@ -181,10 +183,10 @@ class Cluster:
         phase: str = "Running",
         namespace: str = "default",
         timeout_seconds: float = WAIT_SECONDS,
-    ) -> Object:
+    ) -> JsonObject:
         """Wait until a pod is in a phase; AssertionError says why it is not."""
 
-        def reached() -> Object | None:
+        def reached() -> JsonObject | None:
             pod = self.get("pods", name, namespace)
             return pod if pod.get("status", {}).get("phase") == phase else None
 
@@ -268,7 +270,7 @@ class Cluster:
         )
         return await live.stack.enter_async_context(listening)
 
-    async def _apply(self, document: Mapping[str, Any], namespace: str) -> Object:
+    async def _apply(self, document: Mapping[str, Any], namespace: str) -> JsonObject:
         group, version = kinds.parse_api_version(document["apiVersion"])
         kind = dataclasses.replace(kinds.served(group, document["kind"]), versions=(version,))
         metadata, client = document["metadata"], self._live.client
@@ -347,7 +349,7 @@ def _namespace(kind: Kind, namespace: str) -> str:
     return namespace if kind.namespaced else ""
 
 
-def _state(pod: Object) -> str:
+def _state(pod: JsonObject) -> str:
     status = pod.get("status", {})
     notes = [each["message"] for each in status.get("conditions", ()) if each.get("message")]
     return "; ".join([str(status.get("phase")), *notes])

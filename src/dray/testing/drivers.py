@@ -18,8 +18,6 @@ from dray.driverkit.plugin import Directories, Plugin
 from dray.node.devices.drivers import ClaimReference, Drivers
 from dray.node.devices.drivers import DriverConnection as RegisteredDriver
 
-CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
-DEVICE_CLASS = kinds.served("resource.k8s.io", "DeviceClass")
 READY_SECONDS: Final = 30.0
 LOOK_SECONDS: Final = 0.005
 
@@ -67,7 +65,7 @@ class DriverUnderTest:
 
     async def _start(self) -> list[asyncio.Task[None]]:
         with contextlib.suppress(errors.AlreadyExists):
-            await self._client.create(DEVICE_CLASS, _device_class(self._name))
+            await self._client.create(kinds.DEVICE_CLASS, _device_class(self._name))
         loop = asyncio.get_running_loop()
         tasks = [loop.create_task(each.run()) for each in (self.plugin, self._drivers)]
         try:
@@ -99,7 +97,7 @@ class DriverUnderTest:
         return found
 
     async def _reference(self, claim: str, namespace: str) -> ClaimReference:
-        found = await self._client.get(CLAIM, claim, namespace)
+        found = await self._client.get(kinds.RESOURCE_CLAIM, claim, namespace)
         return ClaimReference(namespace, claim, found["metadata"]["uid"])
 
 

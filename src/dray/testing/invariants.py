@@ -21,9 +21,9 @@ T = TypeVar("T")
 
 async def violations(client: Client, gates: Features = features.DEFAULT) -> list[str]:
     """Everything that may not be, in the state that the API shows now."""
-    claims = await _listed(client, kinds.served("resource.k8s.io", "ResourceClaim"), ResourceClaim)
-    slices = await _listed(client, kinds.served("resource.k8s.io", "ResourceSlice"), ResourceSlice)
-    pods = await _listed(client, kinds.served("", "Pod"), Pod)
+    claims = await _listed(client, kinds.RESOURCE_CLAIM, ResourceClaim)
+    slices = await _listed(client, kinds.RESOURCE_SLICE, ResourceSlice)
+    pods = await _listed(client, kinds.POD, Pod)
     found = [
         str(violation)
         for violation in verifier.find_violations(slices, claims, gates)

@@ -6,7 +6,7 @@ import random
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.device_counts import DeviceCounts, DeviceGroupKey
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     DeviceTaint,
     DeviceTaintRule,

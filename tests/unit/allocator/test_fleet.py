@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.allocator.inventory.cluster_inventory import EVERY_NODE, AllocatedState, ChangeLog
-from dray.api.formats.names import ClaimKey, DeviceId, SharedDeviceId
+from dray.api.ids import ClaimKey, DeviceId, SharedDeviceId
 from tests import builders
 from tests.unit.allocator import asking
 

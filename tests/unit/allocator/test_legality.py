@@ -9,7 +9,7 @@ import pytest
 
 from dray.allocator import verifier
 from dray.api import features
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     AllocationResult,
     DeviceAllocationResult,

@@ -7,7 +7,7 @@ import pytest
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.placement import Fit, NoFit
 from dray.allocator.search import backtracking
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import AllocationResult
 from tests import builders
 from tests.unit.allocator import asking

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dray.allocator.checks.usage import PoolHolders
 from dray.allocator.model import rejections
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from tests import builders
 from tests.unit.allocator import asking
 

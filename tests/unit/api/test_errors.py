@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from dray.api import errors
-from dray.api.formats.names import GroupKind, GroupResource
+from dray.api.ids import GroupKind, GroupResource
 
 CLAIMS = GroupResource("resource.k8s.io", "resourceclaims")
 PODS = GroupResource("", "pods")

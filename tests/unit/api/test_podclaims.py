@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.semantics.pod_claims import PodClaimReference
 from dray.api.types.dra import ResourceClaim

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from dray.api.formats import quantity
-from dray.api.formats.names import GroupResource
+from dray.api.ids import GroupResource
 from dray.api.semantics import pod_resources, quota
 from dray.api.types.core import ResourceQuota, ScopedResourceSelectorRequirement
 from dray.api.types.dra import ResourceClaim

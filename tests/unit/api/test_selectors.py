@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.api.selectors import label_selectors
+from dray.api.selectors import field_selectors, label_selectors, node_selectors
 from dray.api.types.meta import (
     LabelSelector,
     LabelSelectorRequirement,
@@ -165,17 +165,17 @@ def test_label_selector_struct_without_values() -> None:
     ],
 )
 def test_field_text_matches(text: str, fields: dict[str, str], matches: bool) -> None:
-    assert label_selectors.parse_fields(text).matches(fields) is matches
+    assert field_selectors.parse_fields(text).matches(fields) is matches
 
 
 def test_field_text_is_canonical() -> None:
-    selector = label_selectors.parse_fields(r"b!=x\,y,,a==1")
+    selector = field_selectors.parse_fields(r"b!=x\,y,,a==1")
     assert str(selector) == r"a=1,b!=x\,y"
-    assert label_selectors.parse_fields(str(selector)) == selector
+    assert field_selectors.parse_fields(str(selector)) == selector
 
 
 def test_required_value_of_a_field() -> None:
-    selector = label_selectors.parse_fields("metadata.name=x,status.phase!=Failed")
+    selector = field_selectors.parse_fields("metadata.name=x,status.phase!=Failed")
     assert selector.required_value("metadata.name") == "x"
     assert selector.required_value("status.phase") is None
 
@@ -191,7 +191,7 @@ def test_required_value_of_a_field() -> None:
 )
 def test_wrong_field_text(text: str, message: str) -> None:
     with pytest.raises(label_selectors.SelectorError) as wrong:
-        label_selectors.parse_fields(text)
+        field_selectors.parse_fields(text)
     assert str(wrong.value) == message
 
 
@@ -239,12 +239,12 @@ def requirement(key: str, operator: str, *values: str) -> NodeSelectorRequiremen
     ],
 )
 def test_node_selector(terms: list[NodeSelectorTerm], matches: bool) -> None:
-    test = label_selectors.compile_node_selector(NodeSelector(tuple(terms)))
+    test = node_selectors.compile_node_selector(NodeSelector(tuple(terms)))
     assert test(GPU, "node-1") is matches
 
 
 def test_fields_are_not_asked_of_a_node_without_a_name() -> None:
-    test = label_selectors.compile_node_selector(NodeSelector((term(name="node-1"),)))
+    test = node_selectors.compile_node_selector(NodeSelector((term(name="node-1"),)))
     assert test({}, "")
 
 
@@ -267,13 +267,13 @@ WRONG_TERM_MESSAGE = (
 def test_a_wrong_term_fails_the_node_selector_at_once() -> None:
     wrong = NodeSelector((WRONG_TERM, term(requirement("zone", "Exists"))))
     with pytest.raises(label_selectors.SelectorError) as error:
-        label_selectors.compile_node_selector(wrong)
+        node_selectors.compile_node_selector(wrong)
     assert str(error.value) == WRONG_TERM_MESSAGE
 
 
 def test_a_wrong_term_of_an_affinity_fails_only_where_no_other_matches() -> None:
     affinity = NodeSelector((WRONG_TERM, term(requirement("zone", "Exists"))))
-    test = label_selectors.compile_required_affinity({}, affinity)
+    test = node_selectors.compile_required_affinity({}, affinity)
     assert test(GPU, "node-1")
     with pytest.raises(label_selectors.SelectorError) as error:
         test({}, "node-1")
@@ -281,17 +281,17 @@ def test_a_wrong_term_of_an_affinity_fails_only_where_no_other_matches() -> None
 
 
 def test_labels_are_asked_before_the_affinity() -> None:
-    test = label_selectors.compile_required_affinity({"zone": "b"}, NodeSelector((WRONG_TERM,)))
+    test = node_selectors.compile_required_affinity({"zone": "b"}, NodeSelector((WRONG_TERM,)))
     assert not test(GPU, "node-1")
 
 
 def test_a_pod_without_affinity_needs_its_labels_only() -> None:
-    assert label_selectors.compile_required_affinity({"zone": "a"}, None)(GPU, "x")
-    assert label_selectors.compile_required_affinity({}, None)({}, "x")
+    assert node_selectors.compile_required_affinity({"zone": "a"}, None)(GPU, "x")
+    assert node_selectors.compile_required_affinity({}, None)({}, "x")
 
 
 def test_preferred_terms_add_their_weights() -> None:
-    score = label_selectors.compile_preferred_affinity(
+    score = node_selectors.compile_preferred_affinity(
         [
             PreferredSchedulingTerm(10, term(requirement("zone", "In", "a"))),
             PreferredSchedulingTerm(3, term(name="node-1")),
@@ -308,4 +308,4 @@ def test_a_wrong_preferred_term_is_named() -> None:
     with pytest.raises(
         label_selectors.SelectorError, match=r"^\[0\]\.matchExpressions\[0\]\.operator"
     ):
-        label_selectors.compile_preferred_affinity([wrong])
+        node_selectors.compile_preferred_affinity([wrong])

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admin_access
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Object, World
+from tests.unit.apiserver.world import World
 
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates"
 RESULT = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
 
 
-def template(name: str) -> Object:
+def template(name: str) -> JsonObject:
     return {
         "metadata": {"name": name},
         "spec": {"spec": world.claim("c", adminAccess=True)["spec"]},
@@ -36,7 +37,7 @@ def mark_default(server: World) -> None:
         pytest.param(TEMPLATES, template("bad"), "ResourceClaimTemplate", id="template"),
     ],
 )
-def test_admin_access_is_refused_without_the_label(path: str, body: Object, kind: str) -> None:
+def test_admin_access_is_refused_without_the_label(path: str, body: JsonObject, kind: str) -> None:
     answer = World().ask("POST", path, body)
     assert answer.status == 422
     assert answer.message == (
@@ -69,7 +70,7 @@ def test_any_other_value_of_the_label_does_not_count() -> None:
     assert server.ask("POST", path, world.claim("c", adminAccess=True)).status == 422
 
 
-def allocated(made: Object, **result: bool) -> Object:
+def allocated(made: JsonObject, **result: bool) -> JsonObject:
     results = [{**RESULT, **result}]
     return {**made, "status": {"allocation": {"devices": {"results": results}}}}
 

@@ -9,17 +9,16 @@ import pytest
 
 from dray.api import errors
 from dray.api.kinds import GroupVersionKind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.patching import server_side_apply
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 CLASS = GroupVersionKind("resource.k8s.io", "v1", "DeviceClass")
 POD = GroupVersionKind("", "v1", "Pod")
 
-Object = dict[str, Any]
 
-
-def device_class(labels: dict[str, str] | None = None, **spec: Any) -> Object:
-    metadata: Object = {"name": "c"}
+def device_class(labels: dict[str, str] | None = None, **spec: Any) -> JsonObject:
+    metadata: JsonObject = {"name": "c"}
     if labels is not None:
         metadata["labels"] = labels
     return {
@@ -31,19 +30,19 @@ def device_class(labels: dict[str, str] | None = None, **spec: Any) -> Object:
 
 
 def applied(
-    live: Object | None,
-    configuration: Object,
+    live: JsonObject | None,
+    configuration: JsonObject,
     manager: str,
     *,
     force: bool = False,
     gvk: GroupVersionKind = CLASS,
-) -> Object:
+) -> JsonObject:
     return server_side_apply.apply(
         live, configuration, gvk=gvk, manager=manager, force=force, subresource="", now=NOW
     )
 
 
-def owned(document: Object, manager: str) -> Any:
+def owned(document: JsonObject, manager: str) -> Any:
     entries = document["metadata"].get("managedFields", [])
     found = [entry["fieldsV1"] for entry in entries if entry["manager"] == manager]
     return found[0] if found else None
@@ -97,7 +96,7 @@ def test_applying_the_same_again_changes_nothing() -> None:
 
 
 def test_items_of_a_keyed_list_belong_to_their_managers() -> None:
-    def pod(*containers: Object) -> Object:
+    def pod(*containers: JsonObject) -> JsonObject:
         spec = {"containers": list(containers)}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec}
 

@@ -9,12 +9,13 @@ import pytest
 
 from dray.api import kinds
 from dray.api.http_messages import Request, User
+from dray.api.types.meta import JsonObject
 from dray.apiserver.access import authorization
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.request import request_info
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import ALICE, Object, World
+from tests.unit.apiserver.world import ALICE, World
 
 NODE = world.node_user("n1")
 RESOURCE = "resource.k8s.io"
@@ -96,7 +97,7 @@ def test_the_authorizer_follows_the_store() -> None:
     world.run(follow())
 
 
-def granting(verb: str) -> list[tuple[str, Object]]:
+def granting(verb: str) -> list[tuple[str, JsonObject]]:
     group = "rbac.authorization.k8s.io"
     rule = {"verbs": [verb], "apiGroups": [RESOURCE], "resources": ["resourceclaims"]}
     reference = {"apiGroup": group, "kind": "ClusterRole", "name": "reader"}

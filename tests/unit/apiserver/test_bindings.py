@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Answer, Object, World
+from tests.unit.apiserver.world import Answer, World
 
 SUCCESS = {
     "kind": "Status",
@@ -131,7 +132,7 @@ def test_the_name_is_that_of_the_path() -> None:
         ),
     ],
 )
-def test_a_target_is_a_node(target: Object, message: str) -> None:
+def test_a_target_is_a_node(target: JsonObject, message: str) -> None:
     server = World()
     server.create(world.PODS, world.pod("p"))
     body = {"metadata": {"name": "p"}, "target": target}

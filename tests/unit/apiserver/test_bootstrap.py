@@ -20,7 +20,7 @@ def test_everything_is_there() -> None:
 
     keys = world.run(start())
     assert len(keys) == len(list(bootstrap.objects()))
-    assert store_keys.key(kinds.served("", "Namespace"), "default") in keys
+    assert store_keys.key(kinds.NAMESPACE, "default") in keys
 
 
 def test_what_an_admin_changed_stays_changed() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from dray.api import features
 from dray.api.http_messages import User
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission.claim_status_authorization import NODE_NAME_KEY
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Answer, Object, World
+from tests.unit.apiserver.world import Answer, World
 
 DRIVER = User("system:serviceaccount:kube-system:driver", frozenset({"system:authenticated"}))
 ON_NODE = User(DRIVER.name, DRIVER.groups, "", ((NODE_NAME_KEY, ("n1",)),))
@@ -23,7 +24,7 @@ STATUS = {
 BINDING = {"verbs": ["update"], "apiGroups": [RESOURCE], "resources": ["resourceclaims/binding"]}
 
 
-def driver_rule(verb: str, *names: str) -> Object:
+def driver_rule(verb: str, *names: str) -> JsonObject:
     return {
         "verbs": [verb],
         "apiGroups": [RESOURCE],
@@ -32,7 +33,7 @@ def driver_rule(verb: str, *names: str) -> Object:
     }
 
 
-def allocation(node: str = "n1") -> Object:
+def allocation(node: str = "n1") -> JsonObject:
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     result = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
     return {
@@ -41,11 +42,11 @@ def allocation(node: str = "n1") -> Object:
     }
 
 
-def device_status(**changes: Any) -> Object:
+def device_status(**changes: Any) -> JsonObject:
     return {"driver": "gpu.example.com", "pool": "n1", "device": "gpu-0", **changes}
 
 
-def allocated(server: World, node: str = "n1") -> Object:
+def allocated(server: World, node: str = "n1") -> JsonObject:
     made = server.create(world.CLAIMS, world.claim("c"))
     made["status"] = {"allocation": allocation(node)}
     answer = server.ask("PUT", f"{world.CLAIMS}/c/status", made)
@@ -53,7 +54,7 @@ def allocated(server: World, node: str = "n1") -> Object:
     return answer.body
 
 
-def report(server: World, claim: Object, user: User) -> Answer:
+def report(server: World, claim: JsonObject, user: User) -> Answer:
     claim["status"]["devices"] = [device_status()]
     return server.ask("PUT", f"{world.CLAIMS}/c/status", claim, user=user)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from dray.api import http_messages
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import claim_warnings
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Object, World
+from tests.unit.apiserver.world import World
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
-def device(name: str, model: str) -> Object:
+def device(name: str, model: str) -> JsonObject:
     return {
         "name": name,
         "attributes": {"model": {"string": model}, "uuid": {"string": name}},
@@ -27,7 +28,7 @@ def with_devices(number: int = 4) -> World:
     return server
 
 
-def selecting(*expressions: str) -> Object:
+def selecting(*expressions: str) -> JsonObject:
     return world.claim("c", selectors=[{"cel": {"expression": each}} for each in expressions])
 
 
@@ -36,7 +37,7 @@ NOWHERE = 'device.attributes["gpu.example.com"].model == "h100"'
 FAILING = 'device.attributes["gpu.example.com"].nosuch == 1'
 
 
-def warnings_for(server: World, body: Object) -> list[str]:
+def warnings_for(server: World, body: JsonObject) -> list[str]:
     answer = server.ask("POST", world.CLAIMS, body, query="dryRun=All")
     assert answer.status == 201, answer.body
     return answer.warnings
@@ -104,7 +105,7 @@ def test_a_selector_that_tells_all_devices_apart_is_given_up(
         ({"name": "gpu", "exactly": {"allocationMode": "All", "count": 0}}, None),
     ],
 )
-def test_a_count_of_zero_was_read_as_one(request_body: Object, name: str | None) -> None:
+def test_a_count_of_zero_was_read_as_one(request_body: JsonObject, name: str | None) -> None:
     body = {"kind": "ResourceClaim", "spec": {"devices": {"requests": [request_body]}}}
     expected = [f'request "{name}": count 0 was read as 1'] if name else []
     assert claim_warnings.zero_counts(body) == expected
@@ -129,7 +130,7 @@ def test_the_author_hears_of_the_zero() -> None:
         (selecting(NOWHERE), "matches 0 of 4 devices today"),
     ],
 )
-def test_the_author_hears_the_same_when_the_claim_is_applied(body: Object, told: str) -> None:
+def test_the_author_hears_the_same_when_the_claim_is_applied(body: JsonObject, told: str) -> None:
     server = with_devices()
     body = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **body}
 

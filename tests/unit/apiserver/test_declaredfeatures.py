@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from dray.api import features
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission.node_declared_features import FEATURE
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Answer, Object, World
+from tests.unit.apiserver.world import Answer, World
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 NODES = "/api/v1/nodes"
@@ -59,7 +60,7 @@ def test_a_node_that_does_not_exist_may_not() -> None:
     assert why(publish(World(GATES))) == 'node "n1" not found for device "cpu-0"'
 
 
-SELECTED: Object = {
+SELECTED: JsonObject = {
     "nodeSelector": {
         "nodeSelectorTerms": [
             {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["a"]}]}
@@ -71,7 +72,7 @@ SELECTED: Object = {
 @pytest.mark.parametrize(
     ("place", "allowed"), [(SELECTED, True), ({"allNodes": True}, False)], ids=["selected", "all"]
 )
-def test_all_nodes_in_question_have_to_declare_it(place: Object, allowed: bool) -> None:
+def test_all_nodes_in_question_have_to_declare_it(place: JsonObject, allowed: bool) -> None:
     server = World(GATES)
     add_node(server, "n1", FEATURE, pool="a")
     add_node(server, "n2", pool="b")

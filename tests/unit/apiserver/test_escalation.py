@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import ALICE, Answer, Object, World
+from tests.unit.apiserver.world import ALICE, Answer, World
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES = f"/apis/{GROUP}/v1/namespaces/default/roles"
@@ -22,13 +23,13 @@ WRITES_POLICY = {
 READS_PODS = {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}
 
 
-def with_alice(*rules: Object) -> World:
+def with_alice(*rules: JsonObject) -> World:
     server = World()
     world.grant(server, ALICE, WRITES_POLICY, *rules)
     return server
 
 
-def make_role(server: World, *rules: Object, path: str = ROLES, **more: Any) -> Answer:
+def make_role(server: World, *rules: JsonObject, path: str = ROLES, **more: Any) -> Answer:
     body = {"metadata": {"name": "r"}, "rules": list(rules), **more}
     return server.ask("POST", path, body, user=ALICE)
 

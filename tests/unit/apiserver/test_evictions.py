@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Answer, Object, World
+from tests.unit.apiserver.world import Answer, World
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
-def running(server: World, name: str = "p", *, ready: bool = True) -> Object:
+def running(server: World, name: str = "p", *, ready: bool = True) -> JsonObject:
     body = world.pod(name, nodeName="n1")
     body["metadata"]["labels"] = {"app": "web"}
     made = server.create(world.PODS, body)
@@ -24,7 +25,7 @@ def running(server: World, name: str = "p", *, ready: bool = True) -> Object:
     return answer.body
 
 
-def budget(server: World, name: str = "web", spec: Object | None = None, **status: Any) -> None:
+def budget(server: World, name: str = "web", spec: JsonObject | None = None, **status: Any) -> None:
     selector = {"matchLabels": {"app": "web"}}
     body = {
         "metadata": {"name": name},
@@ -175,7 +176,7 @@ def test_a_dry_run_evicts_nothing(in_body: bool) -> None:
     server = World()
     before = running(server)
     budget(server, disruptionsAllowed=1, currentHealthy=2)
-    options: Object = {"dryRun": ["All"]} if in_body else {}
+    options: JsonObject = {"dryRun": ["All"]} if in_body else {}
     answer = evict(server, query="" if in_body else "dryRun=All", **options)
     assert answer.status == 201, answer.body
     assert server.get(f"{world.PODS}/p") == before

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Answer, Object, World
+from tests.unit.apiserver.world import Answer, World
 
 NODE = world.node_user("n1")
 NODES = "/api/v1/nodes"
@@ -15,7 +16,7 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 
 
-def mirror(uid: str, **changes: Any) -> Object:
+def mirror(uid: str, **changes: Any) -> JsonObject:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": uid, "controller": True}
     body = world.pod("mirror", nodeName="n1")
     body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
@@ -125,7 +126,7 @@ def test_a_mirror_pod_belongs_to_its_node() -> None:
         ),
     ],
 )
-def test_a_mirror_pod_refers_to_nothing(changes: Object, message: str) -> None:
+def test_a_mirror_pod_refers_to_nothing(changes: JsonObject, message: str) -> None:
     server = World()
     uid = server.create(NODES, world.node("n1"))["metadata"]["uid"]
     assert why(server.ask("POST", world.PODS, mirror(uid, **changes), user=NODE)) == message

@@ -10,11 +10,12 @@ import pytest
 
 from dray.api import features
 from dray.api.types.dra import DeviceClass, ResourceSlice
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import partition_expansion, partition_profiles
 from dray.apiserver.admission.partition_profiles import PartitionDevice
 from dray.cel import device as cel
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Object, World
+from tests.unit.apiserver.world import World
 
 DRIVER = "gpu.example.com"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
@@ -31,7 +32,7 @@ A100 = {
 }
 
 
-def partition(profile: str, memory: str, number: int = 0) -> Object:
+def partition(profile: str, memory: str, number: int = 0) -> JsonObject:
     return {
         "name": f"gpu-{number}-{profile.replace('.', '-')}",
         "attributes": {
@@ -47,7 +48,7 @@ def partition(profile: str, memory: str, number: int = 0) -> Object:
     }
 
 
-def whole(number: int = 0) -> Object:
+def whole(number: int = 0) -> JsonObject:
     return {
         "name": f"gpu-{number}",
         "attributes": {"type": {"string": "gpu"}, "productName": {"string": "A100"}},
@@ -58,7 +59,7 @@ def whole(number: int = 0) -> Object:
     }
 
 
-def device_class(name: str, type_name: str, **labels: str) -> Object:
+def device_class(name: str, type_name: str, **labels: str) -> JsonObject:
     expression = f'device.attributes["{DRIVER}"].type == "{type_name}"'
     return {
         "metadata": {"name": name, "labels": labels},
@@ -71,12 +72,12 @@ MIG_CLASS = device_class("mig.example.com", "mig", **{partition_expansion.CLASS_
 DEVICES = [whole(), *(partition(profile, memory) for profile, memory in A100.items())]
 
 
-def offers(*devices: Object, **spec: Any) -> list[PartitionDevice]:
+def offers(*devices: JsonObject, **spec: Any) -> list[PartitionDevice]:
     body = world.resource_slice("s", "n1", *(devices or DEVICES), **spec)
     return list(partition_profiles.offers(msgspec.convert(body, ResourceSlice)))
 
 
-def classes(*bodies: Object) -> list[DeviceClass]:
+def classes(*bodies: JsonObject) -> list[DeviceClass]:
     return [msgspec.convert(body, DeviceClass) for body in bodies or (GPU_CLASS, MIG_CLASS)]
 
 
@@ -102,7 +103,7 @@ def labels(expansion: partition_expansion.Expansion) -> list[str]:
     ],
 )
 def test_what_is_large_enough_comes_from_small_to_large(
-    resources: Object, expected: list[str]
+    resources: JsonObject, expected: list[str]
 ) -> None:
     assert labels(expand({"resources": resources})) == expected
 
@@ -240,7 +241,7 @@ def test_an_unknown_unit_is_said_as_kubernetes_says_it() -> None:
 @pytest.mark.parametrize(
     "exactly", [{"allocationMode": "All"}, {"count": 2}, {"adminAccess": True}], ids=str
 )
-def test_what_makes_no_sense_with_it_is_forbidden(exactly: Object) -> None:
+def test_what_makes_no_sense_with_it_is_forbidden(exactly: JsonObject) -> None:
     (error,) = expand(ASKED, **exactly).errors
     assert error.type.value == "FieldValueForbidden"
 
@@ -254,7 +255,7 @@ INSIDE = {"name": "gpu", "exactly": {"deviceClassName": DRIVER, "partitionReques
     ("version", "request_body"),
     [("v1beta1", FLAT), ("v1beta2", INSIDE), ("v1", INSIDE), ("v1", BESIDE)],
 )
-def test_every_version_accepts_it(version: str, request_body: Object) -> None:
+def test_every_version_accepts_it(version: str, request_body: JsonObject) -> None:
     server = partitioned()
     body = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request_body]}}}
     path = world.CLAIMS.replace("/v1/", f"/{version}/")
@@ -282,7 +283,7 @@ def partitioned(gates: features.Features = features.DEFAULT) -> World:
     return server
 
 
-def asking(name: str, asked: Any = ASKED) -> Object:
+def asking(name: str, asked: Any = ASKED) -> JsonObject:
     body = world.claim(name)
     body["spec"]["devices"]["requests"][0]["partitionRequest"] = asked
     return body
@@ -324,7 +325,7 @@ def test_what_is_written_again_in_the_same_words_stays_as_it_is() -> None:
     [{"deviceClassName": "other.example.com"}, {"tolerations": [{"operator": "Exists"}]}],
     ids=str,
 )
-def test_a_claim_cannot_be_asked_for_anew(changes: Object) -> None:
+def test_a_claim_cannot_be_asked_for_anew(changes: JsonObject) -> None:
     server = partitioned()
     server.create(world.CLAIMS, asking("c"))
     body = asking("c")
@@ -355,7 +356,7 @@ def test_without_the_gate_the_field_is_unknown() -> None:
 
 
 @pytest.mark.parametrize("request_body", [FLAT, BESIDE, INSIDE])
-def test_lifting_leaves_alone_what_others_may_share(request_body: Object) -> None:
+def test_lifting_leaves_alone_what_others_may_share(request_body: JsonObject) -> None:
     """A patch is laid over an object again when somebody else was faster."""
     shared = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request_body]}}}
     before = json.dumps(shared)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Object, World
+from tests.unit.apiserver.world import World
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 NOT_READY = {
@@ -40,7 +41,9 @@ def test_a_pod_runs_as_default_and_tolerates_short_outages() -> None:
         ),
     ],
 )
-def test_what_a_pod_tolerates_itself_is_left_alone(toleration: Object, added: list[Object]) -> None:
+def test_what_a_pod_tolerates_itself_is_left_alone(
+    toleration: JsonObject, added: list[JsonObject]
+) -> None:
     spec = World().create(world.PODS, world.pod("p", tolerations=[toleration]))["spec"]
     assert spec["tolerations"] == [toleration, *added]
 
@@ -112,7 +115,7 @@ def test_a_mirror_pod_is_left_as_it_is() -> None:
         ),
     ],
 )
-def test_a_mirror_pod_gets_no_credentials(changes: Object, message: str) -> None:
+def test_a_mirror_pod_gets_no_credentials(changes: JsonObject, message: str) -> None:
     body = world.pod("p", nodeName="n1", **changes)
     body["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "hash"}
     answer = World().ask("POST", world.PODS, body)

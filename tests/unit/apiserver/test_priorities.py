@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from dray.api import features
+from dray.api.types.meta import JsonObject
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Object, World
+from tests.unit.apiserver.world import World
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
-def priority_class(name: str, value: int, **more: Any) -> Object:
+def priority_class(name: str, value: int, **more: Any) -> JsonObject:
     return {"metadata": {"name": name}, "value": value, **more}
 
 
@@ -62,7 +63,7 @@ def test_system_classes_are_there() -> None:
         ),
     ],
 )
-def test_a_pod_cannot_make_itself_important(changes: Object, message: str) -> None:
+def test_a_pod_cannot_make_itself_important(changes: JsonObject, message: str) -> None:
     answer = World().ask("POST", world.PODS, world.pod("p", **changes))
     assert (answer.status, answer.message) == (403, f'pods "p" is forbidden: {message}')
 

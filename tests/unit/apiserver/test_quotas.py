@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
 from dray.store.store import GuardFailed, Transaction
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Object, World
+from tests.unit.apiserver.world import World
 
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
@@ -138,7 +139,7 @@ def test_any_kind_can_be_counted() -> None:
     )
 
 
-def container(**resources: Any) -> Object:
+def container(**resources: Any) -> JsonObject:
     return {"name": "c", "image": "pause", "resources": resources}
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from dray.api.http_messages import User
+from dray.api.types.meta import JsonObject
 from dray.apiserver.access import service_account_tokens
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import ADMIN, ALICE, Answer, Object, World
+from tests.unit.apiserver.world import ADMIN, ALICE, Answer, World
 
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 AUTHENTICATION = "/apis/authentication.k8s.io/v1"
@@ -60,7 +61,7 @@ def test_a_node_learns_why_not() -> None:
 
 def test_a_field_selector_is_part_of_the_question() -> None:
     server, node = World(), world.node_user("n1")
-    attributes: Object = {"verb": "list", "resource": "pods"}
+    attributes: JsonObject = {"verb": "list", "resource": "pods"}
     assert not may_i(server, node, resourceAttributes=attributes).body["status"]["allowed"]
     for selector in (
         {"rawSelector": "spec.nodeName=n1"},
@@ -84,7 +85,7 @@ def test_a_field_selector_is_part_of_the_question() -> None:
     ],
     ids=["neither", "both"],
 )
-def test_a_question_is_about_one_thing(spec: Object, shown: str) -> None:
+def test_a_question_is_about_one_thing(spec: JsonObject, shown: str) -> None:
     answer = may_i(World(), ALICE, **spec)
     assert answer.status == 422
     assert answer.message == (
@@ -207,7 +208,7 @@ def test_whose_token_is_this() -> None:
 @pytest.mark.parametrize(
     "spec", [{"token": "nonsense"}, {"token": "x", "audiences": ["other"]}], ids=["bad", "other"]
 )
-def test_a_token_that_is_not_ours_is_nobodys(spec: Object) -> None:
+def test_a_token_that_is_not_ours_is_nobodys(spec: JsonObject) -> None:
     status = review(World(), **spec).body["status"]
     assert status["authenticated"] is False
     assert status["error"]

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import Answer, Object, World
+from tests.unit.apiserver.world import Answer, World
 
 DEPLOYMENT = "/apis/apps/v1/namespaces/default/deployments/web"
 MERGE = "application/merge-patch+json"
 
 
-def workload(**spec: Any) -> Object:
+def workload(**spec: Any) -> JsonObject:
     template = {
         "metadata": {"labels": {"app": "web"}},
         "spec": world.pod("p")["spec"],
@@ -53,7 +54,7 @@ def test_a_scale_is_what_matters_of_a_deployment() -> None:
         ("/api/v1/namespaces/default/replicationcontrollers", workload(selector={"app": "web"})),
     ],
 )
-def test_others_have_a_scale_too(path: str, body: Object) -> None:
+def test_others_have_a_scale_too(path: str, body: JsonObject) -> None:
     server = World()
     server.create(path, body)
     answer = server.ask("PATCH", f"{path}/web/scale", {"spec": {"replicas": 5}}, content_type=MERGE)

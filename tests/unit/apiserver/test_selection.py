@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.selectors import label_selectors
+from dray.api.selectors import field_selectors, label_selectors
 from dray.apiserver.request import selection
 from dray.apiserver.request.selection import StoredObjectSelector
 from dray.apiserver.storage import codec
@@ -42,7 +42,7 @@ CASES = [
 @pytest.mark.parametrize(("labels", "fields"), CASES)
 def test_what_is_read_is_enough(labels: str, fields: str) -> None:
     chosen = StoredObjectSelector(
-        label_selectors.parse(labels), label_selectors.parse_fields(fields)
+        label_selectors.parse(labels), field_selectors.parse_fields(fields)
     )
     look = selection.reader(chosen)
     for pod in PODS:
@@ -53,7 +53,7 @@ def test_what_is_read_is_enough(labels: str, fields: str) -> None:
 
 def test_no_more_is_read_than_asked_for() -> None:
     chosen = StoredObjectSelector(
-        fields=label_selectors.parse_fields("spec.nodeName=n1,status.phase=Running")
+        fields=field_selectors.parse_fields("spec.nodeName=n1,status.phase=Running")
     )
     looked = selection.reader(chosen)(codec.to_stored(PODS[2]))
     assert looked == {"spec": {"nodeName": "n1"}, "status": {"phase": "Running"}}

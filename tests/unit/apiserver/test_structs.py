@@ -12,11 +12,9 @@ from dray.store import memory
 from dray.store.store import Delete, Put, Store, Transaction
 from tests import loop
 
-KIND = kinds.served("", "ConfigMap")
-
 
 async def write(store: Store, name: str, text: str, namespace: str = "a") -> None:
-    key = store_keys.key(KIND, name, namespace)
+    key = store_keys.key(kinds.CONFIG_MAP, name, namespace)
     value = b'{"metadata":{"resourceVersion":"","name":"%b"},"data":{"text":"%b"}}'
     await store.commit(Transaction((Put(key, value % (name.encode(), text.encode())),)))
 
@@ -34,7 +32,7 @@ def test_a_list_is_what_the_store_has_now(
 
     async def steps() -> None:
         async with memory.open() as store:
-            lookup = Lookup(store, KIND, ConfigMap)
+            lookup = Lookup(store, kinds.CONFIG_MAP, ConfigMap)
             assert await texts(lookup) == []
             await write(store, "one", "first")
             await write(store, "two", "second", "b")
@@ -45,7 +43,7 @@ def test_a_list_is_what_the_store_has_now(
                 ["third"],
                 ["third", "second"],
             )
-            await store.commit(Transaction((Delete(store_keys.key(KIND, "one", "a")),)))
+            await store.commit(Transaction((Delete(store_keys.key(kinds.CONFIG_MAP, "one", "a")),)))
             assert (await texts(lookup, "a"), await texts(lookup, "c")) == ([], [])
 
     loop.run(steps())
@@ -54,7 +52,7 @@ def test_a_list_is_what_the_store_has_now(
 def test_an_unchanged_list_is_not_read_again() -> None:
     async def steps() -> None:
         async with memory.open() as store:
-            lookup = Lookup(store, KIND, ConfigMap)
+            lookup = Lookup(store, kinds.CONFIG_MAP, ConfigMap)
             await write(store, "one", "first")
             found = await lookup.all("a")
             await store.commit(Transaction((Put("/core/pods/a/other", b"{}"),)))

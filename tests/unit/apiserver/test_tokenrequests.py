@@ -9,9 +9,10 @@ import pytest
 
 from dray.api.formats import gotime
 from dray.api.http_messages import User
+from dray.api.types.meta import JsonObject
 from dray.apiserver.access import service_account_tokens
 from tests.unit.apiserver import world
-from tests.unit.apiserver.world import ADMIN, Answer, Object, World
+from tests.unit.apiserver.world import ADMIN, Answer, World
 
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
 
@@ -23,7 +24,7 @@ def with_account() -> World:
 
 
 def request(
-    server: World, *, user: User = ADMIN, metadata: Object | None = None, **spec: Any
+    server: World, *, user: User = ADMIN, metadata: JsonObject | None = None, **spec: Any
 ) -> Answer:
     body = {
         "apiVersion": "authentication.k8s.io/v1",
@@ -34,7 +35,7 @@ def request(
     return server.ask("POST", f"{ACCOUNTS}/builder/token", body, user=user)
 
 
-def claims_of(server: World, answer: Answer) -> Object:
+def claims_of(server: World, answer: Answer) -> JsonObject:
     assert answer.status == 201, answer.body
     now = datetime.datetime.now().timestamp()
     return server.signer.read(answer.body["status"]["token"], now)
@@ -94,11 +95,11 @@ def test_an_account_that_does_not_exist_has_no_token() -> None:
     assert (answer.status, answer.message) == (404, 'serviceaccounts "builder" not found')
 
 
-def bound_pod(server: World, **spec: Any) -> Object:
+def bound_pod(server: World, **spec: Any) -> JsonObject:
     return server.create(world.PODS, world.pod("p", serviceAccountName="builder", **spec))
 
 
-def reference(pod: Object, **changes: str) -> Object:
+def reference(pod: JsonObject, **changes: str) -> JsonObject:
     uid = pod["metadata"]["uid"]
     return {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, **changes}
 
@@ -137,7 +138,7 @@ def test_a_token_is_for_the_pod_that_was_meant() -> None:
 @pytest.mark.parametrize(
     ("changes", "status"), [({"name": "gone"}, 404), ({"kind": "ConfigMap"}, 400)], ids=str
 )
-def test_a_token_is_bound_to_something_that_can_be(changes: Object, status: int) -> None:
+def test_a_token_is_bound_to_something_that_can_be(changes: JsonObject, status: int) -> None:
     server = with_account()
     pod = bound_pod(server)
     assert request(server, boundObjectRef=reference(pod, **changes)).status == status

@@ -14,6 +14,7 @@ from dray import telemetry
 from dray.api import features, http_messages
 from dray.api.features import Features
 from dray.api.http_messages import Request, User
+from dray.api.types.meta import JsonObject
 from dray.apiserver import app as application
 from dray.apiserver import bootstrap, composition, server
 from dray.apiserver.access.authentication import Authenticator
@@ -27,7 +28,6 @@ from dray.apiserver.verbs.writes import Writer
 from dray.store import memory, watch
 from tests import loop
 
-Object = dict[str, Any]
 Result = TypeVar("Result")
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}), "admin-uid")
@@ -43,7 +43,7 @@ def node_user(name: str) -> User:
 
 class Answer(NamedTuple):
     status: int
-    body: Object
+    body: JsonObject
     warnings: list[str]
 
     @property
@@ -52,8 +52,8 @@ class Answer(NamedTuple):
         return message
 
     @property
-    def causes(self) -> list[Object]:
-        causes: list[Object] = (self.body.get("details") or {}).get("causes", [])
+    def causes(self) -> list[JsonObject]:
+        causes: list[JsonObject] = (self.body.get("details") or {}).get("causes", [])
         return causes
 
 
@@ -111,7 +111,7 @@ class World:
         self,
         method: str,
         path: str,
-        body: Object | None = None,
+        body: JsonObject | None = None,
         *,
         user: User = ADMIN,
         content_type: str = http_messages.JSON,
@@ -123,7 +123,7 @@ class World:
         self,
         method: str,
         path: str,
-        body: Object | None = None,
+        body: JsonObject | None = None,
         user: User = ADMIN,
         content_type: str = http_messages.JSON,
         query: str = "",
@@ -143,12 +143,12 @@ class World:
         warnings = response.headers.get("warning", "")
         return Answer(response.status, shown, warnings.split(", 299") if warnings else [])
 
-    def create(self, path: str, body: Object, *, user: User = ADMIN) -> Object:
+    def create(self, path: str, body: JsonObject, *, user: User = ADMIN) -> JsonObject:
         answer = self.ask("POST", path, body, user=user)
         assert answer.status == 201, answer.body
         return answer.body
 
-    def get(self, path: str) -> Object:
+    def get(self, path: str) -> JsonObject:
         answer = self.ask("GET", path)
         assert answer.status == 200, answer.body
         return answer.body
@@ -158,25 +158,25 @@ def run(work: Coroutine[Any, Any, Result]) -> Result:
     return loop.run(work)
 
 
-def namespace(name: str, **labels: str) -> Object:
+def namespace(name: str, **labels: str) -> JsonObject:
     return {"metadata": {"name": name, "labels": labels}}
 
 
-def pod(name: str, **spec: Any) -> Object:
+def pod(name: str, **spec: Any) -> JsonObject:
     containers = [{"name": "c", "image": "pause"}]
     return {"metadata": {"name": name}, "spec": {"containers": containers, **spec}}
 
 
-def claim(name: str, **exactly: Any) -> Object:
+def claim(name: str, **exactly: Any) -> JsonObject:
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com", **exactly}}
     return {"metadata": {"name": name}, "spec": {"devices": {"requests": [request]}}}
 
 
-def node(name: str, **labels: str) -> Object:
+def node(name: str, **labels: str) -> JsonObject:
     return {"metadata": {"name": name, "labels": labels}}
 
 
-def resource_slice(name: str, node_name: str, *devices: Object, **spec: Any) -> Object:
+def resource_slice(name: str, node_name: str, *devices: JsonObject, **spec: Any) -> JsonObject:
     return {
         "metadata": {"name": name},
         "spec": {
@@ -189,7 +189,7 @@ def resource_slice(name: str, node_name: str, *devices: Object, **spec: Any) -> 
     }
 
 
-def grant(world: World, user: User, *rules: Object) -> None:
+def grant(world: World, user: User, *rules: JsonObject) -> None:
     """Let a user do something everywhere."""
     role = f"may-{user.name}".replace(":", "-")
     world.create(

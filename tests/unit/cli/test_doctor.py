@@ -9,16 +9,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from tests.unit.cli.conftest import Cluster, as_list, start, stop
-
-Object = dict[str, Any]
 
 DRIVER, CLASS = "gpu.example.com", "gpu.example.com"
 KINDS = "nodes,pods,resourceclaims,resourceslices,deviceclasses,events"
 REQUESTS = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": CLASS}}]}}
 
 
-def resource(kind: str, name: str, spec: Object, **metadata: Any) -> Object:
+def resource(kind: str, name: str, spec: JsonObject, **metadata: Any) -> JsonObject:
     version = "resource.k8s.io/v1"
     return {
         "apiVersion": version,
@@ -28,7 +27,7 @@ def resource(kind: str, name: str, spec: Object, **metadata: Any) -> Object:
     }
 
 
-def piece(name: str, pool: str, *devices: str, count: int = 1, **settings: Any) -> Object:
+def piece(name: str, pool: str, *devices: str, count: int = 1, **settings: Any) -> JsonObject:
     """A slice of node n1."""
     generation = settings.pop("generation", 1)
     spec = {
@@ -40,7 +39,7 @@ def piece(name: str, pool: str, *devices: str, count: int = 1, **settings: Any) 
     return resource("ResourceSlice", name, spec)
 
 
-def pod(name: str) -> Object:
+def pod(name: str) -> JsonObject:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -53,12 +52,12 @@ def pod(name: str) -> Object:
     }
 
 
-def owned(name: str, uid: str) -> Object:
+def owned(name: str, uid: str) -> JsonObject:
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
     return resource("ResourceClaim", name, REQUESTS, ownerReferences=[reference])
 
 
-def allocation(device: str) -> Object:
+def allocation(device: str) -> JsonObject:
     result = {"request": "gpu", "driver": DRIVER, "pool": "sound", "device": device}
     return {"devices": {"results": [result]}}
 
@@ -68,11 +67,11 @@ class Ward(NamedTuple):
 
     cluster: Cluster
 
-    def create(self, *documents: Object) -> None:
+    def create(self, *documents: JsonObject) -> None:
         made = self.cluster.dray("create", "-f", "-", input=as_list(list(documents)))
         assert made.exit_code == 0, made.output
 
-    def set_status(self, claim: str, status: Object) -> None:
+    def set_status(self, claim: str, status: JsonObject) -> None:
         patch = ("--subresource=status", "--type=merge", "-p", json.dumps({"status": status}))
         set_ = self.cluster.dray("patch", "resourceclaim", claim, *patch)
         assert set_.exit_code == 0, set_.output
@@ -80,13 +79,13 @@ class Ward(NamedTuple):
     def uid(self, pod_name: str) -> str:
         return self.cluster.dray("get", "pod", pod_name, "-o", "jsonpath={.metadata.uid}").stdout
 
-    def found(self) -> list[Object]:
+    def found(self) -> list[JsonObject]:
         looked = self.cluster.dray("doctor", "-o", "json")
-        found: list[Object] = json.loads(looked.stdout)
+        found: list[JsonObject] = json.loads(looked.stdout)
         assert looked.exit_code == (1 if found else 0), looked.output
         return found
 
-    def objects(self) -> dict[str, Object]:
+    def objects(self) -> dict[str, JsonObject]:
         listed = self.cluster.dray("get", KINDS, "-A", "-o", "json").stdout
         return {
             f"{each['kind']} {each['metadata']['name']}": each

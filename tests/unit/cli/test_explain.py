@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from dray.apiserver import standalone
 from dray.client import kubeconfig
 from tests.unit.cli.conftest import DRAY, Cluster, as_list, fleet_documents, start, stop
 
-Object = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"
 TEAM = "explained"
 
 
-def claim(name: str, **exactly: Any) -> Object:
+def claim(name: str, **exactly: Any) -> JsonObject:
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", **exactly}}
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -31,7 +31,7 @@ def claim(name: str, **exactly: Any) -> Object:
     }
 
 
-def pod(name: str, claim_name: str, **spec: Any) -> Object:
+def pod(name: str, claim_name: str, **spec: Any) -> JsonObject:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -70,7 +70,7 @@ def fill(cluster: Cluster) -> Cluster:
     return cluster
 
 
-def restricted(cluster: Cluster, directory: Path, *rules: Object) -> Cluster:
+def restricted(cluster: Cluster, directory: Path, *rules: JsonObject) -> Cluster:
     """The same cluster for a user who may read this much of one namespace."""
     user = directory.name.replace("_", "-")
     role = {"kind": "Role", "metadata": {"name": user, "namespace": TEAM}, "rules": list(rules)}
@@ -118,7 +118,7 @@ def test_wide_output_draws_the_funnel(filled: Cluster) -> None:
 def test_those_who_see_one_namespace_are_told_how_that_limits_the_answer(
     filled: Cluster, tmp_path: Path
 ) -> None:
-    everything: Object = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
+    everything: JsonObject = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"]}
     told = restricted(filled, tmp_path, everything).dray("explain", "pod/large", "-n", TEAM)
     assert "ResourceClaim of other namespaces could not be read" in told.stderr
     assert "ResourceSlice could not be read, so which devices there are" in told.stderr
@@ -127,7 +127,7 @@ def test_those_who_see_one_namespace_are_told_how_that_limits_the_answer(
 
 
 def test_a_pod_that_may_not_be_read_is_not_called_missing(filled: Cluster, tmp_path: Path) -> None:
-    few: Object = {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]}
+    few: JsonObject = {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]}
     told = restricted(filled, tmp_path, few).dray("explain", "pod/large", "-n", TEAM)
     assert told.exit_code == 1
     assert "not allowed: pods is forbidden" in told.stderr

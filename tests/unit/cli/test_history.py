@@ -6,10 +6,10 @@ import copy
 import datetime
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import NotFound, WrongUsage
 from dray.cli.insight import history
 from dray.cli.insight.history import ClaimHistory, ClaimRevision
@@ -17,12 +17,11 @@ from tests.unit.cli.conftest import Cluster, as_list
 from tests.unit.cli.test_components import POD, TEMPLATE
 from tests.unit.cli.test_up import up
 
-Object = dict[str, Any]
 DEVICE = "gpu.example.com/n1/gpu-3"
 
 
-def pod(name: str) -> Object:
-    made: Object = copy.deepcopy(POD)
+def pod(name: str) -> JsonObject:
+    made: JsonObject = copy.deepcopy(POD)
     made["metadata"] = {"name": name}
     made["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "gpu-0"}
     return made
@@ -64,12 +63,12 @@ def test_a_device_remembers_who_had_it(tmp_path: Path) -> None:
         assert "dray get devices" in missing.stderr
 
 
-def claim(uid: str, revision: int, *devices: str, written: str, user: str = "") -> Object:
+def claim(uid: str, revision: int, *devices: str, written: str, user: str = "") -> JsonObject:
     results = [
         {"driver": "gpu.example.com", "pool": "n1", "device": each, "request": "r"}
         for each in devices
     ]
-    status: Object = {"allocation": {"devices": {"results": results}}} if devices else {}
+    status: JsonObject = {"allocation": {"devices": {"results": results}}} if devices else {}
     if user:
         status["reservedFor"] = [{"resource": "pods", "name": user, "uid": user}]
     fields = [{"manager": "m", "time": written}]

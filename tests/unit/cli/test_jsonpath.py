@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from dray.cli.command_errors import JsonPathError
 from dray.cli.output import jsonpath, jsonpath_hints
-from dray.cli.output.jsonpath_syntax import JsonPathError
 
 PODS: dict[str, Any] = {
     "kind": "List",

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
+from dray.api.types.meta import JsonObject
 from tests.unit.cli.conftest import as_list, fleet_documents, run
 
-Object = dict[str, Any]
 REQUESTS = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]
 
 
-def claim(name: str, device: str = "") -> Object:
+def claim(name: str, device: str = "") -> JsonObject:
     result = {"driver": "gpu.nvidia.com", "pool": "gpu-0", "device": device, "request": "gpu"}
     status = {"allocation": {"devices": {"results": [result]}}} if device else {}
     return {
@@ -24,7 +23,7 @@ def claim(name: str, device: str = "") -> Object:
     }
 
 
-def pod(name: str, claim_name: str, message: str) -> Object:
+def pod(name: str, claim_name: str, message: str) -> JsonObject:
     condition = {"type": "PodScheduled", "status": "False", "message": message}
     return {
         "apiVersion": "v1",

@@ -17,7 +17,7 @@ from dray.api.types.core import ObjectReference
 from dray.apiserver import server
 from dray.client import events
 from dray.client.api_client import Client, InProcessTransport
-from dray.client.events import EVENT, Recorder
+from dray.client.events import Recorder
 from dray.store import memory
 
 POD = ObjectReference(kind="Pod", namespace="default", name="p", uid="1", api_version="v1")
@@ -41,7 +41,7 @@ def recording(
 
 
 async def written(client: Client) -> list[dict[str, Any]]:
-    page = await client.list(EVENT)
+    page = await client.list(kinds.EVENT)
     return [msgspec.json.decode(item) for item in page.items]
 
 

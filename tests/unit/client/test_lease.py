@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.http_messages import Request, Response, User
 from dray.apiserver import server
 from dray.client.api_client import Client, InProcessTransport
-from dray.client.lease import LEASE, LeaderElection, LeadershipLost, Timing
+from dray.client.lease import LeaderElection, LeadershipLost, Timing
 from dray.store import memory
 
 FAST = Timing(duration_seconds=1.0, deadline_seconds=0.3, retry_seconds=0.02)
@@ -76,7 +76,7 @@ async def test_the_second_candidate_leads_when_the_first_stops(link: Link) -> No
         assert seats == ["a"]
         first.cancel()
         await until(lambda: seats == ["b"])
-        lease = await Client(link).get(LEASE, "test", "kube-system")
+        lease = await Client(link).get(kinds.LEASE, "test", "kube-system")
         assert lease["spec"]["leaseTransitions"] == 1
         second.cancel()
 
@@ -128,7 +128,7 @@ async def test_who_lost_a_lease_that_is_gone_now_may_lead_again(link: Link) -> N
         async with asyncio.timeout(10):
             await first
     link.is_cut = False
-    await Client(link).delete(LEASE, "test", "kube-system")
+    await Client(link).delete(kinds.LEASE, "test", "kube-system")
     again = asyncio.create_task(election.run(lambda: leading(seats, "a")))
     await until(lambda: seats == ["a"])
     again.cancel()
@@ -157,7 +157,7 @@ async def test_leading_ends_when_the_work_is_done(link: Link) -> None:
         await asyncio.sleep(0)
 
     await candidate(link, "a").run(work)
-    lease = await Client(link).get(LEASE, "test", "kube-system")
+    lease = await Client(link).get(kinds.LEASE, "test", "kube-system")
     assert not lease["spec"].get("holderIdentity")
 
 

@@ -12,8 +12,6 @@ from dray.api.http_messages import Request, Response
 from dray.client.api_client import Client, ObjectSelection
 from tests import loop
 
-PODS = kinds.served("", "Pod")
-
 
 class Server:
     """Lists numbers, as many at a time as it is asked for; the token is where to go on."""
@@ -36,7 +34,7 @@ class Server:
 
 
 async def parts(server: Server, limit: int) -> list[list[int]]:
-    pages = Client(server).pages(PODS, ObjectSelection(label_selector="a=b"), limit=limit)
+    pages = Client(server).pages(kinds.POD, ObjectSelection(label_selector="a=b"), limit=limit)
     return [[msgspec.json.decode(item) for item in page.items] async for page in pages]
 
 
@@ -56,7 +54,7 @@ def test_the_next_part_is_asked_for_before_the_caller_looks_at_one() -> None:
     server = Server(4)
 
     async def steps() -> list[int]:
-        return [len(server.asked) async for _ in Client(server).pages(PODS, limit=2)]
+        return [len(server.asked) async for _ in Client(server).pages(kinds.POD, limit=2)]
 
     assert loop.run(steps()) == [2, 2]
 
@@ -64,7 +62,7 @@ def test_the_next_part_is_asked_for_before_the_caller_looks_at_one() -> None:
 def test_who_stops_looking_leaves_no_request_behind() -> None:
     async def steps() -> None:
         before = asyncio.all_tasks()
-        pages = Client(Server(4)).pages(PODS, limit=2)
+        pages = Client(Server(4)).pages(kinds.POD, limit=2)
         await anext(pages)
         await pages.aclose()  # type: ignore[attr-defined]
         await asyncio.sleep(0)

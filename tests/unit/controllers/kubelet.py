@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_status
 from dray.api.types.pods import Pod
 from dray.client.cache import ObjectKey
-from dray.controllers import loops, resources
+from dray.controllers import loops
 from dray.controllers.loops import Context, Loop
 
 ENDS_AS = "test.dray.dev/ends-as"
@@ -44,9 +44,7 @@ class Kubelet(Loop[ObjectKey]):
             return
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}}
         try:
-            await self.client.delete(
-                resources.POD, pod.metadata.name, pod.metadata.namespace, options
-            )
+            await self.client.delete(kinds.POD, pod.metadata.name, pod.metadata.namespace, options)
         except errors.NotFound:
             return
 
@@ -67,7 +65,7 @@ class Kubelet(Loop[ObjectKey]):
     async def _write(self, pod: Pod, status: dict[str, Any]) -> None:
         patch = {"metadata": {"resourceVersion": pod.metadata.resource_version}, "status": status}
         await self.client.patch(
-            resources.POD, pod.metadata.name, patch, pod.metadata.namespace, subresource="status"
+            kinds.POD, pod.metadata.name, patch, pod.metadata.namespace, subresource="status"
         )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 
 
-def claim_template(name: str = "one-gpu", **metadata: Any) -> Object:
+def claim_template(name: str = "one-gpu", **metadata: Any) -> JsonObject:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
@@ -16,12 +16,12 @@ def claim_template(name: str = "one-gpu", **metadata: Any) -> Object:
     }
 
 
-def claim_spec() -> Object:
+def claim_spec() -> JsonObject:
     exactly = {"deviceClassName": "gpu.example.com"}
     return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
 
 
-def claim(name: str) -> Object:
+def claim(name: str) -> JsonObject:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -30,7 +30,7 @@ def claim(name: str) -> Object:
     }
 
 
-def pod(name: str, *, template: str = "", claim: str = "", **spec: Any) -> Object:
+def pod(name: str, *, template: str = "", claim: str = "", **spec: Any) -> JsonObject:
     sources = []
     if template:
         sources.append({"name": "gpu", "resourceClaimTemplateName": template})
@@ -42,21 +42,21 @@ def pod(name: str, *, template: str = "", claim: str = "", **spec: Any) -> Objec
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
 
 
-def pod_spec(**more: Any) -> Object:
+def pod_spec(**more: Any) -> JsonObject:
     return {"containers": [{"name": "c", "image": "pause"}], **more}
 
 
-def allocation(device: str = "gpu-0", node: str = "node-1") -> Object:
+def allocation(device: str = "gpu-0", node: str = "node-1") -> JsonObject:
     result = {"request": "gpu", "driver": "gpu.example.com", "pool": node, "device": device}
     return {"devices": {"results": [result]}}
 
 
-def consumer(pod: Object) -> Object:
+def consumer(pod: JsonObject) -> JsonObject:
     metadata = pod["metadata"]
     return {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
 
 
-def node(name: str, **spec: Any) -> Object:
+def node(name: str, **spec: Any) -> JsonObject:
     ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
     return {
         "apiVersion": "v1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.controllers.disruption_budgets import Budgets
 from dray.controllers.workloads.deployments import Deployments
 from dray.controllers.workloads.replicasets import ReplicaSets
@@ -15,7 +15,7 @@ from tests.unit.controllers.world import World, with_loops
 LOOPS = (Budgets, Deployments, ReplicaSets, Kubelet)
 
 
-def budget(**spec: Any) -> Object:
+def budget(**spec: Any) -> JsonObject:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -24,12 +24,12 @@ def budget(**spec: Any) -> Object:
     }
 
 
-async def until_status(here: World, **expected: int) -> Object:
+async def until_status(here: World, **expected: int) -> JsonObject:
     async def check() -> Any:
         status = (await here.get("poddisruptionbudgets", "web")).get("status", {})
         return status if expected.items() <= status.items() else None
 
-    status: Object = await here.until(check, f"a budget with {expected}")
+    status: JsonObject = await here.until(check, f"a budget with {expected}")
     return status
 
 

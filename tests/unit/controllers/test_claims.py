@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import features as gates
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.controllers.devices import claim_generation
 from dray.controllers.devices.claims import Claims, Work
 from tests.unit.controllers import objects
@@ -28,7 +28,7 @@ async def noted_claim(here: World, pod: str, entry: str = "gpu") -> str:
     return name
 
 
-async def allocate(here: World, claim: str, *pods: Object, device: str = "gpu-0") -> None:
+async def allocate(here: World, claim: str, *pods: JsonObject, device: str = "gpu-0") -> None:
     """What the scheduler writes."""
     found = await here.get("resourceclaims", claim)
     if FINALIZER not in found["metadata"].get("finalizers", []):
@@ -200,7 +200,9 @@ async def test_a_pod_deleted_before_it_had_a_node_frees_its_claim(here: World) -
 @with_loops(Claims)
 async def test_a_reservation_for_a_pod_that_never_was_is_dropped(here: World) -> None:
     await here.create(objects.claim("shared"))
-    ghost: Object = {"metadata": {"name": "ghost", "uid": "11111111-1111-4111-8111-111111111111"}}
+    ghost: JsonObject = {
+        "metadata": {"name": "ghost", "uid": "11111111-1111-4111-8111-111111111111"}
+    }
     await allocate(here, "shared", ghost)
 
     async def free() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import http_messages
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.controllers.workloads.controller_revisions import short_hash
 from dray.controllers.workloads.daemonsets import DaemonSets
 from dray.controllers.workloads.statefulsets import StatefulSets
@@ -16,7 +16,7 @@ from tests.unit.controllers.world import World, with_loops
 LABEL = "controller-revision-hash"
 
 
-def workload(kind: str, **spec: Any) -> Object:
+def workload(kind: str, **spec: Any) -> JsonObject:
     return {
         "apiVersion": "apps/v1",
         "kind": kind,
@@ -68,7 +68,7 @@ async def history(here: World) -> dict[int, str]:
     }
 
 
-async def revision_named(here: World, image: str) -> Object:
+async def revision_named(here: World, image: str) -> JsonObject:
     numbers = {image: number for number, image in (await history(here)).items()}
     revisions = await here.list("controllerrevisions")
     return next(each for each in revisions if each["revision"] == numbers[image])
@@ -222,7 +222,7 @@ async def test_a_name_that_is_taken_is_counted_and_passed_over(here: World) -> N
     await come_to(here, "web:1")
     taken = (await revision_named(here, "web:1"))["metadata"]["name"]
 
-    def to_strangers(revision: Object) -> None:
+    def to_strangers(revision: JsonObject) -> None:
         del revision["metadata"]["ownerReferences"], revision["metadata"]["labels"]
         revision["data"] = {"spec": {}}
 
@@ -265,7 +265,7 @@ async def test_a_default_that_is_new_makes_no_revision(here: World) -> None:
     await come_to(here, "web:1")
     before = await here.get("pods", "db-0")
 
-    def without_defaults(revision: Object) -> None:
+    def without_defaults(revision: JsonObject) -> None:
         template = revision["data"]["spec"]["template"]
         del template["spec"]["dnsPolicy"], template["spec"]["containers"][0]["resources"]
         template["metadata"]["creationTimestamp"] = None

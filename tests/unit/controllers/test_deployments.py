@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.controllers.slim_types import Deployment, ReplicaSet
 from dray.controllers.status_patches import decode
 from dray.controllers.workloads import rollouts
@@ -19,7 +19,9 @@ from tests.unit.controllers.world import Clock, World, with_loops
 LOOPS = (Deployments, ReplicaSets, Kubelet)
 
 
-def deployment(name: str = "web", replicas: int = 4, image: str = "pause:1", **spec: Any) -> Object:
+def deployment(
+    name: str = "web", replicas: int = 4, image: str = "pause:1", **spec: Any
+) -> JsonObject:
     containers = [{"name": "c", "image": image}]
     return {
         "apiVersion": "apps/v1",
@@ -40,7 +42,7 @@ def deployment(name: str = "web", replicas: int = 4, image: str = "pause:1", **s
     }
 
 
-async def rolled_out(here: World, name: str = "web") -> Object:
+async def rolled_out(here: World, name: str = "web") -> JsonObject:
     async def check() -> Any:
         found = await here.get("deployments", name)
         status, wanted = found.get("status", {}), found["spec"]["replicas"]
@@ -54,7 +56,7 @@ async def rolled_out(here: World, name: str = "web") -> Object:
     return await here.get("deployments", name)
 
 
-def condition(found: Object, type_: str) -> Object:
+def condition(found: JsonObject, type_: str) -> JsonObject:
     return next(each for each in found["status"]["conditions"] if each["type"] == type_)
 
 

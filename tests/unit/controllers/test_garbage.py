@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.controllers.devices.claims import Claims
 from dray.controllers.garbage_collector import Garbage
 from dray.controllers.jobs.jobs import Jobs
@@ -19,7 +19,7 @@ from tests.unit.controllers.world import World, with_loops
 DEPLOYED = (Deployments, ReplicaSets, Kubelet, Garbage)
 
 
-def config(name: str, *owners: Object, blocks: bool = True, **metadata: Any) -> Object:
+def config(name: str, *owners: JsonObject, blocks: bool = True, **metadata: Any) -> JsonObject:
     references = [
         {
             "apiVersion": "v1",

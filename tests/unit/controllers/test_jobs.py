@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.controllers.devices.claims import Claims
 from dray.controllers.jobs import job_indexes
 from dray.controllers.jobs.jobs import Jobs
@@ -17,7 +17,7 @@ from tests.unit.controllers.world import Clock, World, with_loops
 FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
-def job(name: str = "work", ends_as: str = "Succeeded", **spec: Any) -> Object:
+def job(name: str = "work", ends_as: str = "Succeeded", **spec: Any) -> JsonObject:
     metadata = {"annotations": {ENDS_AS: ends_as}} if ends_as else {}
     template_spec = spec.pop("pod", objects.pod_spec())
     return {
@@ -34,18 +34,18 @@ def job(name: str = "work", ends_as: str = "Succeeded", **spec: Any) -> Object:
     }
 
 
-async def finished(here: World, name: str = "work") -> Object:
+async def finished(here: World, name: str = "work") -> JsonObject:
     async def check() -> Any:
         found = await here.get("jobs", name)
         states = {each["type"]: each["status"] for each in found["status"].get("conditions", [])}
         return found if "True" in (states.get("Complete"), states.get("Failed")) else None
 
-    found: Object = await here.until(check, "the end of the job")
+    found: JsonObject = await here.until(check, "the end of the job")
     await here.settle()
     return found
 
 
-def condition(found: Object, type_: str) -> Object:
+def condition(found: JsonObject, type_: str) -> JsonObject:
     return next(each for each in found["status"]["conditions"] if each["type"] == type_)
 
 

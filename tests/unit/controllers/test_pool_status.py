@@ -6,7 +6,7 @@ from typing import Any
 
 from dray.api import features as gates
 from dray.api.types.dra import DeviceRequestAllocationResult, DeviceTaintRule, ResourceSlice
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.controllers.devices import pool_summary
 from dray.controllers.devices.pool_status import PoolStatuses
 from dray.controllers.devices.pool_summary import Use
@@ -19,7 +19,7 @@ from tests.unit.controllers.world import World, with_loops
 GATED = gates.with_gates(gates.DEFAULT, {"DRAResourcePoolStatus": True})
 
 
-def request(name: str = "gpus", **spec: Any) -> Object:
+def request(name: str = "gpus", **spec: Any) -> JsonObject:
     return {
         "apiVersion": "resource.k8s.io/v1alpha3",
         "kind": "ResourcePoolStatusRequest",
@@ -60,7 +60,12 @@ async def test_a_request_is_answered_once(here: World) -> None:
     assert await here.writes(allocate(here, "d", device="gpu-1")) == 2
 
 
-def view(*slices: Object, use: Use = Use(), rules: Any = (), attribute: str | None = None) -> Any:  # noqa: B008
+UNUSED = Use()
+
+
+def view(
+    *slices: JsonObject, use: Use = UNUSED, rules: Any = (), attribute: str | None = None
+) -> Any:
     decoded = [decode(each, ResourceSlice) for each in slices]
     return pool_summary.pool_status(
         decoded, use, [decode(each, DeviceTaintRule) for each in rules], attribute

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.controllers.quotas import Quotas
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops
@@ -12,7 +12,7 @@ from tests.unit.controllers.world import World, with_loops
 DEVICES = "gpu.example.com.deviceclass.resource.k8s.io/devices"
 
 
-def quota(**hard: str) -> Object:
+def quota(**hard: str) -> JsonObject:
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",

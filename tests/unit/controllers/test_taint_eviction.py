@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from dray.api.types.dra import DeviceTaintRule, ResourceClaim
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.controllers.devices import eviction_times
 from dray.controllers.devices.claims import Claims
-from dray.controllers.devices.eviction_times import TaintedSlice
 from dray.controllers.devices.taint_eviction import TaintEviction
+from dray.controllers.slim_types import TaintedSlice
 from dray.controllers.status_patches import decode
 from tests.unit.controllers import objects
 from tests.unit.controllers.kubelet import Kubelet
@@ -20,7 +20,7 @@ from tests.unit.controllers.test_claims import allocate, start
 from tests.unit.controllers.world import World, with_loops
 
 
-def rule(effect: str, **selector: str) -> Object:
+def rule(effect: str, **selector: str) -> JsonObject:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceTaintRule",
@@ -32,7 +32,7 @@ def rule(effect: str, **selector: str) -> Object:
     }
 
 
-def published(*taints: Object, generation: int = 1) -> Object:
+def published(*taints: JsonObject, generation: int = 1) -> JsonObject:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceSlice",
@@ -46,7 +46,7 @@ def published(*taints: Object, generation: int = 1) -> Object:
     }
 
 
-async def running_victim(here: World, **toleration: Any) -> Object:
+async def running_victim(here: World, **toleration: Any) -> JsonObject:
     await here.create(objects.claim("victim-claim"))
     pod = await here.create(objects.pod("victim", claim="victim-claim"))
     await allocate(here, "victim-claim", pod)
@@ -54,7 +54,7 @@ async def running_victim(here: World, **toleration: Any) -> Object:
         granted = objects.allocation()
         granted["devices"]["results"][0]["tolerations"] = [toleration]
 
-        def tolerate(raw: Object) -> None:
+        def tolerate(raw: JsonObject) -> None:
             raw["status"]["allocation"] = granted
 
         await here.overwrite("resourceclaims", "victim-claim", tolerate)
@@ -164,13 +164,13 @@ ADDED = "2026-01-01T00:00:00Z"
 TAINT = {"key": "k", "value": "v", "effect": "NoExecute", "timeAdded": ADDED}
 
 
-def allocated(*tolerations: Object) -> ResourceClaim:
+def allocated(*tolerations: JsonObject) -> ResourceClaim:
     granted = objects.allocation()
     granted["devices"]["results"][0]["tolerations"] = list(tolerations)
     return decode({"status": {"allocation": granted}}, ResourceClaim)
 
 
-def tolerate(seconds: int | None = None, **more: Any) -> Object:
+def tolerate(seconds: int | None = None, **more: Any) -> JsonObject:
     made = {"key": "k", "operator": "Exists", "effect": "NoExecute", **more}
     return made if seconds is None else {**made, "tolerationSeconds": seconds}
 
@@ -186,7 +186,7 @@ def tolerate(seconds: int | None = None, **more: Any) -> Object:
         pytest.param([tolerate(effect="")], 0, id="must name the effect"),
     ],
 )
-def test_when_a_claim_is_taken(tolerations: list[Object], delay: int | None) -> None:
+def test_when_a_claim_is_taken(tolerations: list[JsonObject], delay: int | None) -> None:
     slices = [decode(published(TAINT), TaintedSlice)]
     eviction = eviction_times.of_claim(allocated(*tolerations), slices, [])
     start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.controllers.workloads.daemonsets import DaemonSets
 from dray.controllers.workloads.statefulsets import StatefulSets
 from tests.unit.controllers import objects
@@ -12,7 +12,7 @@ from tests.unit.controllers.kubelet import NEVER_READY, Kubelet
 from tests.unit.controllers.world import World, with_loops
 
 
-def workload(kind: str, image: str = "pause:1", **spec: Any) -> Object:
+def workload(kind: str, image: str = "pause:1", **spec: Any) -> JsonObject:
     return {
         "apiVersion": "apps/v1",
         "kind": kind,
@@ -28,7 +28,7 @@ def workload(kind: str, image: str = "pause:1", **spec: Any) -> Object:
     }
 
 
-def stateful_set(**spec: Any) -> Object:
+def stateful_set(**spec: Any) -> JsonObject:
     return workload("StatefulSet", serviceName="db", **spec)
 
 

@@ -20,11 +20,12 @@ from dray.api import features as gates
 from dray.api.features import Features
 from dray.api.http_messages import User
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.apiserver import server
 from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.server import Settings
 from dray.apiserver.storage import codec, store_keys
-from dray.client.api_client import Client, InProcessTransport, Object, ObjectSelection
+from dray.client.api_client import Client, InProcessTransport, ObjectSelection
 from dray.controllers import loops, served_kinds
 from dray.controllers.caches import Caches
 from dray.controllers.loops import Context, Loop
@@ -55,27 +56,27 @@ class World:
     def __init__(self, store: Store, client: Client, context: Context) -> None:
         self.store, self.client, self.context = store, client, context
 
-    async def create(self, body: Object, namespace: str = "default") -> Object:
+    async def create(self, body: JsonObject, namespace: str = "default") -> JsonObject:
         kind = kind_of(body)
         return await self.client.create(kind, body, namespace if kind.namespaced else "")
 
-    async def get(self, kind: str, name: str, namespace: str = "default") -> Object:
+    async def get(self, kind: str, name: str, namespace: str = "default") -> JsonObject:
         row = named(kind)
         return await self.client.get(row, name, namespace if row.namespaced else "")
 
-    async def find(self, kind: str, name: str, namespace: str = "default") -> Object | None:
+    async def find(self, kind: str, name: str, namespace: str = "default") -> JsonObject | None:
         try:
             return await self.get(kind, name, namespace)
         except errors.NotFound:
             return None
 
-    async def list(self, kind: str, namespace: str = "") -> list[Object]:
+    async def list(self, kind: str, namespace: str = "") -> list[JsonObject]:
         page = await self.client.list(named(kind), ObjectSelection(namespace=namespace))
         return [decode(bytes(item)) for item in page.items]
 
     async def patch(
         self, kind: str, name: str, patch: Any, namespace: str = "default", **options: Any
-    ) -> Object:
+    ) -> JsonObject:
         row = named(kind)
         return await self.client.patch(
             row, name, patch, namespace if row.namespaced else "", **options
@@ -83,7 +84,7 @@ class World:
 
     async def set_status(
         self, kind: str, name: str, status: Any, namespace: str = "default"
-    ) -> Object:
+    ) -> JsonObject:
         return await self.patch(kind, name, {"status": status}, namespace, subresource="status")
 
     async def delete(
@@ -107,7 +108,7 @@ class World:
         await self.client.create_subresource(named("pods"), name, "binding", binding, namespace)
 
     async def overwrite(
-        self, kind: str, name: str, change: Callable[[Object], Any], namespace: str = "default"
+        self, kind: str, name: str, change: Callable[[JsonObject], Any], namespace: str = "default"
     ) -> None:
         """Change what is stored, past everything the API server would say to it."""
         key = store_keys.key(named(kind), name, namespace)
@@ -160,15 +161,15 @@ def named(name: str) -> Kind:
     return kind
 
 
-def kind_of(body: Object) -> Kind:
+def kind_of(body: JsonObject) -> Kind:
     group, _ = kinds.parse_api_version(body["apiVersion"])
     kind = kinds.by_kind(group, body["kind"])
     assert kind is not None, body["kind"]
     return kind
 
 
-def decode(raw: bytes) -> Object:
-    decoded: Object = msgspec.json.decode(raw)
+def decode(raw: bytes) -> JsonObject:
+    decoded: JsonObject = msgspec.json.decode(raw)
     return decoded
 
 

@@ -17,8 +17,7 @@ from examples.drivers.hello import Hello
 from dray import devicemetadata, driverkit
 from dray.api import features
 from dray.api.types.dra import Device, NetworkDeviceData
-from dray.api.types.meta import ObjectMeta
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.driverkit import cdi
 from dray.driverkit.driver import DeviceHealth, DeviceStatus, Health, condition
 from dray.driverkit.plugin import Directories, Plugin
@@ -79,7 +78,7 @@ class Kubelet:
     def plugin_socket(self) -> Path:
         return self.directories.plugins / NAME / "dra.sock"
 
-    async def claim(self, name: str, device: str) -> Object:
+    async def claim(self, name: str, device: str) -> JsonObject:
         request = {"name": "hi", "exactly": {"deviceClassName": NAME}}
         await self.here.create(
             {
@@ -93,7 +92,7 @@ class Kubelet:
         status = {"allocation": {"devices": {"results": [result]}}}
         return await self.here.set_status("resourceclaims", name, status)
 
-    async def call(self, service: Service, method: str, *claims: Object) -> Any:
+    async def call(self, service: Service, method: str, *claims: JsonObject) -> Any:
         """Prepare or unprepare; the answers by the names of the claims."""
         async with self.caller(service, self.plugin_socket) as caller:
             request = service.methods[method].request(
@@ -106,11 +105,11 @@ class Kubelet:
         return {name(each): response.claims[uid(each)] for each in claims}
 
 
-def uid(document: Object) -> str:
+def uid(document: JsonObject) -> str:
     return str(document["metadata"]["uid"])
 
 
-def name(document: Object) -> str:
+def name(document: JsonObject) -> str:
     return str(document["metadata"]["name"])
 
 

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dray.api import features
-from dray.api.formats.names import PoolId
+from dray.api.ids import PoolId
 from dray.api.types.dra import Device, DeviceTaint
-from dray.client.api_client import Object, ObjectSelection
+from dray.api.types.meta import JsonObject
+from dray.client.api_client import ObjectSelection
 from dray.driverkit import driver
 from dray.driverkit.pool_layout import PublishedPool
 from dray.driverkit.publisher import PoolToPublish, Publisher
@@ -30,11 +31,11 @@ class Published:
         ours = ObjectSelection(field_selector=f"spec.driver={DRIVER}")
         self.publisher = Publisher(here.client, self.offers.get, selection=ours)
 
-    async def offer(self, *devices: Device) -> list[Object]:
+    async def offer(self, *devices: Device) -> list[JsonObject]:
         self.offers[POOL] = PoolToPublish(PublishedPool(DRIVER, "n1", devices, node_name="n1"))
         return await self.settle()
 
-    async def settle(self) -> list[Object]:
+    async def settle(self) -> list[JsonObject]:
         self.publisher.refresh(POOL)
         await self.here.until_true(lambda: self.publisher.is_settled)
         await self.here.settle()
@@ -58,7 +59,7 @@ def devices(count: int) -> list[Device]:
     return [driver.device(f"gpu-{number:03}", index=number) for number in range(count)]
 
 
-def pool_of(document: Object) -> tuple[int, int]:
+def pool_of(document: JsonObject) -> tuple[int, int]:
     pool = document["spec"]["pool"]
     return pool["generation"], pool["resourceSliceCount"]
 

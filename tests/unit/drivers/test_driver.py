@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dray.api.formats.names import DeviceId
-from dray.client.api_client import Object
+from dray.api.ids import DeviceId
+from dray.api.types.meta import JsonObject
 from tests.unit.node.machines import Machines, with_fleet
 
 GPU = DeviceId("gpu.nvidia.com", "l4-0", "gpu-0")
 SLICE = "l4-0-gpu.nvidia.com"
 
 
-async def taints(here: Machines, name: str = SLICE) -> list[Object]:
+async def taints(here: Machines, name: str = SLICE) -> list[JsonObject]:
     found = await here.world.get("resourceslices", name)
     return [taint for device in found["spec"]["devices"] for taint in device.get("taints", ())]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import requests
 from dray.allocator.problem import resolution
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     DeviceTaint,
     DeviceTaintRule,

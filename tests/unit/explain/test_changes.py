@@ -8,7 +8,7 @@ import pytest
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.placement import Allocator, Fit
 from dray.api.features import DEFAULT
-from dray.api.formats.names import ClaimKey, DeviceId
+from dray.api.ids import ClaimKey, DeviceId
 from dray.api.types.dra import DeviceConstraint, DeviceTaint, DeviceToleration, ExactDeviceRequest
 from dray.explain.suggestions import changes
 from dray.explain.suggestions.changes import Rewriting

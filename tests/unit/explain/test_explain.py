@@ -7,7 +7,7 @@ import pytest
 
 from dray.allocator.model import rejections
 from dray.api.features import DEFAULT
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import AllocationResult, ResourceClaimStatus
 from dray.explain import claim_explanation
 from dray.explain.claim_explanation import Outcome

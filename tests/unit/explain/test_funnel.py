@@ -10,7 +10,7 @@ import pytest
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections, requests
 from dray.allocator.problem import resolution
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import DeviceTaint, ResourceClaim
 from dray.explain.survey import node_survey
 from dray.explain.survey.filters import CannotEvaluate, DeviceFilter, FilterKind

@@ -9,7 +9,7 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections, requests
 from dray.allocator.problem import resolution
 from dray.api.features import DEFAULT
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import Device, DeviceTaint, ResourceClaim
 from dray.explain.survey.filters import CannotEvaluate, FilterKind, FilterRejection, NodeFilters
 from tests.builders import (

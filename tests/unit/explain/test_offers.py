@@ -9,7 +9,7 @@ from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model import requests
 from dray.allocator.problem import resolution
 from dray.allocator.problem.resolution import ResolvedAlternative
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     CapacityRequestPolicy,
     CapacityRequestPolicyRange,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import DeviceTaint, ResourceClaim
 from dray.explain import claim_explanation
 from dray.explain.suggestions import changes

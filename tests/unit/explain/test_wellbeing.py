@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.explain.pod import device_problems, obstacles

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dray.api import features
-from dray.api.formats.names import DeviceId
-from dray.client.api_client import Object, ObjectSelection
+from dray.api.ids import DeviceId
+from dray.api.types.meta import JsonObject
+from dray.client.api_client import ObjectSelection
 from dray.controllers.loops import utc_now
 from dray.drivers.simulated import fleet
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
@@ -31,7 +32,7 @@ class Machines:
     driver: SimulatedDriver
     agent: SimulatedAgent
 
-    async def pod(self, name: str, node: str, **spec: Any) -> Object:
+    async def pod(self, name: str, node: str, **spec: Any) -> JsonObject:
         """A pod that the scheduler has bound."""
         annotations = spec.pop("annotations", {})
         metadata = {"name": name, "annotations": annotations, **spec.pop("metadata", {})}
@@ -45,14 +46,14 @@ class Machines:
         await self.world.bind(name, node)
         return await self.world.get("pods", name)
 
-    async def phase(self, name: str, phase: str) -> Object:
+    async def phase(self, name: str, phase: str) -> JsonObject:
         """Wait for a phase; the pod."""
 
-        async def look() -> Object | None:
+        async def look() -> JsonObject | None:
             pod = await self.world.get("pods", name)
             return pod if pod["status"].get("phase") == phase else None
 
-        found: Object = await self.world.until(look, f"{name} to be {phase}")
+        found: JsonObject = await self.world.until(look, f"{name} to be {phase}")
         return found
 
     async def gone(self, name: str) -> None:
@@ -61,7 +62,7 @@ class Machines:
 
         await self.world.until(look, f"{name} to be gone")
 
-    async def claim(self, name: str, device: DeviceId, *pods: Object) -> Object:
+    async def claim(self, name: str, device: DeviceId, *pods: JsonObject) -> JsonObject:
         """A claim that the scheduler has allocated and reserved."""
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
         body = {
@@ -85,7 +86,7 @@ class Machines:
         )
 
 
-def uid(document: Object) -> str:
+def uid(document: JsonObject) -> str:
     found: str = document["metadata"]["uid"]
     return found
 

@@ -15,7 +15,7 @@ from dray.node.devices import preparation
 from dray.node.devices.drivers import DriverDevice
 from dray.node.devices.preparation import HeldClaim
 from dray.node.pods import environment, value_sources, volumes
-from dray.node.pods.value_sources import ContainerConfigError
+from dray.node.runtimes.interface import ContainerConfigError
 
 POD = msgspec.convert(
     {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dray.api.formats.names import DeviceId
-from dray.client.api_client import Object
+from dray.api.ids import DeviceId
+from dray.api.types.meta import JsonObject
 from tests.unit.node import machines
 from tests.unit.node.machines import Machines, with_fleet
 
@@ -16,7 +16,7 @@ USES_CLAIM = {
 }
 
 
-def conditions(document: Object) -> dict[str, str]:
+def conditions(document: JsonObject) -> dict[str, str]:
     return {each["type"]: each["status"] for each in document["status"]["conditions"]}
 
 
@@ -103,7 +103,7 @@ async def test_a_failing_container_is_restarted_where_the_policy_says_so(here: M
     wanted = {"dray.dev/run-seconds": "0.05", "dray.dev/exit-code": "1"}
     await here.pod("job", "l4-0", restartPolicy="OnFailure", annotations=wanted)
 
-    async def restarted() -> Object | None:
+    async def restarted() -> JsonObject | None:
         status = (await here.world.get("pods", "job"))["status"]
         entries = status.get("containerStatuses", [])
         return entries[0] if entries and entries[0]["restartCount"] else None

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from dray.api.types.containers import Container
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.node.devices import preparation
 from dray.node.devices.claim_access import NotUsable
@@ -18,7 +19,6 @@ from dray.node.devices.drivers import ClaimReference, DriverDevice, DriverError
 from dray.node.devices.preparation import Preparation
 
 DRIVER = "gpu.example.com"
-Object = dict[str, Any]
 
 
 class FakeDriver:
@@ -48,14 +48,14 @@ class FakeDrivers:
 
 
 class FakeClient:
-    def __init__(self, *claims: Object) -> None:
+    def __init__(self, *claims: JsonObject) -> None:
         self._claims = {each["metadata"]["name"]: each for each in claims}
 
-    async def get(self, _kind: object, name: str, _namespace: str = "") -> Object:
+    async def get(self, _kind: object, name: str, _namespace: str = "") -> JsonObject:
         return self._claims[name]
 
 
-def claim(*pods: str, uid: str = "c", **result: Any) -> Object:
+def claim(*pods: str, uid: str = "c", **result: Any) -> JsonObject:
     made = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0", **result}
     consumers = [{"resource": "pods", "name": each, "uid": each} for each in pods]
     return {
@@ -73,7 +73,7 @@ def pod(uid: str, *claims: str) -> Pod:
     return msgspec.convert(document, Pod)
 
 
-def prepared(folder: Path, driver: FakeDriver | None, *claims: Object) -> Preparation:
+def prepared(folder: Path, driver: FakeDriver | None, *claims: JsonObject) -> Preparation:
     client: Any = FakeClient(*claims)
     drivers: Any = FakeDrivers(*([driver] if driver else []))
     return Preparation(client, drivers, folder)
@@ -199,7 +199,7 @@ def test_a_container_gets_the_devices_of_the_claims_and_requests_it_names() -> N
     )
     held = {"gpus": preparation.HeldClaim("ns", "c", "u", (), ("p",), devices, True)}
 
-    def ids(*claims: Object) -> list[str]:
+    def ids(*claims: JsonObject) -> list[str]:
         document = {"name": "main", "resources": {"claims": claims}}
         return preparation.cdi_ids(pod("p"), msgspec.convert(document, Container), held)
 

@@ -9,8 +9,7 @@ import pytest
 
 from dray.node.containers import logs
 from dray.node.containers.container_attempts import Starter
-from dray.node.pods.value_sources import ContainerConfigError
-from dray.node.runtimes.interface import Bind, ContainerSpec
+from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
 from dray.node.runtimes.process import PlainProcess
 
 

@@ -12,8 +12,9 @@ import pytest
 from dray.api import errors
 from dray.api import features as gates
 from dray.api.http_messages import Request, Response
+from dray.api.types.meta import JsonObject
 from dray.apiserver.app import status_response
-from dray.client.api_client import Client, InProcessTransport, Object
+from dray.client.api_client import Client, InProcessTransport
 from dray.scheduler import queue, scheduler
 from dray.scheduler.claims import claim_writes
 from tests import loop
@@ -115,7 +116,7 @@ async def another_scheduler(here: World) -> AsyncIterator[None]:
         task.cancel()
 
 
-def devices_held(claims: list[Object]) -> list[tuple[str, str]]:
+def devices_held(claims: list[JsonObject]) -> list[tuple[str, str]]:
     return [
         (result["pool"], result["device"])
         for each in claims

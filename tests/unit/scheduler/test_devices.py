@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dray.api import features as gates
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from dray.scheduler.claims import device_fit
 from tests import loop
 from tests.unit.scheduler.world import (
@@ -51,7 +51,7 @@ async def test_four_pods_share_a_device_and_a_fifth_waits(world: World) -> None:
     await world.bound("p4")
 
 
-def sockets(count: int = 1) -> Object:
+def sockets(count: int = 1) -> JsonObject:
     made = [
         {
             "name": f"socket-{number}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.api.formats.names import ClaimKey, DeviceId
+from dray.api.ids import ClaimKey, DeviceId
 from dray.api.types.dra import (
     AllocationResult,
     DeviceAllocationResult,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from tests.unit.scheduler.world import (
     World,
     claim,
@@ -81,7 +81,7 @@ async def test_devices_come_back_to_the_count_when_pods_and_slices_go(world: Wor
 @in_world()
 async def test_a_rule_taints_what_it_selects(world: World) -> None:
     await world.create(device_class(), node("node-0"), gpu_slice("node-0", 4))
-    rule: Object = {
+    rule: JsonObject = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceTaintRule",
         "metadata": {"name": "rule"},

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from tests.unit.scheduler.world import World, in_world, node, pod
 
 HOST = "kubernetes.io/hostname"
 
 
-def labelled(name: str, app: str, **spec: Any) -> Object:
+def labelled(name: str, app: str, **spec: Any) -> JsonObject:
     body = pod(name, **spec)
     body["metadata"]["labels"] = {"app": app}
     return body
 
 
-def term(app: str, key: str = HOST) -> Object:
+def term(app: str, key: str = HOST) -> JsonObject:
     return {"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}
 
 
-def near(app: str, key: str = HOST) -> Object:
+def near(app: str, key: str = HOST) -> JsonObject:
     return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term(app, key)]}}
 
 
-def away_from(app: str, key: str = HOST) -> Object:
+def away_from(app: str, key: str = HOST) -> JsonObject:
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term(app, key)]}}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import features as gates
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from tests.unit.scheduler.world import (
     World,
     claim,
@@ -25,7 +25,7 @@ GROUPS = gates.with_gates(
 )
 
 
-def group(name: str, minimum: int, **spec: Any) -> Object:
+def group(name: str, minimum: int, **spec: Any) -> JsonObject:
     return {
         "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
@@ -34,7 +34,7 @@ def group(name: str, minimum: int, **spec: Any) -> Object:
     }
 
 
-def member(name: str, group_name: str = "pg", **options: Any) -> Object:
+def member(name: str, group_name: str = "pg", **options: Any) -> JsonObject:
     return pod(name, schedulingGroup={"podGroupName": group_name}, **options)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import features as gates
-from dray.client.api_client import Object
+from dray.api.types.meta import JsonObject
 from tests.unit.scheduler.world import (
     World,
     claim,
@@ -34,7 +34,7 @@ async def fleet(world: World, gpus: int) -> None:
     await world.create(device_class(), node("node-0"), gpu_slice("node-0", gpus))
 
 
-async def run_pod(world: World, name: str, priority: str, gpus: int = 1, **spec: Any) -> Object:
+async def run_pod(world: World, name: str, priority: str, gpus: int = 1, **spec: Any) -> JsonObject:
     await world.create(claim(name, exactly(count=gpus)))
     return await world.create(pod(name, name, priorityClassName=priority, **spec))
 

@@ -18,9 +18,10 @@ from dray.api import features as gates
 from dray.api.features import Features
 from dray.api.http_messages import Handler, Request, Response, User
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.apiserver import server
 from dray.apiserver.access.service_account_tokens import TokenSigner
-from dray.client.api_client import Client, InProcessTransport, Object, ObjectSelection
+from dray.client.api_client import Client, InProcessTransport, ObjectSelection
 from dray.controllers import manager
 from dray.scheduler import scheduler
 from dray.store import memory
@@ -65,8 +66,8 @@ class World:
             return await self._handler(request, user)
         return await self.intercept(request, lambda: self._handler(request, user))
 
-    async def create(self, *bodies: Object, namespace: str = "default") -> Object:
-        created: Object = {}
+    async def create(self, *bodies: JsonObject, namespace: str = "default") -> JsonObject:
+        created: JsonObject = {}
         for body in bodies:
             kind = kind_of(body)
             where = body.get("metadata", {}).get("namespace", namespace)
@@ -77,22 +78,22 @@ class World:
                 await self.patch("nodes", body["metadata"]["name"], {"spec": {"taints": taints}})
         return created
 
-    async def get(self, plural: str, name: str, namespace: str = "default") -> Object:
+    async def get(self, plural: str, name: str, namespace: str = "default") -> JsonObject:
         kind = named(plural)
         return await self.client.get(kind, name, namespace if kind.namespaced else "")
 
-    async def all(self, plural: str, namespace: str = "") -> list[Object]:
+    async def all(self, plural: str, namespace: str = "") -> list[JsonObject]:
         page = await self.client.list(named(plural), ObjectSelection(namespace=namespace))
         return [msgspec.json.decode(item) for item in page.items]
 
     async def patch(
         self, plural: str, name: str, patch: Any, namespace: str = "default", **options: Any
-    ) -> Object:
+    ) -> JsonObject:
         kind = named(plural)
         where = namespace if kind.namespaced else ""
         return await self.client.patch(kind, name, patch, where, **options)
 
-    async def set_status(self, plural: str, name: str, status: Any) -> Object:
+    async def set_status(self, plural: str, name: str, status: Any) -> JsonObject:
         return await self.patch(plural, name, {"status": status}, subresource="status")
 
     async def delete(self, plural: str, name: str, **options: Any) -> None:
@@ -135,7 +136,7 @@ class World:
         text = await self.until(message, f"pod {name} to be refused with {containing!r}")
         return str(text)
 
-    async def claims_of(self, pod: str) -> list[Object]:
+    async def claims_of(self, pod: str) -> list[JsonObject]:
         found = await self.get("pods", pod)
         names = [each["resourceClaimName"] for each in found["status"]["resourceClaimStatuses"]]
         return [await self.get("resourceclaims", name) for name in names]
@@ -159,27 +160,27 @@ def named(plural: str) -> Kind:
     return kind
 
 
-def kind_of(body: Object) -> Kind:
+def kind_of(body: JsonObject) -> Kind:
     group, _ = kinds.parse_api_version(body["apiVersion"])
     return kinds.served(group, body["kind"])
 
 
-def condition_of(pod: Object, type_: str = "PodScheduled") -> Object:
+def condition_of(pod: JsonObject, type_: str = "PodScheduled") -> JsonObject:
     conditions = pod.get("status", {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == type_), {})
 
 
-def devices_of(claim: Object) -> list[str]:
+def devices_of(claim: JsonObject) -> list[str]:
     """pool/device of each device of an allocated claim."""
     results = claim["status"]["allocation"]["devices"]["results"]
     return [f"{each['pool']}/{each['device']}" for each in results]
 
 
-def exactly(**body: Any) -> Object:
+def exactly(**body: Any) -> JsonObject:
     return {"name": "gpu", "exactly": {"deviceClassName": DRIVER, **body}}
 
 
-def claim(name: str, *requests: Object, **devices: Any) -> Object:
+def claim(name: str, *requests: JsonObject, **devices: Any) -> JsonObject:
     asked = list(requests) or [exactly()]
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -189,12 +190,12 @@ def claim(name: str, *requests: Object, **devices: Any) -> Object:
     }
 
 
-def template(name: str, *requests: Object, **devices: Any) -> Object:
+def template(name: str, *requests: JsonObject, **devices: Any) -> JsonObject:
     body = claim(name, *requests, **devices)
     return {**body, "kind": "ResourceClaimTemplate", "spec": {"spec": body["spec"]}}
 
 
-def device_class(name: str = DRIVER, expression: str = "", **spec: Any) -> Object:
+def device_class(name: str = DRIVER, expression: str = "", **spec: Any) -> JsonObject:
     expression = expression or f'device.driver == "{DRIVER}"'
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -204,7 +205,7 @@ def device_class(name: str = DRIVER, expression: str = "", **spec: Any) -> Objec
     }
 
 
-def node(name: str, labels: Object | None = None, **allocatable: Any) -> Object:
+def node(name: str, labels: JsonObject | None = None, **allocatable: Any) -> JsonObject:
     amounts = {"cpu": "64", "memory": "512Gi", "pods": "110", **allocatable}
     return {
         "apiVersion": "v1",
@@ -214,7 +215,7 @@ def node(name: str, labels: Object | None = None, **allocatable: Any) -> Object:
     }
 
 
-def gpu(name: str, memory: str = "80Gi", **more: Any) -> Object:
+def gpu(name: str, memory: str = "80Gi", **more: Any) -> JsonObject:
     return {
         "name": name,
         "attributes": {"model": {"string": "h100"}},
@@ -223,7 +224,7 @@ def gpu(name: str, memory: str = "80Gi", **more: Any) -> Object:
     }
 
 
-def gpu_slice(node_name: str, count: int = 8, *devices: Object, **spec: Any) -> Object:
+def gpu_slice(node_name: str, count: int = 8, *devices: JsonObject, **spec: Any) -> JsonObject:
     listed = list(devices) or [gpu(f"gpu-{number}") for number in range(count)]
     return {
         "apiVersion": "resource.k8s.io/v1",
@@ -240,10 +241,10 @@ def gpu_slice(node_name: str, count: int = 8, *devices: Object, **spec: Any) -> 
 
 
 def pod(
-    name: str, claim_name: str = "", *, template_name: str = "", requests: Object | None = None,
+    name: str, claim_name: str = "", *, template_name: str = "", requests: JsonObject | None = None,
     **spec: Any,
-) -> Object:  # fmt: skip
-    container: Object = {"name": "c", "image": "pause", "resources": {}}
+) -> JsonObject:  # fmt: skip
+    container: JsonObject = {"name": "c", "image": "pause", "resources": {}}
     if requests:
         container["resources"]["requests"] = requests
         container["resources"]["limits"] = requests

@@ -26,7 +26,6 @@ from dray.client.rest import RestTransport
 from dray.driverkit.driver import Allocated, PrepareError
 from dray.testing import Cluster, invariants, keys
 
-NODE = kinds.served("", "Node")
 NAMES = ["gpu-0", "gpu-1", "mig-0"]
 CLAIM_AND_POD = """
 apiVersion: resource.k8s.io/v1
@@ -159,8 +158,8 @@ def test_devices_fail_and_heal(running: Cluster) -> None:
 def test_an_async_test_uses_the_client_on_its_own_loop(running: Cluster) -> None:
     async def test() -> None:
         client = running.client()
-        assert (await client.get(NODE, "gpu-0"))["metadata"]["name"] == "gpu-0"
-        watch = client.watch(NODE)
+        assert (await client.get(kinds.NODE, "gpu-0"))["metadata"]["name"] == "gpu-0"
+        watch = client.watch(kinds.NODE)
         assert (await anext(watch)).type == "ADDED"
         await watch.aclose()  # type: ignore[attr-defined]
 
@@ -170,7 +169,7 @@ def test_an_async_test_uses_the_client_on_its_own_loop(running: Cluster) -> None
 def test_a_client_in_another_name_may_less(running: Cluster) -> None:
     nobody = running.client("nobody", ["system:authenticated"])
     with pytest.raises(errors.Forbidden):
-        asyncio.run(nobody.list(NODE))
+        asyncio.run(nobody.list(kinds.NODE))
 
 
 def test_the_official_client_works(running: Cluster) -> None:
@@ -192,7 +191,7 @@ def test_lightkube_works(running: Cluster) -> None:
 def test_drays_own_client_works_over_https(running: Cluster) -> None:
     async def test() -> int:
         async with RestTransport(kubeconfig.load(running.kubeconfig)) as transport:
-            return len((await Client(transport).list(NODE)).items)
+            return len((await Client(transport).list(kinds.NODE)).items)
 
     assert asyncio.run(test()) == 3
 

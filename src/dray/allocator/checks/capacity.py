@@ -14,8 +14,8 @@ from dray.allocator.model.candidates import Candidate, Slot
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.formats import quantity
-from dray.api.formats.names import DeviceId
 from dray.api.formats.quantity import Quantity
+from dray.api.ids import DeviceId
 from dray.api.types.dra import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 
 _MAXIMUM_INT64 = 2**63 - 1

@@ -18,7 +18,7 @@ from dray.allocator.model.candidates import Candidate, Slot
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
 from dray.api.formats import quantity
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import CounterSet, Device
 
 CounterKey = tuple[str, str]

@@ -14,7 +14,7 @@ from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Slot
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 
 _JOURNAL_LIMIT = 64
 _NOTHING: Mapping[str, int] = {}

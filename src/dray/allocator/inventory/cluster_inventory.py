@@ -20,7 +20,7 @@ from dray.allocator.inventory.selectors import Selectors
 from dray.allocator.model.rejections import AllocationError
 from dray.api.features import DEFAULT, Features
 from dray.api.formats import quantity
-from dray.api.formats.names import ClaimKey, DeviceId, PoolId, SharedDeviceId
+from dray.api.ids import ClaimKey, DeviceId, PoolId, SharedDeviceId
 from dray.api.types.dra import (
     AllocationResult,
     DeviceClass,

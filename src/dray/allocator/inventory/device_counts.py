@@ -18,7 +18,7 @@ from dray.allocator.checks.usage import PoolHolders
 from dray.allocator.inventory.cluster_inventory import ClusterInventory, PoolEntry
 from dray.allocator.inventory.selectors import CachedSelector
 from dray.allocator.model.candidates import Candidate
-from dray.api.formats.names import PoolId
+from dray.api.ids import PoolId
 from dray.api.types.dra import DeviceTaintRule, ResourceSlice
 
 FREE, ALLOCATED, SHARED, TAINTED = "free", "allocated", "shared", "tainted"

@@ -18,7 +18,7 @@ from dray.allocator.model import attributes, rejections
 from dray.allocator.model.attributes import Value
 from dray.allocator.model.candidates import Candidate, DeviceMatches
 from dray.api.features import Features
-from dray.api.formats.names import ClaimKey, PoolId
+from dray.api.ids import ClaimKey, PoolId
 from dray.api.types.dra import Device, DeviceCapacity, DeviceTaintRule
 from dray.api.types.nodes import Node
 

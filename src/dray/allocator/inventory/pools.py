@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from dray.allocator.model import rejections
 from dray.api.features import Features
-from dray.api.formats.names import PoolId
-from dray.api.selectors import label_selectors
+from dray.api.ids import PoolId
+from dray.api.selectors import label_selectors, node_selectors
 from dray.api.types.dra import CounterSet, Device, ResourceSlice
 from dray.api.types.meta import NodeSelector, NodeSelectorRequirement
 from dray.api.types.nodes import Node
@@ -165,9 +165,9 @@ def _matches_node(
 
 
 @functools.lru_cache(maxsize=4096)
-def _compiled(selector: NodeSelector) -> label_selectors.NodeTest:
+def _compiled(selector: NodeSelector) -> node_selectors.NodeTest:
     try:
-        return label_selectors.compile_node_selector(selector)
+        return node_selectors.compile_node_selector(selector)
     except label_selectors.SelectorError as error:
         raise rejections.AllocationError(
             f"failed to parse node selector {_printed(selector)}: {error}"

@@ -14,7 +14,7 @@ import msgspec
 from dray.allocator.model import rejections
 from dray.allocator.model.requests import Alternative
 from dray.allocator.model.trail import Trail
-from dray.api.formats.names import DeviceId
+from dray.api.ids import DeviceId
 from dray.api.types.dra import Device, DeviceTaint, ResourceSlice
 
 

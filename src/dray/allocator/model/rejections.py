@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dray.api.formats.names import ClaimKey, DeviceId, PoolId
+from dray.api.ids import ClaimKey, DeviceId, PoolId
 from dray.api.types.dra import DeviceTaint, ResourceClaim
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from dray.api.formats.names import RequestName
+from dray.api.ids import RequestName
 from dray.api.types.dra import (
     DeviceClaim,
     DeviceClaimConfiguration,

@@ -11,42 +11,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dray.api.conversion import pod_defaults
-from dray.api.conversion.pod_defaults import (
-    Object,
-    absent,
-    child,
-    inside,
-    items,
-    round_resources,
-    zero,
-)
+from dray.api.conversion.pod_defaults import absent, child, inside, items, round_resources, zero
+from dray.api.types.meta import JsonObject
 
 
-def fill(stored: Object, now: str) -> None:
+def fill(stored: JsonObject, now: str) -> None:
     """Write the defaults of its kind into `stored`; `now` is what a taint added now says."""
     filler = _BY_KIND.get((stored["apiVersion"], stored["kind"]))
     if filler:
         filler(stored, now)
 
 
-Filler = Callable[[Object, str], None]
+Filler = Callable[[JsonObject, str], None]
 
 
-def _without_time(fill_kind: Callable[[Object], None]) -> Filler:
+def _without_time(fill_kind: Callable[[JsonObject], None]) -> Filler:
     return lambda stored, now: fill_kind(stored)
 
 
-def _fill_claim(claim: Object) -> None:
+def _fill_claim(claim: JsonObject) -> None:
     _fill_claim_spec(claim.get("spec"))
     for result in items(inside(claim, "status", "allocation", "devices"), "results"):
         _fill_tolerations(result)
 
 
-def _fill_claim_template(template: Object) -> None:
+def _fill_claim_template(template: JsonObject) -> None:
     _fill_claim_spec(inside(template, "spec", "spec"))
 
 
-def _fill_claim_spec(spec: Object | None) -> None:
+def _fill_claim_spec(spec: JsonObject | None) -> None:
     for request in items(inside(spec, "devices"), "requests"):
         if request.get("exactly") is not None:
             _fill_request(request["exactly"])
@@ -54,59 +47,59 @@ def _fill_claim_spec(spec: Object | None) -> None:
             _fill_request(subrequest)
 
 
-def _fill_request(request: Object) -> None:
+def _fill_request(request: JsonObject) -> None:
     zero(request, allocationMode="ExactCount")
     if request["allocationMode"] == "ExactCount":
         zero(request, count=1)
     _fill_tolerations(request)
 
 
-def _fill_tolerations(target: Object) -> None:
+def _fill_tolerations(target: JsonObject) -> None:
     for toleration in items(target, "tolerations"):
         zero(toleration, operator="Equal")
 
 
-def _fill_slice(resource_slice: Object, now: str) -> None:
+def _fill_slice(resource_slice: JsonObject, now: str) -> None:
     for device in items(resource_slice.get("spec"), "devices"):
         for taint in items(device, "taints"):
             absent(taint, timeAdded=now)
 
 
-def _fill_taint_rule(rule: Object, now: str) -> None:
+def _fill_taint_rule(rule: JsonObject, now: str) -> None:
     absent(child(child(rule, "spec"), "taint"), timeAdded=now)
 
 
 _POOL_STATUS_LIMIT = 100
 
 
-def _fill_pool_status_request(request: Object) -> None:
+def _fill_pool_status_request(request: JsonObject) -> None:
     absent(child(request, "spec"), limit=_POOL_STATUS_LIMIT)
 
 
-def _fill_namespace(namespace: Object) -> None:
+def _fill_namespace(namespace: JsonObject) -> None:
     name = (namespace.get("metadata") or {}).get("name")
     if name:
         child(namespace["metadata"], "labels")["kubernetes.io/metadata.name"] = name
     zero(child(namespace, "status"), phase="Active")
 
 
-def _fill_node(node: Object) -> None:
+def _fill_node(node: JsonObject) -> None:
     status = node.get("status") or {}
     if status.get("capacity") is not None and status.get("allocatable") is None:
         status["allocatable"] = dict(status["capacity"])
     round_resources(status, "capacity", "allocatable")
 
 
-def _fill_secret(secret: Object) -> None:
+def _fill_secret(secret: JsonObject) -> None:
     zero(secret, type="Opaque")
 
 
-def _fill_quota(quota: Object) -> None:
+def _fill_quota(quota: JsonObject) -> None:
     round_resources(quota.get("spec"), "hard")
     round_resources(quota.get("status"), "hard", "used")
 
 
-def _fill_volume(volume: Object) -> None:
+def _fill_volume(volume: JsonObject) -> None:
     zero(child(volume, "status"), phase="Pending")
     spec = child(volume, "spec")
     zero(spec, persistentVolumeReclaimPolicy="Retain")
@@ -115,7 +108,7 @@ def _fill_volume(volume: Object) -> None:
     round_resources(spec, "capacity")
 
 
-def _fill_volume_claim(claim: Object) -> None:
+def _fill_volume_claim(claim: JsonObject) -> None:
     status = child(claim, "status")
     zero(status, phase="Pending")
     pod_defaults.fill_volume_claim_spec(child(claim, "spec"))
@@ -126,7 +119,7 @@ _CLIENT_AFFINITY_SECONDS = 3 * 60 * 60
 _SERVICES_OF_THE_CLUSTER = ("ClusterIP", "NodePort", "LoadBalancer")
 
 
-def _fill_service(service: Object) -> None:
+def _fill_service(service: JsonObject) -> None:
     spec = child(service, "spec")
     zero(spec, sessionAffinity="None", type="ClusterIP")
     _fill_session_affinity(spec)
@@ -144,11 +137,11 @@ def _fill_service(service: Object) -> None:
                 absent(ingress, ipMode="VIP")
 
 
-def _has_external_address(spec: Object) -> bool:
+def _has_external_address(spec: JsonObject) -> bool:
     return spec["type"] == "ClusterIP" and bool(spec.get("externalIPs"))
 
 
-def _fill_session_affinity(spec: Object) -> None:
+def _fill_session_affinity(spec: JsonObject) -> None:
     if spec["sessionAffinity"] == "None":
         spec.pop("sessionAffinityConfig", None)
     elif spec["sessionAffinity"] == "ClientIP":
@@ -158,7 +151,7 @@ def _fill_session_affinity(spec: Object) -> None:
             spec["sessionAffinityConfig"] = {"clientIP": seconds}
 
 
-def _fill_replication_controller(controller: Object) -> None:
+def _fill_replication_controller(controller: JsonObject) -> None:
     spec = child(controller, "spec")
     labels = (inside(spec, "template", "metadata") or {}).get("labels")
     if labels is not None:
@@ -169,7 +162,7 @@ def _fill_replication_controller(controller: Object) -> None:
         pod_defaults.fill_template(spec["template"])
 
 
-def _fill_deployment(deployment: Object) -> None:
+def _fill_deployment(deployment: JsonObject) -> None:
     spec = child(deployment, "spec")
     absent(spec, replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)
     strategy = child(spec, "strategy")
@@ -179,13 +172,13 @@ def _fill_deployment(deployment: Object) -> None:
     pod_defaults.fill_template(child(spec, "template"))
 
 
-def _fill_replica_set(replica_set: Object) -> None:
+def _fill_replica_set(replica_set: JsonObject) -> None:
     spec = child(replica_set, "spec")
     absent(spec, replicas=1)
     pod_defaults.fill_template(child(spec, "template"))
 
 
-def _fill_daemon_set(daemon_set: Object) -> None:
+def _fill_daemon_set(daemon_set: JsonObject) -> None:
     spec = child(daemon_set, "spec")
     absent(spec, revisionHistoryLimit=10)
     strategy = child(spec, "updateStrategy")
@@ -195,7 +188,7 @@ def _fill_daemon_set(daemon_set: Object) -> None:
     pod_defaults.fill_template(child(spec, "template"))
 
 
-def _fill_stateful_set(stateful_set: Object) -> None:
+def _fill_stateful_set(stateful_set: JsonObject) -> None:
     spec = child(stateful_set, "spec")
     zero(spec, podManagementPolicy="OrderedReady")
     absent(spec, replicas=1, revisionHistoryLimit=10)
@@ -216,7 +209,7 @@ def _fill_stateful_set(stateful_set: Object) -> None:
 _MAXIMUM_INT32 = 2**31 - 1
 
 
-def _fill_job(job: Object) -> None:
+def _fill_job(job: JsonObject) -> None:
     spec = child(job, "spec")
     template = child(spec, "template")
     if spec.get("completions") is None and spec.get("parallelism") is None:
@@ -241,29 +234,29 @@ def _fill_job(job: Object) -> None:
     pod_defaults.fill_template(template)
 
 
-def _fill_priority_class(priority_class: Object) -> None:
+def _fill_priority_class(priority_class: JsonObject) -> None:
     absent(priority_class, preemptionPolicy="PreemptLowerPriority")
 
 
-def _fill_pod_group(group: Object) -> None:
+def _fill_pod_group(group: JsonObject) -> None:
     absent(child(group, "spec"), disruptionMode={"single": {}})
 
 
 _RBAC = "rbac.authorization.k8s.io"
 
 
-def _fill_role_binding(binding: Object) -> None:
+def _fill_role_binding(binding: JsonObject) -> None:
     zero(child(binding, "roleRef"), apiGroup=_RBAC)
     for subject in items(binding, "subjects"):
         if subject.get("kind") in ("User", "Group"):
             zero(subject, apiGroup=_RBAC)
 
 
-def _fill_storage_class(storage_class: Object) -> None:
+def _fill_storage_class(storage_class: JsonObject) -> None:
     absent(storage_class, reclaimPolicy="Delete", volumeBindingMode="Immediate")
 
 
-def _fill_csi_driver(driver: Object) -> None:
+def _fill_csi_driver(driver: JsonObject) -> None:
     spec = child(driver, "spec")
     absent(
         spec,

@@ -12,25 +12,24 @@ from typing import Any
 
 from dray.api.formats import image_references, quantity
 from dray.api.semantics import pod_resources
+from dray.api.types.meta import JsonObject
 
-Object = dict[str, Any]
 
-
-def absent(target: Object, **values: Any) -> None:
+def absent(target: JsonObject, **values: Any) -> None:
     """Set the fields that are absent: what is a pointer in Go."""
     for name, value in values.items():
         if target.get(name) is None:
             target[name] = value
 
 
-def zero(target: Object, **values: Any) -> None:
+def zero(target: JsonObject, **values: Any) -> None:
     """Set the fields that are absent or have a zero value: what is no pointer in Go."""
     for name, value in values.items():
         if not target.get(name):
             target[name] = value
 
 
-def child(target: Object, name: str) -> Object:
+def child(target: JsonObject, name: str) -> JsonObject:
     """The object at that field; made if there is none."""
     inner = target.get(name)
     if inner is None:
@@ -38,20 +37,20 @@ def child(target: Object, name: str) -> Object:
     return inner
 
 
-def inside(target: Object | None, *names: str) -> Object | None:
+def inside(target: JsonObject | None, *names: str) -> JsonObject | None:
     """The object at that path, if there is one."""
     for name in names:
         target = target.get(name) if target else None
     return target
 
 
-def items(target: Object | None, name: str) -> list[Object]:
+def items(target: JsonObject | None, name: str) -> list[JsonObject]:
     """The objects in the list at that field."""
     listed = target.get(name) if target else None
     return [each for each in listed if isinstance(each, dict)] if listed else []
 
 
-def round_resources(target: Object | None, *names: str) -> None:
+def round_resources(target: JsonObject | None, *names: str) -> None:
     """Quantities of resources have at most three decimals; more are rounded up."""
     for name in names:
         resources = (target.get(name) if target else None) or {}
@@ -72,7 +71,7 @@ def _rounded_up(amount: Any) -> Any:
     return str(quantity.of_milli(-(-exact.nano // _MILLI_IN_NANO), exact.format))
 
 
-def fill_pod(pod: Object) -> None:
+def fill_pod(pod: JsonObject) -> None:
     spec = child(pod, "spec")
     period = spec.get("terminationGracePeriodSeconds")
     if period is not None and period < 0:
@@ -87,7 +86,7 @@ def fill_pod(pod: Object) -> None:
     _fill_status(pod.get("status"))
 
 
-def _request_what_is_limited(container: Object) -> None:
+def _request_what_is_limited(container: JsonObject) -> None:
     limits = (container.get("resources") or {}).get("limits")
     if limits is not None:
         requests = child(container["resources"], "requests")
@@ -95,7 +94,7 @@ def _request_what_is_limited(container: Object) -> None:
             requests.setdefault(resource, amount)
 
 
-def _fill_status(status: Object | None) -> None:
+def _fill_status(status: JsonObject | None) -> None:
     if not status:
         return
     address, addresses = status.get("podIP"), status.get("podIPs")
@@ -111,11 +110,11 @@ def _fill_status(status: Object | None) -> None:
     round_resources(status.get("resources"), "limits", "requests")
 
 
-def fill_template(template: Object) -> None:
+def fill_template(template: JsonObject) -> None:
     fill_spec(child(template, "spec"))
 
 
-def fill_spec(spec: Object) -> None:
+def fill_spec(spec: JsonObject) -> None:
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -142,7 +141,7 @@ def _pull_policy(image: str | None) -> str:
     )
 
 
-def _fill_container(container: Object) -> None:
+def _fill_container(container: JsonObject) -> None:
     zero(
         container,
         imagePullPolicy=_pull_policy(container.get("image")),
@@ -162,13 +161,13 @@ def _fill_container(container: Object) -> None:
             _fill_http(inside(lifecycle, name, "httpGet"))
 
 
-def _fill_variable_source(source: Object) -> None:
+def _fill_variable_source(source: JsonObject) -> None:
     _fill_field_reference(source.get("fieldRef"))
     if file_key := source.get("fileKeyRef"):
         absent(file_key, optional=False)
 
 
-def _fill_probe(probe: Object | None) -> None:
+def _fill_probe(probe: JsonObject | None) -> None:
     if probe is None:
         return
     zero(probe, timeoutSeconds=1, periodSeconds=10, successThreshold=1, failureThreshold=3)
@@ -177,12 +176,12 @@ def _fill_probe(probe: Object | None) -> None:
         absent(probe["grpc"], service="")
 
 
-def _fill_http(action: Object | None) -> None:
+def _fill_http(action: JsonObject | None) -> None:
     if action is not None:
         zero(action, path="/", scheme="HTTP")
 
 
-def _fill_field_reference(reference: Object | None) -> None:
+def _fill_field_reference(reference: JsonObject | None) -> None:
     if reference is not None:
         zero(reference, apiVersion="v1")
 
@@ -190,7 +189,7 @@ def _fill_field_reference(reference: Object | None) -> None:
 _READABLE_BY_ALL = 0o644
 
 # Kinds of volume whose fields have a fixed default: where absent, where zero.
-_ABSENT_IN_VOLUME: dict[str, Object] = {
+_ABSENT_IN_VOLUME: dict[str, JsonObject] = {
     "hostPath": {"type": ""},
     "secret": {"defaultMode": _READABLE_BY_ALL},
     "configMap": {"defaultMode": _READABLE_BY_ALL},
@@ -203,14 +202,14 @@ _ABSENT_IN_VOLUME: dict[str, Object] = {
         "kind": "Shared",
     },
 }
-_ZERO_IN_VOLUME: dict[str, Object] = {
+_ZERO_IN_VOLUME: dict[str, JsonObject] = {
     "iscsi": {"iscsiInterface": "default"},
     "rbd": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
 
 
-def _fill_volume(volume: Object) -> None:
+def _fill_volume(volume: JsonObject) -> None:
     if not any(source is not None for name, source in volume.items() if name != "name"):
         volume["emptyDir"] = {}
     fill_volume_source(volume)
@@ -226,7 +225,7 @@ def _fill_volume(volume: Object) -> None:
         fill_volume_claim_spec(template_spec)
 
 
-def fill_volume_source(source: Object) -> None:
+def fill_volume_source(source: JsonObject) -> None:
     """Of a pod's volume, or of the spec of a PersistentVolume: both name the kinds alike."""
     for kind, values in _ABSENT_IN_VOLUME.items():
         if source.get(kind) is not None:
@@ -236,18 +235,18 @@ def fill_volume_source(source: Object) -> None:
             zero(source[kind], **values)
 
 
-def _downward_files(volume: Object) -> Iterator[Object]:
+def _downward_files(volume: JsonObject) -> Iterator[JsonObject]:
     yield from items(volume.get("downwardAPI"), "items")
     for source in items(volume.get("projected"), "sources"):
         yield from items(source.get("downwardAPI"), "items")
 
 
-def fill_volume_claim_spec(spec: Object) -> None:
+def fill_volume_claim_spec(spec: JsonObject) -> None:
     absent(spec, volumeMode="Filesystem")
     round_resources(spec.get("resources"), "limits", "requests")
 
 
-def fill_pod_level_resources(pod: Object) -> None:
+def fill_pod_level_resources(pod: JsonObject) -> None:
     """Complete the pod-level resources of a new pod that states some of them.
 
     As pkg/api/pod/util.go, DefaultPodLevelResources. The pod must be in canonical form.
@@ -275,8 +274,8 @@ def fill_pod_level_resources(pod: Object) -> None:
     _drop_empty(resources, "requests", "limits")
 
 
-def _sum_of_containers(spec: Object, field: str) -> pod_resources.Amounts:
-    def amounts(container: Object) -> pod_resources.Amounts:
+def _sum_of_containers(spec: JsonObject, field: str) -> pod_resources.Amounts:
+    def amounts(container: JsonObject) -> pod_resources.Amounts:
         return pod_resources.parse_amounts((container.get("resources") or {}).get(field) or {})
 
     return pod_resources.sum_of_containers(
@@ -288,14 +287,14 @@ def _sum_of_containers(spec: Object, field: str) -> pod_resources.Amounts:
     )
 
 
-def _is_limited_everywhere(spec: Object, name: str) -> bool:
+def _is_limited_everywhere(spec: JsonObject, name: str) -> bool:
     containers = (*items(spec, "containers"), *items(spec, "initContainers"))
     return bool(containers) and all(
         name in ((container.get("resources") or {}).get("limits") or {}) for container in containers
     )
 
 
-def _drop_empty(target: Object, *names: str) -> None:
+def _drop_empty(target: JsonObject, *names: str) -> None:
     for name in names:
         if not target[name]:
             del target[name]

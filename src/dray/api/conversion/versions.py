@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Object = dict[str, Any]
+from dray.api.types.meta import JsonObject
 
 _RESOURCE_V1 = "resource.k8s.io/v1"
 _RESOURCE_V1BETA1 = "resource.k8s.io/v1beta1"
@@ -37,7 +37,7 @@ def storage_version(api_version: str, kind: str) -> str:
     return _STORED_AS.get(api_version, api_version)
 
 
-def to_storage(wire: Object) -> Object:
+def to_storage(wire: JsonObject) -> JsonObject:
     """An object as a client sent it → as it is stored."""
     api_version, kind = wire["apiVersion"], wire["kind"]
     stored_version = storage_version(api_version, kind)
@@ -47,7 +47,7 @@ def to_storage(wire: Object) -> Object:
     return {**convert(wire), "apiVersion": stored_version}
 
 
-def from_storage(stored: Object, api_version: str) -> Object:
+def from_storage(stored: JsonObject, api_version: str) -> JsonObject:
     """An object as it is stored → as a client of `api_version` sees it."""
     if stored["apiVersion"] == api_version:
         return stored
@@ -83,11 +83,11 @@ def deprecation(api_version: str, kind: str) -> str:
     return f"{api_version} {kind} is deprecated in {deprecated}+, unavailable in {removed}+"
 
 
-def _unchanged(wire: Object) -> Object:
+def _unchanged(wire: JsonObject) -> JsonObject:
     return wire
 
 
-def _at(path: tuple[str, ...], change: Callable[[Any], Any]) -> Callable[[Object], Object]:
+def _at(path: tuple[str, ...], change: Callable[[Any], Any]) -> Callable[[JsonObject], JsonObject]:
     """Change what stands at `path`; where nothing stands, nothing is changed."""
     if not path:
         return change
@@ -101,7 +101,7 @@ def _at(path: tuple[str, ...], change: Callable[[Any], Any]) -> Callable[[Object
     return change_field
 
 
-def _each(change: Callable[[Object], Object]) -> Callable[[Any], Any]:
+def _each(change: Callable[[JsonObject], JsonObject]) -> Callable[[Any], Any]:
     def change_items(items: Any) -> Any:
         if not isinstance(items, list):
             return items
@@ -124,7 +124,7 @@ _FLAT_REQUEST_FIELDS = frozenset(
 )
 
 
-def _flat_request_to_exactly(request: Object) -> Object:
+def _flat_request_to_exactly(request: JsonObject) -> JsonObject:
     """As pkg/apis/resource/v1beta1/conversion.go, hasAnyMainRequestFieldsSet, decides."""
     is_exact = not request.get("firstAvailable")
     exactly = {
@@ -142,23 +142,23 @@ def _is_set(name: str, value: Any) -> bool:
     return value is not None and value != "" and not (name == "count" and value == 0)
 
 
-def _exactly_to_flat_request(request: Object) -> Object:
+def _exactly_to_flat_request(request: JsonObject) -> JsonObject:
     exactly = request.get("exactly")
     rest = {name: value for name, value in request.items() if name != "exactly"}
     return {**rest, **exactly} if exactly else rest
 
 
-def _basic_to_flat_device(device: Object) -> Object:
+def _basic_to_flat_device(device: JsonObject) -> JsonObject:
     rest = {name: value for name, value in device.items() if name != "basic"}
     return {**rest, **(device.get("basic") or {})}
 
 
-def _flat_device_to_basic(device: Object) -> Object:
+def _flat_device_to_basic(device: JsonObject) -> JsonObject:
     basic = {name: value for name, value in device.items() if name != "name"}
     return {**({"name": device["name"]} if "name" in device else {}), "basic": basic}
 
 
-def _without_zero_node(spec: Object) -> Object:
+def _without_zero_node(spec: JsonObject) -> JsonObject:
     """v1beta1 says "no node" with an empty name, v1 with none."""
     return {
         name: value
@@ -167,12 +167,12 @@ def _without_zero_node(spec: Object) -> Object:
     }
 
 
-def _slice_to_storage(wire: Object) -> Object:
+def _slice_to_storage(wire: JsonObject) -> JsonObject:
     flattened = _at(("spec", "devices"), _each(_basic_to_flat_device))(wire)
     return _at(("spec",), _without_zero_node)(flattened)
 
 
-def _slice_from_storage(stored: Object) -> Object:
+def _slice_from_storage(stored: JsonObject) -> JsonObject:
     wrapped = _at(("spec", "devices"), _each(_flat_device_to_basic))(stored)
     return _at(("spec",), _without_zero_node)(wrapped)
 
@@ -189,14 +189,14 @@ _CORE_EVENT_FIELD = {
 _EVENTS_FIELD = {core: events for events, core in _CORE_EVENT_FIELD.items()}
 
 
-def _renamed(names: Mapping[str, str]) -> Callable[[Object], Object]:
+def _renamed(names: Mapping[str, str]) -> Callable[[JsonObject], JsonObject]:
     return lambda wire: {names.get(name, name): value for name, value in wire.items()}
 
 
 _REQUESTS = ("spec", "devices", "requests")
 _TEMPLATE_REQUESTS = ("spec", "spec", "devices", "requests")
 
-_TO_STORAGE: Mapping[tuple[str, str], Callable[[Object], Object]] = {
+_TO_STORAGE: Mapping[tuple[str, str], Callable[[JsonObject], JsonObject]] = {
     (_RESOURCE_V1BETA1, "ResourceClaim"): _at(_REQUESTS, _each(_flat_request_to_exactly)),
     (_RESOURCE_V1BETA1, "ResourceClaimTemplate"): _at(
         _TEMPLATE_REQUESTS, _each(_flat_request_to_exactly)
@@ -204,7 +204,7 @@ _TO_STORAGE: Mapping[tuple[str, str], Callable[[Object], Object]] = {
     (_RESOURCE_V1BETA1, "ResourceSlice"): _slice_to_storage,
     (_EVENTS_V1, "Event"): _renamed(_CORE_EVENT_FIELD),
 }
-_FROM_STORAGE: Mapping[tuple[str, str], Callable[[Object], Object]] = {
+_FROM_STORAGE: Mapping[tuple[str, str], Callable[[JsonObject], JsonObject]] = {
     (_RESOURCE_V1BETA1, "ResourceClaim"): _at(_REQUESTS, _each(_exactly_to_flat_request)),
     (_RESOURCE_V1BETA1, "ResourceClaimTemplate"): _at(
         _TEMPLATE_REQUESTS, _each(_exactly_to_flat_request)

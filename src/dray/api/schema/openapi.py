@@ -12,15 +12,14 @@ import functools
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from dray.api import http_messages, kinds
 from dray.api.kinds import GroupVersionKind, Kind, Subresource
 from dray.api.schema import openapi_schemas
-
-Document = dict[str, Any]
+from dray.api.types.meta import JsonObject
 
 _KUBERNETES_VERSION = "v1.37.0"
 _GVK = "x-kubernetes-group-version-kind"
@@ -86,9 +85,9 @@ class Encoded(NamedTuple):
     hash: str
 
 
-def index() -> Document:
+def index() -> JsonObject:
     """What `/openapi/v3` answers: where the document of each group and version is."""
-    paths: Document = {}
+    paths: JsonObject = {}
     for group, versions in kinds.VERSIONS_BY_GROUP.items():
         for version in versions:
             path = _root(group, version).lstrip("/")
@@ -103,9 +102,9 @@ def encoded(group: str, version: str) -> Encoded:
     return Encoded(data, hashlib.sha512(data).hexdigest().upper())
 
 
-def document(group: str, version: str) -> Document:
+def document(group: str, version: str) -> JsonObject:
     """The paths of one group and version, and every type that they mention."""
-    paths: Document = {}
+    paths: JsonObject = {}
     for kind in kinds.in_group_version(group, version):
         paths |= dict(_paths(kind, version))
     return {
@@ -181,7 +180,7 @@ _ON_OBJECTS = {
 _CODES = {"200": "OK", "201": "Created", "202": "Accepted"}
 
 
-def _paths(kind: Kind, version: str) -> Iterator[tuple[str, Document]]:
+def _paths(kind: Kind, version: str) -> Iterator[tuple[str, JsonObject]]:
     root = _root(kind.group, version)
     scope = "/namespaces/{namespace}" if kind.namespaced else ""
     collection = f"{root}{scope}/{kind.plural}"
@@ -197,17 +196,17 @@ def _paths(kind: Kind, version: str) -> Iterator[tuple[str, Document]]:
         yield path, _path_item(_subresource_operations(kind, version, subresource), path)
 
 
-def _path_item(operations: Document, path: str) -> Document:
+def _path_item(operations: JsonObject, path: str) -> JsonObject:
     parameters = [_parameter(name, "string", "path") for name in re.findall(r"{(\w+)}", path)]
     return {**operations, "parameters": [*parameters, _parameter("pretty", "string")]}
 
 
-def _parameter(name: str, type: str, where: str = "query") -> Document:
+def _parameter(name: str, type: str, where: str = "query") -> JsonObject:
     required = {"required": True} if where == "path" else {}
     return {"name": name, "in": where, **required, "schema": {"type": type, "uniqueItems": True}}
 
 
-def _operations(kind: Kind, version: str, rows: Mapping[str, _Verb]) -> Document:
+def _operations(kind: Kind, version: str, rows: Mapping[str, _Verb]) -> JsonObject:
     spoken = kind.in_version(version)
     return {
         row.method: _operation(row, kind, version, spoken)
@@ -216,13 +215,13 @@ def _operations(kind: Kind, version: str, rows: Mapping[str, _Verb]) -> Document
     }
 
 
-def _list_everywhere(kind: Kind, version: str) -> Document:
+def _list_everywhere(kind: Kind, version: str) -> JsonObject:
     operation = _operation(_ON_COLLECTIONS["list"], kind, version, kind.in_version(version))
     identifier = operation["operationId"].replace("Namespaced", "", 1) + "ForAllNamespaces"
     return {"get": operation | {"operationId": identifier}}
 
 
-def _subresource_operations(kind: Kind, version: str, subresource: Subresource) -> Document:
+def _subresource_operations(kind: Kind, version: str, subresource: Subresource) -> JsonObject:
     spoken = subresource.kind or kind.in_version(version)
     if subresource.name in _CONNECTION_PARAMETERS:
         methods = {"get": "get", "create": "post"}
@@ -245,7 +244,7 @@ def _subresource_operations(kind: Kind, version: str, subresource: Subresource) 
 
 def _operation(
     row: _Verb, kind: Kind, version: str, spoken: GroupVersionKind, subresource: str = ""
-) -> Document:
+) -> JsonObject:
     collection = "Collection" if row.action == "deletecollection" else ""
     part = f"{subresource} of" if subresource else ""
     operation = {
@@ -264,7 +263,7 @@ def _operation(
 
 def _connection(
     kind: Kind, version: str, subresource: Subresource, spoken: GroupVersionKind, method: str
-) -> Document:
+) -> JsonObject:
     """A stream over an upgraded connection, such as exec."""
     identifier = _identifier(kind, version, subresource.name, method.capitalize())
     parameters = _CONNECTION_PARAMETERS[subresource.name].items()
@@ -302,16 +301,16 @@ def _answer_type(row: _Verb, kind: Kind, spoken: GroupVersionKind) -> str:
     return _STATUS if row.answer == "status" or deletes_silently else spoken.schema_type
 
 
-def _content(type_name: str, media_types: tuple[str, ...] = _OBJECT_MEDIA_TYPES) -> Document:
+def _content(type_name: str, media_types: tuple[str, ...] = _OBJECT_MEDIA_TYPES) -> JsonObject:
     return {each: {"schema": openapi_schemas.reference(type_name)} for each in media_types}
 
 
-def _responses(codes: tuple[str, ...], content: Document) -> Document:
+def _responses(codes: tuple[str, ...], content: JsonObject) -> JsonObject:
     answers = {code: {"description": _CODES[code], "content": content} for code in codes}
     return {**answers, "401": {"description": "Unauthorized"}}
 
 
-def _request_body(body: str, spoken: GroupVersionKind) -> Document:
+def _request_body(body: str, spoken: GroupVersionKind) -> JsonObject:
     if body == "delete":
         return {"content": _content(_DELETE_OPTIONS, ("*/*",))}
     if body == "patch":
@@ -323,10 +322,10 @@ def _gvk(kind: GroupVersionKind) -> dict[str, str]:
     return {"group": kind.group, "kind": kind.kind, "version": kind.version}
 
 
-def _schemas(group: str, version: str) -> Document:
+def _schemas(group: str, version: str) -> JsonObject:
     """The types of the document's kinds and all they consist of."""
     kinds_by_type = dict(_published_kinds(group, version))
-    schemas: Document = dict(openapi_schemas.BUILTINS)
+    schemas: JsonObject = dict(openapi_schemas.BUILTINS)
     for type_name in sorted(openapi_schemas.reachable(kinds_by_type)):
         definition = openapi_schemas.definition(type_name)
         if kinds_by_type.get(type_name):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dray.api import kinds
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.semantics import owner_references
 from dray.api.types.dra import ResourceClaim, ResourceClaimConsumerReference
 from dray.api.types.pods import Pod, PodResourceClaim
@@ -19,8 +19,6 @@ from dray.api.types.workloads import PodGroup, PodGroupResourceClaim
 POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 EXTENDED_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 
-POD = kinds.served("", "Pod")
-POD_GROUP = kinds.served("scheduling.k8s.io", "PodGroup")
 
 ClaimSource = PodResourceClaim | PodGroupResourceClaim
 ConsumerReference = ResourceClaimConsumerReference
@@ -97,24 +95,29 @@ def consumer(pod: Pod, group: PodGroup | None, source: PodResourceClaim) -> Cons
 
 
 def pod_consumer(pod: Pod) -> ConsumerReference:
-    return ConsumerReference(resource=POD.plural, name=pod.metadata.name, uid=pod.metadata.uid)
+    return ConsumerReference(
+        resource=kinds.POD.plural, name=pod.metadata.name, uid=pod.metadata.uid
+    )
 
 
 def group_consumer(group: PodGroup) -> ConsumerReference:
     return ConsumerReference(
-        api_group=POD_GROUP.group,
-        resource=POD_GROUP.plural,
+        api_group=kinds.POD_GROUP.group,
+        resource=kinds.POD_GROUP.plural,
         name=group.metadata.name,
         uid=group.metadata.uid,
     )
 
 
 def is_pod(consumer: ConsumerReference) -> bool:
-    return (consumer.api_group, consumer.resource) == (POD.group, POD.plural)
+    return (consumer.api_group, consumer.resource) == (kinds.POD.group, kinds.POD.plural)
 
 
 def is_group(consumer: ConsumerReference) -> bool:
-    return (consumer.api_group, consumer.resource) == (POD_GROUP.group, POD_GROUP.plural)
+    return (consumer.api_group, consumer.resource) == (
+        kinds.POD_GROUP.group,
+        kinds.POD_GROUP.plural,
+    )
 
 
 def is_for_pod(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:
@@ -127,7 +130,7 @@ def is_for_pod(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:
     name = group_name(pod)
     if not accepts_group or not name or owner.name != name:
         return False
-    return owner_references.controlled_by(claim.metadata, POD_GROUP) is not None
+    return owner_references.controlled_by(claim.metadata, kinds.POD_GROUP) is not None
 
 
 def is_reserved_for(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:

@@ -10,7 +10,7 @@ import datetime
 from collections.abc import Iterable, Iterator, Mapping
 
 from dray.api.formats import gotime, quantity
-from dray.api.formats.names import GroupResource
+from dray.api.ids import GroupResource
 from dray.api.selectors import label_selectors
 from dray.api.semantics import pod_resources
 from dray.api.semantics.pod_resources import Amounts

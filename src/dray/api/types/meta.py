@@ -7,7 +7,12 @@ Quantities stay strings; `api.quantity.parse` remembers what it parsed. Times st
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 import msgspec
+
+JsonObject: TypeAlias = dict[str, Any]
+"""An object as it is on the wire: decoded JSON that no struct describes."""
 
 
 class Wire(

@@ -12,7 +12,7 @@ from dray.api import kinds
 from dray.api.formats import gotext
 from dray.api.http_messages import Request, User
 from dray.api.kinds import Kind
-from dray.api.selectors import label_selectors
+from dray.api.selectors import field_selectors, label_selectors
 from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding
 from dray.apiserver.access import bootstrap_policy, node_authorizer
 from dray.apiserver.access.node_authorizer import NodeAuthorizer
@@ -112,7 +112,7 @@ def _required_fields(request: Request) -> frozenset[tuple[str, str]]:
     if not text:
         return frozenset()
     try:
-        terms = label_selectors.parse_fields(text).terms
+        terms = field_selectors.parse_fields(text).terms
     except label_selectors.SelectorError:
         # Whoever reads the objects refuses it; nothing is allowed on the strength of it.
         return frozenset()

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dray.api.types.meta import JsonObject
+
 GROUP = "rbac.authorization.k8s.io"
 VERSION = f"{GROUP}/v1"
 BOOTSTRAP_LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
@@ -24,12 +26,10 @@ WRITE = ("create", "delete", "deletecollection", "patch", "update")
 FOLLOW = (*READ, "update", "patch")
 REST = (*READ, *WRITE)
 
-Object = dict[str, Any]
 
-
-def rule(verbs: Iterable[str], groups: str, resources: str, names: str = "") -> Object:
+def rule(verbs: Iterable[str], groups: str, resources: str, names: str = "") -> JsonObject:
     """`groups` and `resources` are words; "core" is the group without a name."""
-    made: Object = {
+    made: JsonObject = {
         "verbs": list(verbs),
         "apiGroups": ["" if group == "core" else group for group in groups.split()],
         "resources": resources.split(),
@@ -39,7 +39,7 @@ def rule(verbs: Iterable[str], groups: str, resources: str, names: str = "") -> 
     return made
 
 
-def paths(*urls: str) -> Object:
+def paths(*urls: str) -> JsonObject:
     return {"verbs": ["get"], "nonResourceURLs": list(urls)}
 
 
@@ -68,7 +68,7 @@ _VIEWABLE = (
 )
 _EVENTS = rule(("create", "patch", "update"), "core events.k8s.io", "events")
 
-CLUSTER_ROLES: dict[str, tuple[Object, ...]] = {
+CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
     "cluster-admin": (
         rule("*", "*", "*"),
         {"verbs": ["*"], "nonResourceURLs": ["*"]},
@@ -162,7 +162,7 @@ CLUSTER_ROLES: dict[str, tuple[Object, ...]] = {
     ),
 }
 
-ROLES: dict[tuple[str, str], tuple[Object, ...]] = {
+ROLES: dict[tuple[str, str], tuple[JsonObject, ...]] = {
     ("kube-system", FLEET): (rule((*READ, "create", "patch"), "core", "configmaps"),),
     ("kube-node-lease", FLEET): (rule(("create", "patch"), "coordination.k8s.io", "leases"),),
 }
@@ -189,7 +189,7 @@ BINDINGS: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
 }
 
 
-def objects() -> Iterator[Object]:
+def objects() -> Iterator[JsonObject]:
     """Every role and binding of a new cluster."""
     for name, rules in CLUSTER_ROLES.items():
         yield _role(name, rules=list(rules), labels=_aggregation_labels(name))
@@ -205,14 +205,14 @@ def objects() -> Iterator[Object]:
 
 def _role(
     name: str, namespace: str = "", *, labels: dict[str, str] | None = None, **fields: Any
-) -> Object:
+) -> JsonObject:
     metadata = _metadata(name, namespace, labels or {})
     return {"apiVersion": VERSION, "kind": _kind("Role", namespace), "metadata": metadata, **fields}
 
 
 def _binding(
     name: str, role: str, subjects: Iterable[tuple[str, str]], namespace: str = ""
-) -> Object:
+) -> JsonObject:
     """A role of the namespace is given in it, a cluster's role everywhere."""
     return {
         "apiVersion": VERSION,
@@ -229,8 +229,8 @@ def _kind(kind: str, namespace: str) -> str:
     return kind if namespace else f"Cluster{kind}"
 
 
-def _metadata(name: str, namespace: str, labels: dict[str, str]) -> Object:
-    metadata: Object = {"name": name, "labels": {**BOOTSTRAP_LABEL, **labels}}
+def _metadata(name: str, namespace: str, labels: dict[str, str]) -> JsonObject:
+    metadata: JsonObject = {"name": name, "labels": {**BOOTSTRAP_LABEL, **labels}}
     return {**metadata, "namespace": namespace} if namespace else metadata
 
 

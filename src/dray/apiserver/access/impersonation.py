@@ -11,11 +11,10 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from dray.api import errors
-from dray.api.formats.names import GroupResource
 from dray.api.http_messages import User
+from dray.api.ids import GroupResource
 from dray.apiserver.access.authentication import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
-from dray.apiserver.access.rbac import Attributes
-from dray.apiserver.app import Authorize
+from dray.apiserver.access.rbac import Attributes, Authorize
 
 PREFIX = "impersonate-"
 _USER, _GROUP, _UID = "impersonate-user", "impersonate-group", "impersonate-uid"

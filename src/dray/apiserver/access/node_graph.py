@@ -29,9 +29,6 @@ MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 CLAIMS, CONFIG_MAPS, SECRETS = "resourceclaims", "configmaps", "secrets"
 SERVICE_ACCOUNTS, VOLUME_CLAIMS = "serviceaccounts", "persistentvolumeclaims"
 
-_PODS = kinds.served("", "Pod")
-_SLICES = kinds.served("resource.k8s.io", "ResourceSlice")
-
 
 class _Container(Wire, frozen=True):
     env: tuple[EnvVar, ...] = ()
@@ -65,7 +62,7 @@ class _Pod(Wire, frozen=True):
 class PodRelations:
     """The pods of each node, and the names of what each of them uses."""
 
-    prefix = store_keys.prefix(_PODS)
+    prefix = store_keys.prefix(kinds.POD)
 
     def __init__(self) -> None:
         self._reader = Reader(_Pod)
@@ -89,11 +86,11 @@ class PodRelations:
                 del self._uses[node]
 
     def is_bound(self, node: str, namespace: str, name: str) -> bool:
-        return self._node_of.get(store_keys.key(_PODS, name, namespace)) == node
+        return self._node_of.get(store_keys.key(kinds.POD, name, namespace)) == node
 
     def is_used(self, node: str, resource: str, namespace: str, name: str) -> bool:
         """Whether a pod on the node, in the object's namespace, uses the object."""
-        wanted, prefix = f"{resource}/{name}", store_keys.prefix(_PODS, namespace)
+        wanted, prefix = f"{resource}/{name}", store_keys.prefix(kinds.POD, namespace)
         return any(
             wanted in used and key.startswith(prefix)
             for key, used in self._uses.get(node, {}).items()
@@ -180,7 +177,7 @@ class _Slice(Wire, frozen=True):
 class SliceRelations:
     """The node of each slice that belongs to one."""
 
-    prefix = store_keys.prefix(_SLICES)
+    prefix = store_keys.prefix(kinds.RESOURCE_SLICE)
 
     def __init__(self) -> None:
         self._reader = Reader(_Slice)
@@ -197,4 +194,4 @@ class SliceRelations:
         self._node_of.pop(key, None)
 
     def is_of(self, node: str, name: str) -> bool:
-        return self._node_of.get(store_keys.key(_SLICES, name)) == node
+        return self._node_of.get(store_keys.key(kinds.RESOURCE_SLICE, name)) == node

@@ -5,7 +5,7 @@ Answers are remembered until a role or a binding changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -229,3 +229,7 @@ def _is_subject(subject: Subject, user: User, namespace: str) -> bool:
         return subject.name in user.groups
     home = subject.namespace or namespace
     return user.name == f"system:serviceaccount:{home}:{subject.name}"
+
+
+Authorize = Callable[[User, Attributes], "str | None"]
+"""Why a user may not do something; None where he may."""

@@ -7,16 +7,14 @@ own, which leaves out `exactly`, and for a template the outer `spec`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dray.api import errors, kinds
 from dray.api.types.core import Namespace
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
-
-Object = dict[str, Any]
 
 GROUP = "resource.k8s.io"
 LABEL = "resource.kubernetes.io/admin-access"
@@ -30,7 +28,7 @@ class AdminAccess(AdmissionRule):
     about = frozenset({"ResourceClaim", "ResourceClaimTemplate"})
 
     def __init__(self, store: Store) -> None:
-        self._namespaces = Lookup(store, kinds.served("", "Namespace"), Namespace)
+        self._namespaces = Lookup(store, kinds.NAMESPACE, Namespace)
 
     async def field_errors(self, action: AdmissionRequest) -> Sequence[errors.Cause]:
         field = _field_that_asks(action)
@@ -56,7 +54,7 @@ def _field_that_asks(action: AdmissionRequest) -> str | None:
     return None
 
 
-def _requested(spec: Object) -> str | None:
+def _requested(spec: JsonObject) -> str | None:
     requests = (spec.get("devices") or {}).get("requests") or ()
     for index, request in enumerate(requests):
         if (request.get("exactly") or {}).get("adminAccess"):
@@ -64,14 +62,14 @@ def _requested(spec: Object) -> str | None:
     return None
 
 
-def _newly_granted(new: Object, old: Object) -> str | None:
+def _newly_granted(new: JsonObject, old: JsonObject) -> str | None:
     """An allocation does not change; what was granted once is not looked at again."""
     if _granted(old) is not None:
         return None
     return _granted(new)
 
 
-def _granted(claim: Object) -> str | None:
+def _granted(claim: JsonObject) -> str | None:
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results = (allocation.get("devices") or {}).get("results") or ()
     for index, result in enumerate(results):

@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dray.api import errors
 from dray.api.http_messages import User
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.storage import store_keys
 from dray.store.store import Guard, Operation
-
-Object = dict[str, Any]
 
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
@@ -35,8 +34,8 @@ class AdmissionRequest:
     user: User
     namespace: str
     name: str
-    new: Object | None = None
-    old: Object | None = None
+    new: JsonObject | None = None
+    old: JsonObject | None = None
     subresource: str = ""
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)

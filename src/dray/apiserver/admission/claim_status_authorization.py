@@ -8,19 +8,17 @@ itself, the allocation needs permission on `resourceclaims/binding`, and the sta
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from dray.api import errors
 from dray.api.features import Features
 from dray.api.formats import names
-from dray.api.formats.names import GroupResource
 from dray.api.http_messages import User
+from dray.api.ids import GroupResource
+from dray.api.types.meta import JsonObject
 from dray.apiserver.access import authorization, node_authorizer
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
-
-Object = dict[str, Any]
 
 GROUP, RESOURCE = "resource.k8s.io", "resourceclaims"
 NODE_NAME_KEY = "authentication.kubernetes.io/node-name"
@@ -44,7 +42,7 @@ class ClaimStatusAuthorization(AdmissionRule):
         return (*self._about_binding(action, new, old), *self._about_devices(action, new, old))
 
     def _about_binding(
-        self, action: AdmissionRequest, new: Object, old: Object
+        self, action: AdmissionRequest, new: JsonObject, old: JsonObject
     ) -> Iterator[errors.Cause]:
         if all(new.get(field) == old.get(field) for field in ("allocation", "reservedFor")):
             return
@@ -58,7 +56,7 @@ class ClaimStatusAuthorization(AdmissionRule):
             )
 
     def _about_devices(
-        self, action: AdmissionRequest, new: Object, old: Object
+        self, action: AdmissionRequest, new: JsonObject, old: JsonObject
     ) -> Iterator[errors.Cause]:
         if not self._features.resource_claim_device_status or not new.get("allocation"):
             return
@@ -98,7 +96,7 @@ class ClaimStatusAuthorization(AdmissionRule):
         return errors.forbidden(GroupResource(GROUP, RESOURCE), attributes.name, why).message
 
 
-def _status(claim: Object) -> Object:
+def _status(claim: JsonObject) -> JsonObject:
     return claim.get("status") or {}
 
 
@@ -106,7 +104,7 @@ def _forbidden(field: str, why: str) -> errors.Cause:
     return errors.Cause(field, "FieldValueForbidden", f"Forbidden: {why}")
 
 
-def _changed_drivers(new: Object, old: Object) -> list[str]:
+def _changed_drivers(new: JsonObject, old: JsonObject) -> list[str]:
     """The drivers of all entries that were added, removed or changed."""
     before, after = _devices(old), _devices(new)
     return sorted(
@@ -114,16 +112,16 @@ def _changed_drivers(new: Object, old: Object) -> list[str]:
     )
 
 
-def _devices(status: Object) -> dict[tuple[str, ...], Object]:
+def _devices(status: JsonObject) -> dict[tuple[str, ...], JsonObject]:
     return {
         tuple(device.get(part) or "" for part in _DEVICE_KEY): device
         for device in status.get("devices") or ()
     }
 
 
-def _allocated_node(allocation: Object) -> str:
+def _allocated_node(allocation: JsonObject) -> str:
     """The node that an allocation is for; empty where it is not for exactly one by its name."""
-    terms: list[Object] = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
+    terms: list[JsonObject] = (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or []
     if len(terms) != 1 or terms[0].get("matchExpressions"):
         return ""
     match terms[0].get("matchFields"):

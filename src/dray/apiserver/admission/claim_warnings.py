@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Iterator
-from typing import Any
 
 from dray.api.features import Features
 from dray.api.types.dra import ResourceSlice
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain, partition_expansion
 from dray.apiserver.admission.admission_chain import (
     NO_REQUIREMENTS,
@@ -24,8 +24,6 @@ from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.cel import device as cel
 from dray.cel.runtime.values import CostExceeded, EvaluationError
 
-Object = dict[str, Any]
-
 GROUP = "resource.k8s.io"
 MAX_DEVICES = 10_000
 MAX_SHAPES = 512
@@ -34,7 +32,7 @@ DEVICES_AT_ONCE = 256
 _KINDS = ("ResourceClaim", "ResourceClaimTemplate")
 
 
-def zero_counts(document: Object) -> list[str]:
+def zero_counts(document: JsonObject) -> list[str]:
     """For an object as it was sent: a count of zero is the same as none, and none means one."""
     if document.get("kind") not in _KINDS:
         return []
@@ -45,7 +43,7 @@ def zero_counts(document: Object) -> list[str]:
     ]
 
 
-def _named_requests(spec: Object) -> Iterator[tuple[str, Object]]:
+def _named_requests(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
     """Every request that asks for devices, in any version, under the name results give it."""
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, dict) else None
@@ -77,7 +75,7 @@ class ClaimWarnings(AdmissionRule):
                 await self._warn(action, name, request)
         return NO_REQUIREMENTS
 
-    async def _warn(self, action: AdmissionRequest, name: str, request: Object) -> None:
+    async def _warn(self, action: AdmissionRequest, name: str, request: JsonObject) -> None:
         for index, selector in enumerate(request.get("selectors") or ()):
             expression = (selector.get("cel") or {}).get("expression", "")
             if await self._selects_nothing(expression):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from dray.api import kinds
 from dray.api.features import Features
 from dray.api.types.core import ServiceAccount
+from dray.api.types.meta import JsonObject
 from dray.apiserver.access.node_graph import MIRROR_ANNOTATION
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
@@ -32,8 +32,6 @@ class TaintNewNodes(AdmissionRule):
             spec["taints"] = [*taints, {"key": NOT_READY, "effect": NO_SCHEDULE}]
 
 
-Object = dict[str, Any]
-
 DEFAULT_ACCOUNT = "default"
 TOKEN_VOLUME_PREFIX = "kube-api-access-"
 TOKEN_MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -52,13 +50,13 @@ class DefaultTolerations(AdmissionRule):
         if not action.is_about("", "Pod") or action.new is None:
             return
         spec = action.new.setdefault("spec", {})
-        given: list[Object] = spec.get("tolerations") or []
+        given: list[JsonObject] = spec.get("tolerations") or []
         added = [_toleration(key) for key in _TOLERATED if not _has_toleration(given, key)]
         if added:
             spec["tolerations"] = [*given, *added]
 
 
-def _has_toleration(tolerations: list[Object], key: str) -> bool:
+def _has_toleration(tolerations: list[JsonObject], key: str) -> bool:
     return any(
         toleration.get("key") in (None, "", key)
         and toleration.get("effect") in (None, "", _NO_EXECUTE)
@@ -66,7 +64,7 @@ def _has_toleration(tolerations: list[Object], key: str) -> bool:
     )
 
 
-def _toleration(key: str) -> Object:
+def _toleration(key: str) -> JsonObject:
     return {
         "key": key,
         "operator": "Exists",
@@ -88,7 +86,7 @@ class PodServiceAccount(AdmissionRule):
     def __init__(
         self, store: Store, new_suffix: Callable[[], str], *, mounts_tokens: bool = False
     ) -> None:
-        self._accounts = Lookup(store, kinds.served("", "ServiceAccount"), ServiceAccount)
+        self._accounts = Lookup(store, kinds.SERVICE_ACCOUNT, ServiceAccount)
         self._new_suffix = new_suffix
         self._mounts_tokens = mounts_tokens
 
@@ -119,8 +117,8 @@ class PodServiceAccount(AdmissionRule):
             f'serviceaccount "{name}" not found'
         )
 
-    def _mount_token(self, spec: Object) -> None:
-        volumes: list[Object] = spec.get("volumes") or []
+    def _mount_token(self, spec: JsonObject) -> None:
+        volumes: list[JsonObject] = spec.get("volumes") or []
         existing = next(
             (each["name"] for each in volumes if each["name"].startswith(TOKEN_VOLUME_PREFIX)), None
         )
@@ -129,7 +127,7 @@ class PodServiceAccount(AdmissionRule):
             spec["volumes"] = [*volumes, {"name": name, "projected": _token_sources()}]
 
 
-def _check_mirror(action: AdmissionRequest, spec: Object) -> None:
+def _check_mirror(action: AdmissionRequest, spec: JsonObject) -> None:
     """A mirror pod stands for what a node runs by itself: nothing is added, and it gets nothing."""
     if spec.get("serviceAccountName"):
         raise action.forbidden("a mirror pod may not reference service accounts")
@@ -143,7 +141,7 @@ def _check_mirror(action: AdmissionRequest, spec: Object) -> None:
                 )
 
 
-def _wants_token(spec: Object, account: ServiceAccount) -> bool:
+def _wants_token(spec: JsonObject, account: ServiceAccount) -> bool:
     """The pod's wish comes first, then the account's."""
     for wish in (spec.get("automountServiceAccountToken"), account.automount_service_account_token):
         if wish is not None:
@@ -151,7 +149,7 @@ def _wants_token(spec: Object, account: ServiceAccount) -> bool:
     return True
 
 
-def _mount(spec: Object, name: str) -> bool:
+def _mount(spec: JsonObject, name: str) -> bool:
     """Mount the volume where nothing is mounted yet; whether any container needed it."""
     needed = False
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
@@ -163,7 +161,7 @@ def _mount(spec: Object, name: str) -> bool:
     return needed
 
 
-def _token_sources() -> Object:
+def _token_sources() -> JsonObject:
     field = {"apiVersion": "v1", "fieldPath": "metadata.namespace"}
     authority = {"key": "ca.crt", "path": "ca.crt"}
     return {

@@ -7,11 +7,11 @@ that a namespace is empty.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from dray.api import errors, kinds
-from dray.api.formats.names import GroupResource
+from dray.api.ids import GroupResource
 from dray.api.types.core import Namespace
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import (
     NO_REQUIREMENTS,
@@ -22,16 +22,14 @@ from dray.apiserver.admission.admission_chain import (
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
-Object = dict[str, Any]
-
 SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
 TERMINATING = "Terminating"
-_NAMESPACES = kinds.served("", "Namespace")
+
 # Their answers must not tell which namespaces exist.
 _REVIEWS = frozenset({"LocalSubjectAccessReview"})
 
 
-def objects() -> Iterator[Object]:
+def objects() -> Iterator[JsonObject]:
     """The namespaces of a new cluster."""
     for name in SYSTEM:
         yield {
@@ -45,7 +43,7 @@ def objects() -> Iterator[Object]:
 
 class NamespaceLifecycle(AdmissionRule):
     def __init__(self, store: Store) -> None:
-        self._namespaces = Lookup(store, _NAMESPACES, Namespace)
+        self._namespaces = Lookup(store, kinds.NAMESPACE, Namespace)
 
     async def mutate(self, action: AdmissionRequest) -> None:
         if action.operation != admission_chain.CREATE or not action.namespace:
@@ -60,7 +58,7 @@ class NamespaceLifecycle(AdmissionRule):
 
     async def validate(self, action: AdmissionRequest) -> CommitRequirements:
         is_deletion = action.operation == admission_chain.DELETE
-        if is_deletion and action.kind is _NAMESPACES and action.name in SYSTEM:
+        if is_deletion and action.kind is kinds.NAMESPACE and action.name in SYSTEM:
             raise action.forbidden("this namespace may not be deleted")
         return NO_REQUIREMENTS
 

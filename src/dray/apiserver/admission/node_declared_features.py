@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from dray.api import kinds
 from dray.api.features import Features
 from dray.api.formats import gotext
-from dray.api.selectors import label_selectors
+from dray.api.selectors import node_selectors
 from dray.api.types.dra import Device, ResourceSlice, ResourceSliceSpec
 from dray.api.types.meta import NodeSelector, ObjectMeta, Wire
 from dray.apiserver.admission import admission_chain
@@ -48,7 +48,7 @@ class NodeAllocatableSlices(AdmissionRule):
     about = frozenset({"ResourceSlice"})
 
     def __init__(self, store: Store, features: Features) -> None:
-        self._nodes = Lookup(store, kinds.served("", "Node"), _Node)
+        self._nodes = Lookup(store, kinds.NODE, _Node)
         self._is_on = features.node_declared_features and features.node_allocatable_resources
         self._reader = Reader(ResourceSlice)
 
@@ -88,7 +88,7 @@ class NodeAllocatableSlices(AdmissionRule):
                 f"device {gotext.quote(device.name)} in ResourceSlice has NodeAllocatableResources "
                 "but does not map to any nodes"
             )
-        matches = label_selectors.compile_node_selector(place.selector)
+        matches = node_selectors.compile_node_selector(place.selector)
         return [node for node in nodes if matches(node.metadata.labels, node.metadata.name)]
 
 

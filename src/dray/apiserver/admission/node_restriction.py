@@ -7,12 +7,11 @@ the object is decided here.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 from dray.api import errors, kinds
 from dray.api.formats import gotext
-from dray.api.formats.names import GroupResource
-from dray.api.types.meta import ObjectMeta, Wire
+from dray.api.ids import GroupResource
+from dray.api.types.meta import JsonObject, ObjectMeta, Wire
 from dray.apiserver.access import node_authorizer, node_graph
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import (
@@ -23,8 +22,6 @@ from dray.apiserver.admission.admission_chain import (
 )
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
-
-Object = dict[str, Any]
 
 _RESTRICTED = "node-restriction.kubernetes.io"
 _OWN_LABELS = frozenset(
@@ -62,8 +59,8 @@ class _Node(Wire, frozen=True):
 
 class NodeRestriction(AdmissionRule):
     def __init__(self, store: Store) -> None:
-        self._pods = Lookup(store, kinds.served("", "Pod"), _Pod)
-        self._nodes = Lookup(store, kinds.served("", "Node"), _Node)
+        self._pods = Lookup(store, kinds.POD, _Pod)
+        self._nodes = Lookup(store, kinds.NODE, _Node)
 
     async def mutate(self, action: AdmissionRequest) -> None:
         await self._restrict(action)
@@ -120,7 +117,9 @@ class NodeRestriction(AdmissionRule):
         await self._check_owner(action, node, pod["metadata"].get("ownerReferences") or [])
         _check_references(action, node, pod)
 
-    async def _check_owner(self, action: AdmissionRequest, node: str, owners: list[Object]) -> None:
+    async def _check_owner(
+        self, action: AdmissionRequest, node: str, owners: list[JsonObject]
+    ) -> None:
         quoted = gotext.quote(node)
         if len(owners) > 1:
             raise action.forbidden(
@@ -233,7 +232,7 @@ _CHECKS: Mapping[
 }
 
 
-def _node_name(document: Object) -> str | None:
+def _node_name(document: JsonObject) -> str | None:
     name: str | None = (document.get("spec") or {}).get("nodeName")
     return name
 
@@ -245,7 +244,7 @@ def _check_deleted_pod(action: AdmissionRequest, node: str) -> None:
         )
 
 
-def _check_references(action: AdmissionRequest, node: str, pod: Object) -> None:
+def _check_references(action: AdmissionRequest, node: str, pod: JsonObject) -> None:
     """A pod that the node makes itself must not give it rights on other objects."""
     used = {each.partition("/")[0] for each in node_graph.used_by(pod)}
     found = [each for each in (*_REFERENCES, *sorted(used)) if each in used]
@@ -307,7 +306,7 @@ def _check_changed_node(action: AdmissionRequest, node: str) -> None:
         raise action.forbidden(f"is not allowed to modify labels: {', '.join(forbidden)}")
 
 
-def _labels(document: Object) -> dict[str, str]:
+def _labels(document: JsonObject) -> dict[str, str]:
     return document["metadata"].get("labels") or {}
 
 

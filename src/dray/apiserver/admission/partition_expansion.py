@@ -19,14 +19,13 @@ from typing import Any, NamedTuple
 from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity
 from dray.api.types.dra import DeviceClass
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import partition_profiles
 from dray.apiserver.admission.partition_profiles import PartitionDevice, Profile
 from dray.cel import device as cel
 from dray.cel.runtime.values import CostExceeded, EvaluationError
 from dray.validation import fields
 from dray.validation.fields import FieldError, Path
-
-Object = dict[str, Any]
 
 FIELD = "partitionRequest"
 ANNOTATION = "dray.dev/partition-requests"
@@ -47,12 +46,12 @@ class PartitionRequestError(Exception):
 class Expansion(NamedTuple):
     """A spec as it will be stored, what was wrong with it, and what people may want to know."""
 
-    spec: Object
+    spec: JsonObject
     errors: tuple[FieldError, ...] = ()
     remarks: tuple[str, ...] = ()
 
 
-def move_to_annotation(document: Object) -> None:
+def move_to_annotation(document: JsonObject) -> None:
     """Move every partition request from its request to the annotation, in any version.
 
     Of `document` only the members change, and not what is inside of them: others may have that too.
@@ -90,7 +89,7 @@ def _without_partition_requests(value: Any) -> Any:
 _ON_THE_WAY = ("spec", "devices", "requests", "exactly")
 
 
-def requested_partitions(document: Object) -> dict[str, Any]:
+def requested_partitions(document: JsonObject) -> dict[str, Any]:
     """What was asked for, by request."""
     text = ((document.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION)
     try:
@@ -100,7 +99,7 @@ def requested_partitions(document: Object) -> dict[str, Any]:
     return asked if isinstance(asked, dict) else {}
 
 
-def claim_spec(document: Object) -> Object:
+def claim_spec(document: JsonObject) -> JsonObject:
     """The spec of a claim, or of the claims that a template makes."""
     spec = document.get("spec") or {}
     if document.get("kind") == "ResourceClaimTemplate" and isinstance(spec, dict):
@@ -108,7 +107,7 @@ def claim_spec(document: Object) -> Object:
     return spec if isinstance(spec, dict) else {}
 
 
-def _requests(spec: Object) -> list[Object]:
+def _requests(spec: JsonObject) -> list[JsonObject]:
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, dict) else None
     listed = requests if isinstance(requests, list) else []
@@ -116,7 +115,7 @@ def _requests(spec: Object) -> list[Object]:
 
 
 def expand(
-    spec: Object,
+    spec: JsonObject,
     asked: Mapping[str, Any],
     published: Iterable[PartitionDevice],
     classes: Iterable[DeviceClass],
@@ -142,7 +141,9 @@ def expand(
     return Expansion({**spec, "devices": devices}, tuple(errors), tuple(remarks))
 
 
-def keep_previous_expansion(new: Object, old: Object, classes: Iterable[DeviceClass]) -> Object:
+def keep_previous_expansion(
+    new: JsonObject, old: JsonObject, classes: Iterable[DeviceClass]
+) -> JsonObject:
     """`new`, with the requests of `old` that it asks for in the words it used before."""
     market = PublishedPartitions((), classes)
     before = {request.get("name"): request for request in _requests(old)}
@@ -152,7 +153,7 @@ def keep_previous_expansion(new: Object, old: Object, classes: Iterable[DeviceCl
     return {**new, "devices": {**new["devices"], "requests": requests}}
 
 
-def _kept(request: Object, before: Object, market: PublishedPartitions) -> Object:
+def _kept(request: JsonObject, before: JsonObject, market: PublishedPartitions) -> JsonObject:
     alternatives, exactly = before.get("firstAvailable"), request.get("exactly")
     if not alternatives or not exactly:
         return request
@@ -221,7 +222,7 @@ def _matches(selector: cel.Selector, view: cel.DeviceView) -> bool:
         return False
 
 
-def pending(spec: Object, asked: Mapping[str, Any]) -> list[Object]:
+def pending(spec: JsonObject, asked: Mapping[str, Any]) -> list[JsonObject]:
     """The requests that are asked for by size and are not expanded yet."""
     return [
         request
@@ -230,7 +231,7 @@ def pending(spec: Object, asked: Mapping[str, Any]) -> list[Object]:
     ]
 
 
-def expressions(request: Object, market: PublishedPartitions) -> list[str]:
+def expressions(request: JsonObject, market: PublishedPartitions) -> list[str]:
     """Every selector that decides which partitions a request may have."""
     exactly = request.get("exactly") or {}
     class_name = market.partition_class(exactly.get("deviceClassName", ""))
@@ -238,8 +239,8 @@ def expressions(request: Object, market: PublishedPartitions) -> list[str]:
 
 
 def _expand_request(
-    request: Object, wanted: Any, market: PublishedPartitions, path: Path
-) -> tuple[Object, str]:
+    request: JsonObject, wanted: Any, market: PublishedPartitions, path: Path
+) -> tuple[JsonObject, str]:
     path = path.child(FIELD)
     exactly = request.get("exactly")
     if not exactly:
@@ -265,7 +266,7 @@ def _expand_request(
     return {"name": request["name"], "firstAvailable": _named_apart(alternatives)}, remark
 
 
-def _expressions(exactly: Object) -> list[str]:
+def _expressions(exactly: JsonObject) -> list[str]:
     selectors = exactly.get("selectors") or ()
     return [each["cel"]["expression"] for each in selectors if each.get("cel")]
 
@@ -291,7 +292,7 @@ def _read(wanted: Any, path: Path) -> tuple[int, dict[str, Quantity]]:
     return count, dict(_sizes(resources, path.child("resources")))
 
 
-def _sizes(resources: Object, path: Path) -> Iterator[tuple[str, Quantity]]:
+def _sizes(resources: JsonObject, path: Path) -> Iterator[tuple[str, Quantity]]:
     for name, value in resources.items():
         where = path.key(name)
         if isinstance(value, bool) or not isinstance(value, str | int):
@@ -305,7 +306,7 @@ def _sizes(resources: Object, path: Path) -> Iterator[tuple[str, Quantity]]:
         yield name, amount
 
 
-def _check_exactly(exactly: Object, path: Path) -> None:
+def _check_exactly(exactly: JsonObject, path: Path) -> None:
     """What a whole request may say and a partition request cannot mean."""
     if exactly.get("allocationMode", "ExactCount") != "ExactCount":
         raise PartitionRequestError(
@@ -325,7 +326,7 @@ def _largest(found: Sequence[Profile]) -> str:
     return f"no partition is large enough; the largest published is {largest.name} with {sizes}"
 
 
-def _alternative(profile: Profile, exactly: Object, class_name: str, count: int) -> Object:
+def _alternative(profile: Profile, exactly: JsonObject, class_name: str, count: int) -> JsonObject:
     selector = {"cel": {"expression": profile.expression}}
     alternative = {
         "name": profile.label,
@@ -338,7 +339,7 @@ def _alternative(profile: Profile, exactly: Object, class_name: str, count: int)
     return {**alternative, **copied}
 
 
-def _named_apart(alternatives: list[Object]) -> list[Object]:
+def _named_apart(alternatives: list[JsonObject]) -> list[JsonObject]:
     """Names of alternatives differ; where two would not, they get their numbers."""
     names = [each["name"] for each in alternatives]
     for index, alternative in enumerate(alternatives):

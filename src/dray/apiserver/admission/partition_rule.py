@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
 
 from dray.api import errors, kinds
 from dray.api.features import Features
-from dray.api.formats.names import GroupKind
+from dray.api.ids import GroupKind
 from dray.api.types.dra import DeviceClass, ResourceSlice
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain, partition_expansion, partition_profiles
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.admission.partition_profiles import PartitionDevice
@@ -19,8 +19,6 @@ from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.cel import device as cel
 from dray.store.store import Store
 from dray.validation import fields
-
-Object = dict[str, Any]
 
 GROUP = "resource.k8s.io"
 SLICES_AT_ONCE = 2
@@ -65,7 +63,7 @@ class PartitionRequests(AdmissionRule):
         action.warnings.extend(expansion.remarks)
 
     async def _offers(
-        self, spec: Object, asked: Object, classes: Iterable[DeviceClass]
+        self, spec: JsonObject, asked: JsonObject, classes: Iterable[DeviceClass]
     ) -> list[PartitionDevice]:
         """One partition of every sort that the selectors in question can tell apart."""
         market = partition_expansion.PublishedPartitions((), classes)
@@ -111,7 +109,7 @@ def _sort_of(offer: PartitionDevice, selectors: Sequence[cel.Selector]) -> Hasha
     return offer.driver, offer.type_name, sizes, shapes
 
 
-def _replace_spec(document: Object, spec: Object) -> None:
+def _replace_spec(document: JsonObject, spec: JsonObject) -> None:
     if document["kind"] == "ResourceClaimTemplate":
         document["spec"]["spec"] = spec
     else:

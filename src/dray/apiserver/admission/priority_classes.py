@@ -6,10 +6,11 @@ As plugin/pkg/admission/priority.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dray.api import kinds
 from dray.api.types.core import PriorityClass
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import (
     NO_REQUIREMENTS,
@@ -19,8 +20,6 @@ from dray.apiserver.admission.admission_chain import (
 )
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
-
-Object = dict[str, Any]
 
 PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
 _SYSTEM = {
@@ -36,7 +35,7 @@ _SYSTEM = {
 }
 
 
-def objects() -> Iterator[Object]:
+def objects() -> Iterator[JsonObject]:
     """The priority classes of a new cluster."""
     for name, (value, description) in _SYSTEM.items():
         yield {
@@ -59,9 +58,7 @@ class Priorities(AdmissionRule):
     about = frozenset({"Pod", "PodGroup", "PriorityClass"})
 
     def __init__(self, store: Store) -> None:
-        self._classes = Lookup(
-            store, kinds.served("scheduling.k8s.io", "PriorityClass"), PriorityClass
-        )
+        self._classes = Lookup(store, kinds.PRIORITY_CLASS, PriorityClass)
 
     async def mutate(self, action: AdmissionRequest) -> None:
         if action.is_about("", "Pod"):
@@ -110,7 +107,7 @@ class Priorities(AdmissionRule):
             )
         _write(spec, resolved)
 
-    async def _resolve(self, action: AdmissionRequest, spec: Object) -> _Resolved:
+    async def _resolve(self, action: AdmissionRequest, spec: JsonObject) -> _Resolved:
         name = spec.get("priorityClassName")
         if not name:
             default = await self._default()
@@ -140,13 +137,13 @@ class Priorities(AdmissionRule):
             )
 
 
-def _spec(action: AdmissionRequest) -> Object:
+def _spec(action: AdmissionRequest) -> JsonObject:
     assert action.new is not None
-    spec: Object = action.new.setdefault("spec", {})
+    spec: JsonObject = action.new.setdefault("spec", {})
     return spec
 
 
-def _write(spec: Object, resolved: _Resolved) -> None:
+def _write(spec: JsonObject, resolved: _Resolved) -> None:
     if resolved.class_name:
         spec["priorityClassName"] = resolved.class_name
     spec["priority"] = resolved.value

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 
 from dray.api import kinds
 from dray.api.formats import quantity
-from dray.api.semantics import pod_resources
+from dray.api.semantics import deletion, pod_resources
 from dray.api.semantics import quota as counting
 from dray.api.semantics.pod_resources import Amounts
 from dray.api.types.core import ResourceQuota
 from dray.api.types.dra import DeviceClass, ResourceClaim
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import (
@@ -28,17 +29,14 @@ from dray.apiserver.admission.admission_chain import (
     AdmissionRule,
     CommitRequirements,
 )
+from dray.apiserver.request.call import Clock
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.storage.lookup import Found, Lookup, Reader
-from dray.apiserver.verbs import deletion
-from dray.apiserver.verbs.reads import Clock
 from dray.store.store import Put, Store
 
-Object = dict[str, Any]
+_PODS, _CLAIMS = kinds.POD, kinds.RESOURCE_CLAIM
 
-_PODS, _CLAIMS = kinds.served("", "Pod"), kinds.served("resource.k8s.io", "ResourceClaim")
-_QUOTAS = kinds.served("", "ResourceQuota")
-_QUOTA_GVK = store_keys.storage_gvk(_QUOTAS)
+_QUOTA_GVK = store_keys.storage_gvk(kinds.RESOURCE_QUOTA)
 _EXTENDED = counting.EXTENDED_CLAIM_ANNOTATION
 
 
@@ -55,8 +53,8 @@ class Quotas(AdmissionRule):
     def __init__(self, store: Store, now: Clock) -> None:
         self._store = store
         self._now = now
-        self._quotas = Lookup(store, _QUOTAS, ResourceQuota)
-        self._classes = Lookup(store, kinds.served("resource.k8s.io", "DeviceClass"), DeviceClass)
+        self._quotas = Lookup(store, kinds.RESOURCE_QUOTA, ResourceQuota)
+        self._classes = Lookup(store, kinds.DEVICE_CLASS, DeviceClass)
         self._pods = Lookup(store, _PODS, Pod)
         self._pod_reader = Reader(Pod)
         self._claim_reader = Reader(ResourceClaim)
@@ -125,7 +123,7 @@ class Quotas(AdmissionRule):
                 puts.append(_put(found, freed))
         return tuple(puts)
 
-    async def _charged(self, action: AdmissionRequest, document: Object) -> _Charged:
+    async def _charged(self, action: AdmissionRequest, document: JsonObject) -> _Charged:
         if action.kind is _PODS:
             return self._charged_pod(document)
         if action.kind is _CLAIMS:
@@ -133,7 +131,7 @@ class Quotas(AdmissionRule):
         amounts = counting.object_charges(store_keys.group_resource(action.kind))
         return _Charged(amounts, _unscoped(amounts.__contains__), amounts.__contains__)
 
-    def _charged_pod(self, document: Object) -> _Charged:
+    def _charged_pod(self, document: JsonObject) -> _Charged:
         pod = self._pod_reader.convert(document)
         return _Charged(
             counting.pod_charges(pod, self._now()),
@@ -142,7 +140,7 @@ class Quotas(AdmissionRule):
             lambda names: counting.missing_statements(pod, names),
         )
 
-    async def _charged_claim(self, document: Object) -> _Charged:
+    async def _charged_claim(self, document: JsonObject) -> _Charged:
         claim = self._claim_reader.convert(document)
         extended = {
             found.value.metadata.name: found.value.spec.extended_resource_name
@@ -196,7 +194,7 @@ def _is_removed(action: AdmissionRequest) -> bool:
     return action.new is None or deletion.is_fully_deleted(action.new)
 
 
-def _deadline(pod: Object | None) -> Any:
+def _deadline(pod: JsonObject | None) -> Any:
     return ((pod or {}).get("spec") or {}).get("activeDeadlineSeconds")
 
 

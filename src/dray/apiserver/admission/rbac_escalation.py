@@ -6,14 +6,14 @@ As pkg/registry/rbac: whoever may `escalate` a role or `bind` it is trusted with
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
 from dray.api import errors
 from dray.api.formats import gotext
-from dray.api.formats.names import GroupResource
 from dray.api.http_messages import User
+from dray.api.ids import GroupResource
+from dray.api.types.meta import JsonObject
 from dray.api.types.rbac import ClusterRole, PolicyRule, Role, RoleBinding, RoleRef
 from dray.apiserver.access import bootstrap_policy, rbac
 from dray.apiserver.access.authorization import Authorizer
@@ -21,8 +21,6 @@ from dray.apiserver.access.rbac import ALL, MASTERS, Attributes
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Reader
-
-Object = dict[str, Any]
 
 _EVERYTHING = (
     PolicyRule(verbs=(ALL,), api_groups=(ALL,), resources=(ALL,)),
@@ -47,7 +45,7 @@ class NoEscalation(AdmissionRule):
         elif action.kind.kind in ("RoleBinding", "ClusterRoleBinding"):
             self._check_binding(action, action.new)
 
-    def _check_role(self, action: AdmissionRequest, document: Object) -> None:
+    def _check_role(self, action: AdmissionRequest, document: JsonObject) -> None:
         name = action.name if action.operation == admission_chain.UPDATE else ""
         escalate = Attributes(
             "escalate", bootstrap_policy.GROUP, action.kind.plural, "", action.namespace, name
@@ -67,7 +65,7 @@ class NoEscalation(AdmissionRule):
         if self._missing(action.user, action.namespace, _EVERYTHING):
             raise action.forbidden("must have cluster-admin privileges to use the aggregationRule")
 
-    def _check_binding(self, action: AdmissionRequest, document: Object) -> None:
+    def _check_binding(self, action: AdmissionRequest, document: JsonObject) -> None:
         reference = Reader(RoleBinding).convert(document).role_ref
         resource = "roles" if reference.kind == "Role" else "clusterroles"
         bind = Attributes(
@@ -106,19 +104,19 @@ class NoEscalation(AdmissionRule):
         return rbac.uncovered(self._authorizer.rules(user, namespace), wanted)
 
 
-def _is_only_collected(new: Object, old: Object | None) -> bool:
+def _is_only_collected(new: JsonObject, old: JsonObject | None) -> bool:
     """Whether only those fields changed with which the garbage collector does its work."""
     return old is not None and _content(new) == _content(old)
 
 
-def _content(document: Object) -> Object:
+def _content(document: JsonObject) -> JsonObject:
     metadata = {
         key: value for key, value in document["metadata"].items() if key not in _COLLECTED_METADATA
     }
     return {**document, "metadata": metadata}
 
 
-def _aggregates(document: Object) -> bool:
+def _aggregates(document: JsonObject) -> bool:
     return bool((document.get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 

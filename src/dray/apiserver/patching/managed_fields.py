@@ -7,17 +7,16 @@ Server-side apply is in `apiserver.apply`.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dray.api.conversion import canonical, versions
 from dray.api.formats import gotime
 from dray.api.kinds import GroupVersionKind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.patching import field_sets, schema_node
 from dray.apiserver.patching.field_sets import FieldSet
+from dray.apiserver.request.call import Call
 from dray.apiserver.request.write_options import WriteOptions
-from dray.apiserver.verbs.reads import Call
-
-Object = dict[str, Any]
 
 APPLY, UPDATE = "Apply", "Update"
 _STRIPPED_METADATA = frozenset(
@@ -53,7 +52,7 @@ class Entry(NamedTuple):
 Managers = dict[Manager, Entry]
 
 
-def track(call: Call, old: Object | None, new: Object, chosen: WriteOptions) -> None:
+def track(call: Call, old: JsonObject | None, new: JsonObject, chosen: WriteOptions) -> None:
     """Note in `new` what this request changed; both are canonical, in the storage version."""
     manager = Manager(chosen.field_manager, UPDATE, call.gvk.api_version, call.info.subresource)
     if old is None:
@@ -73,7 +72,7 @@ def track(call: Call, old: Object | None, new: Object, chosen: WriteOptions) -> 
     write(new, managers)
 
 
-def _managers_before(call: Call, old: Object, new: Object) -> Managers:
+def _managers_before(call: Call, old: JsonObject, new: JsonObject) -> Managers:
     """The entries to go on from: a client may change them, `[]` and `[{}]` take them all away.
 
     As apimachinery, util/managedfields/internal/fieldmanager.go, decodeLiveOrNew.
@@ -87,14 +86,14 @@ def _managers_before(call: Call, old: Object, new: Object) -> Managers:
     return read(old)
 
 
-def _track_creation(call: Call, new: Object, manager: Manager) -> None:
+def _track_creation(call: Call, new: JsonObject, manager: Manager) -> None:
     managers = {who: Entry(sorted_set(each.fields), each.time) for who, each in read(new).items()}
     mine = everything(shown(new, call.gvk), call.gvk, manager.subresource)
     _replace(managers, manager, Entry(mine, gotime.write(call.now)))
     write(new, managers)
 
 
-def everything(document: Object, gvk: GroupVersionKind, subresource: str) -> FieldSet:
+def everything(document: JsonObject, gvk: GroupVersionKind, subresource: str) -> FieldSet:
     """All that a manager owns who made the object: it is given without what nobody manages."""
     type_name = gvk.schema_type
     found = field_sets.added(_nothing(type_name), document, schema_node.root(type_name))
@@ -102,12 +101,12 @@ def everything(document: Object, gvk: GroupVersionKind, subresource: str) -> Fie
 
 
 @functools.cache
-def _nothing(type_name: str) -> Object:
+def _nothing(type_name: str) -> JsonObject:
     """What Go writes for an object before anything is set: some fields are there, and null."""
     return stripped(canonical.write(type_name, {"metadata": {}}))
 
 
-def shown(document: Object, gvk: GroupVersionKind) -> Object:
+def shown(document: JsonObject, gvk: GroupVersionKind) -> JsonObject:
     """The object as the client sees it, without what nobody manages."""
     if versions.has_storage_fields(gvk.api_version, gvk.kind):
         return stripped(document)
@@ -120,7 +119,7 @@ def shown(document: Object, gvk: GroupVersionKind) -> Object:
     return stripped(wire)
 
 
-def stripped(document: Object) -> Object:
+def stripped(document: JsonObject) -> JsonObject:
     kept = {key: value for key, value in document.items() if key not in ("kind", "apiVersion")}
     metadata = kept.get("metadata") or {}
     kept["metadata"] = {
@@ -131,8 +130,8 @@ def stripped(document: Object) -> Object:
 
 def update(
     managers: Managers,
-    old: Object,
-    new: Object,
+    old: JsonObject,
+    new: JsonObject,
     manager: Manager,
     *,
     gvk: GroupVersionKind,
@@ -167,7 +166,7 @@ def _replace(managers: Managers, manager: Manager, entry: Entry) -> None:
         managers.pop(manager, None)
 
 
-def read(document: Object) -> Managers:
+def read(document: JsonObject) -> Managers:
     """The entries of an object; those that make no sense are dropped."""
     managers: Managers = {}
     for entry in document["metadata"].get("managedFields") or ():
@@ -184,7 +183,7 @@ def read(document: Object) -> Managers:
     return managers
 
 
-def write(document: Object, managers: Managers) -> None:
+def write(document: JsonObject, managers: Managers) -> None:
     """Set the entries, whose fields are sorted; applied ones first, then by time and name."""
     ordered = sorted(
         managers.items(), key=lambda pair: (pair[0].operation, pair[1].time, pair[0].name)
@@ -197,8 +196,8 @@ def write(document: Object, managers: Managers) -> None:
         document["metadata"].pop("managedFields", None)
 
 
-def _wire(manager: Manager, time: str, fields: FieldSet) -> Object:
-    written: Object = {
+def _wire(manager: Manager, time: str, fields: FieldSet) -> JsonObject:
+    written: JsonObject = {
         "manager": manager.name,
         "operation": manager.operation,
         "apiVersion": manager.api_version,

@@ -10,13 +10,12 @@ import yaml
 
 from dray.api import errors, http_messages
 from dray.api.formats import gotext
-from dray.api.formats.names import GroupKind
+from dray.api.ids import GroupKind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.patching import json_patch, server_side_apply, strategic_merge
 from dray.apiserver.request import bodies
+from dray.apiserver.request.call import Call
 from dray.apiserver.request.write_options import WriteOptions
-from dray.apiserver.verbs.reads import Call
-
-Object = dict[str, Any]
 
 MEDIA_TYPES = (
     http_messages.JSON_PATCH,
@@ -32,11 +31,13 @@ class Patch:
     `owns_fields` patches keep the managed fields themselves.
     """
 
-    def __init__(self, change: Callable[[Object | None], Object], *, owns_fields: bool) -> None:
+    def __init__(
+        self, change: Callable[[JsonObject | None], JsonObject], *, owns_fields: bool
+    ) -> None:
         self._change = change
         self.owns_fields = owns_fields
 
-    def __call__(self, document: Object | None) -> Object:
+    def __call__(self, document: JsonObject | None) -> JsonObject:
         return self._change(document)
 
 
@@ -58,11 +59,11 @@ def parse(
         http_messages.STRATEGIC_MERGE_PATCH: _strategic(call),
     }[media_type]
 
-    def refused(result: Object, why: object) -> errors.Invalid:
+    def refused(result: JsonObject, why: object) -> errors.Invalid:
         is_strategic = media_type == http_messages.STRATEGIC_MERGE_PATCH
         return _refused(gotext.value(content) if is_strategic else _text(result), why)
 
-    def patched(document: Object | None) -> Object:
+    def patched(document: JsonObject | None) -> JsonObject:
         result = _attempt(change, document, content)
         wanted = {"kind": call.gvk.kind, "apiVersion": call.gvk.api_version}
         if (
@@ -121,11 +122,13 @@ def _refused(shown: str, why: object) -> errors.Invalid:
     return errors.invalid(GroupKind("", ""), "", [cause])
 
 
-def _text(document: Object) -> str:
+def _text(document: JsonObject) -> str:
     return msgspec.json.encode(document, order="sorted").decode()
 
 
-def _attempt(change: Callable[[Any, Any], Any], document: Object | None, patch: Any) -> Object:
+def _attempt(
+    change: Callable[[Any, Any], Any], document: JsonObject | None, patch: Any
+) -> JsonObject:
     try:
         result = change(document, patch)
     except json_patch.PatchMalformed as error:
@@ -140,7 +143,7 @@ def _attempt(change: Callable[[Any, Any], Any], document: Object | None, patch: 
     return result
 
 
-def _applied(call: Call, chosen: WriteOptions) -> Object:
+def _applied(call: Call, chosen: WriteOptions) -> JsonObject:
     """What is applied: YAML or JSON, of the type and the name of the request."""
     try:
         document = yaml.load(call.request.body, Loader=yaml.CSafeLoader)
@@ -152,7 +155,9 @@ def _applied(call: Call, chosen: WriteOptions) -> Object:
     return document
 
 
-def _apply(call: Call, live: Object | None, applied: Object, chosen: WriteOptions) -> Object:
+def _apply(
+    call: Call, live: JsonObject | None, applied: JsonObject, chosen: WriteOptions
+) -> JsonObject:
     _check_applied(call, applied)
     return server_side_apply.apply(
         live,
@@ -165,7 +170,7 @@ def _apply(call: Call, live: Object | None, applied: Object, chosen: WriteOption
     )
 
 
-def _check_applied(call: Call, applied: Object) -> None:
+def _check_applied(call: Call, applied: JsonObject) -> None:
     api_version, kind = applied.get("apiVersion"), applied.get("kind")
     if (api_version, kind) != (call.gvk.api_version, call.gvk.kind):
         raise errors.bad_request(

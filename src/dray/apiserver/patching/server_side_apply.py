@@ -18,12 +18,11 @@ from dray.api import errors
 from dray.api.conversion import canonical, decoding
 from dray.api.formats import gotime
 from dray.api.kinds import GroupVersionKind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.patching import field_sets, managed_fields, schema_node
 from dray.apiserver.patching.field_sets import FieldSet
 from dray.apiserver.patching.managed_fields import APPLY, Entry, Manager, Managers
 from dray.apiserver.patching.schema_node import SchemaNode
-
-Object = dict[str, Any]
 
 KUBECTL = "kubectl"
 BEFORE_FIRST_APPLY = "before-first-apply"
@@ -31,24 +30,24 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def apply(
-    live: Object | None,
-    applied: Object,
+    live: JsonObject | None,
+    applied: JsonObject,
     *,
     gvk: GroupVersionKind,
     manager: str,
     force: bool,
     subresource: str,
     now: datetime.datetime,
-) -> Object:
+) -> JsonObject:
     """The object after the configuration; raises a Conflict that names the owners."""
     _check_fields(applied, gvk)
     place = schema_node.root(gvk.schema_type)
-    base: Object = copy.deepcopy(live) if live else {"metadata": {}}
+    base: JsonObject = copy.deepcopy(live) if live else {"metadata": {}}
     managers = managed_fields.read(base) or _managers_before_apply(live, gvk, subresource, now)
     who = Manager(manager, APPLY, gvk.api_version, subresource)
     configuration = canonical.prune_nulls(applied)
     wanted = _wanted(configuration, place, subresource)
-    merged: Object = _merge(base, configuration, place)
+    merged: JsonObject = _merge(base, configuration, place)
     before = managers.get(who)
     if before is not None:
         _prune(merged, field_sets.difference(before.fields, wanted), managers, who, place)
@@ -69,7 +68,7 @@ def apply(
 
 
 def _managers_before_apply(
-    live: Object | None, gvk: GroupVersionKind, subresource: str, now: datetime.datetime
+    live: JsonObject | None, gvk: GroupVersionKind, subresource: str, now: datetime.datetime
 ) -> Managers:
     """Whoever made an object whose managers were not tracked owns what it has."""
     if live is None:
@@ -79,7 +78,7 @@ def _managers_before_apply(
     return {who: Entry(owned, gotime.write(now))} if owned else {}
 
 
-def _wanted(configuration: Object, place: SchemaNode, subresource: str) -> FieldSet:
+def _wanted(configuration: JsonObject, place: SchemaNode, subresource: str) -> FieldSet:
     """The fields the configuration speaks of; names and system fields say nothing of metadata."""
     spoken = managed_fields.stripped(configuration)
     if not spoken["metadata"]:
@@ -87,7 +86,7 @@ def _wanted(configuration: Object, place: SchemaNode, subresource: str) -> Field
     return managed_fields.without_reset(field_sets.of(spoken, place), subresource)
 
 
-def _check_fields(applied: Object, gvk: GroupVersionKind) -> None:
+def _check_fields(applied: JsonObject, gvk: GroupVersionKind) -> None:
     """Unknown fields have no place in a field set: the request cannot be understood."""
     for problem in decoding.check(gvk.schema_type, applied):
         if problem.kind == "unknown":
@@ -107,7 +106,9 @@ def _check_fields(applied: Object, gvk: GroupVersionKind) -> None:
         )
 
 
-def _difference(base: Object, merged: Object, gvk: GroupVersionKind) -> field_sets.Difference:
+def _difference(
+    base: JsonObject, merged: JsonObject, gvk: GroupVersionKind
+) -> field_sets.Difference:
     return field_sets.compare(
         managed_fields.stripped(canonical.write(gvk.schema_type, base)),
         managed_fields.stripped(canonical.write(gvk.schema_type, merged)),
@@ -159,7 +160,7 @@ def _weave(current: list[str], wanted: list[str]) -> Iterator[str]:
 
 
 def _prune(
-    merged: Object, dropped: FieldSet, managers: Managers, who: Manager, place: SchemaNode
+    merged: JsonObject, dropped: FieldSet, managers: Managers, who: Manager, place: SchemaNode
 ) -> None:
     """Remove what the manager no longer applies and nobody else has; items before their members,
     because an item without its key can no longer be found."""
@@ -196,7 +197,7 @@ def _remove(value: Any, path: tuple[str, ...], place: SchemaNode) -> None:
             value[:] = [each for each in value if each is not parts[last]]
 
 
-def _remove_member(value: Object, name: str, place: SchemaNode) -> None:
+def _remove_member(value: JsonObject, name: str, place: SchemaNode) -> None:
     """A container goes only when it is empty: what is left in it belongs to others."""
     if not value.get(name) or not place.part(name).place.has_parts:
         value.pop(name, None)
@@ -214,7 +215,7 @@ def _conflicts(managers: Managers, who: Manager, changed: FieldSet) -> dict[Mana
 
 
 def _refuse_conflicts(
-    conflicts: dict[Manager, FieldSet], live: Object, who: Manager, place: SchemaNode
+    conflicts: dict[Manager, FieldSet], live: JsonObject, who: Manager, place: SchemaNode
 ) -> None:
     """Raise, unless `kubectl` takes over what it applied from the client's side before.
 
@@ -231,7 +232,7 @@ def _refuse_conflicts(
         raise _conflict(conflicts)
 
 
-def _last_applied(live: Object, place: SchemaNode) -> FieldSet:
+def _last_applied(live: JsonObject, place: SchemaNode) -> FieldSet:
     """What the client applied and nobody has changed since."""
     annotations = live.get("metadata", {}).get("annotations") or {}
     try:

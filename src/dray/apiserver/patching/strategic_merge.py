@@ -13,9 +13,8 @@ import msgspec
 
 from dray.api.schema import field_types, merge_rules
 from dray.api.schema.field_types import Form, Type
+from dray.api.types.meta import JsonObject
 from dray.apiserver.patching.json_patch import PatchMalformed
-
-Object = dict[str, Any]
 
 DIRECTIVE = "$patch"
 RETAIN_KEYS = "$retainKeys"
@@ -23,12 +22,12 @@ DELETE_ITEMS = "$deleteFromPrimitiveList/"
 SET_ORDER = "$setElementOrder/"
 
 
-def merge(document: Object | None, patch: Object, type_name: str) -> Object:
+def merge(document: JsonObject | None, patch: JsonObject, type_name: str) -> JsonObject:
     """`document`, an object of the type, after the patch."""
     return _merge_struct(document or {}, patch, type_name)
 
 
-def _merge_struct(original: Object, patch: Object, type_name: str) -> Object:
+def _merge_struct(original: JsonObject, patch: JsonObject, type_name: str) -> JsonObject:
     directive = patch.get(DIRECTIVE)
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != DIRECTIVE}
@@ -53,7 +52,7 @@ def _merge_struct(original: Object, patch: Object, type_name: str) -> Object:
     return result
 
 
-def _retained(original: Object, patch: Object) -> Object:
+def _retained(original: JsonObject, patch: JsonObject) -> JsonObject:
     """`$retainKeys` clears whatever it does not name."""
     keep = patch.get(RETAIN_KEYS)
     if keep is None:
@@ -69,7 +68,7 @@ def _merge_unknown(original: Any, value: Any) -> Any:
 
 
 def _merge_field(
-    original: Any, value: Any, type_name: str, key: str, type_: Type, patch: Object
+    original: Any, value: Any, type_name: str, key: str, type_: Type, patch: JsonObject
 ) -> Any:
     rule = merge_rules.rule(type_name, key)
     if isinstance(value, dict):
@@ -91,7 +90,7 @@ def _merge_field(
     return value
 
 
-def _merge_map(original: Object, patch: Object, element: Type) -> Object:
+def _merge_map(original: JsonObject, patch: JsonObject, element: Type) -> JsonObject:
     if patch.get(DIRECTIVE) == "replace":
         return {key: value for key, value in patch.items() if key != DIRECTIVE}
     result = dict(original)
@@ -123,7 +122,7 @@ def _merge_items(
     return _ordered(result, order if isinstance(order, list) else patch, original, merge_key)
 
 
-def _merge_item(result: list[Any], item: Object, merge_key: str, item_type: str) -> None:
+def _merge_item(result: list[Any], item: JsonObject, merge_key: str, item_type: str) -> None:
     wanted = item[merge_key]
     if item.get(DIRECTIVE) == "delete":
         result[:] = [each for each in result if each.get(merge_key) != wanted]
@@ -135,7 +134,7 @@ def _merge_item(result: list[Any], item: Object, merge_key: str, item_type: str)
     result.append(_merge_struct({}, item, item_type))
 
 
-def _delete_from_primitive_lists(result: Object, patch: Object) -> None:
+def _delete_from_primitive_lists(result: JsonObject, patch: JsonObject) -> None:
     for key, values in patch.items():
         if key.startswith(DELETE_ITEMS):
             name = key.removeprefix(DELETE_ITEMS)
@@ -143,7 +142,7 @@ def _delete_from_primitive_lists(result: Object, patch: Object) -> None:
                 result[name] = [value for value in result[name] if value not in values]
 
 
-def _order_untouched_lists(result: Object, patch: Object, type_name: str) -> None:
+def _order_untouched_lists(result: JsonObject, patch: JsonObject, type_name: str) -> None:
     """An order may be given for a list that the patch does not change otherwise."""
     for key, order in patch.items():
         name = key.removeprefix(SET_ORDER)

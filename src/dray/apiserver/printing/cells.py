@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dray.api.conversion import versions
+from dray.api.types.meta import JsonObject
 from dray.apiserver.printing import pod_summary
 
-Object = dict[str, Any]
 Cells = list[Any]
-CellFunction = Callable[[Object, datetime.datetime], Cells]
+CellFunction = Callable[[JsonObject, datetime.datetime], Cells]
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
 
 
-def cells(group: str, kind: str, document: Object, now: datetime.datetime) -> Cells:
+def cells(group: str, kind: str, document: JsonObject, now: datetime.datetime) -> Cells:
     """The cells of one object; kinds without columns of their own show name and creation."""
     function = _FUNCTIONS.get((group, kind))
     if function is not None:
@@ -66,11 +66,11 @@ def since(timestamp: str | None, now: datetime.datetime) -> str:
 
 
 def _named(
-    *functions: Callable[[Object], Any], wide: tuple[Callable[[Object], Any], ...] = ()
+    *functions: Callable[[JsonObject], Any], wide: tuple[Callable[[JsonObject], Any], ...] = ()
 ) -> CellFunction:
     """Name, what the functions say, age, then what only `-o wide` shows."""
 
-    def row(document: Object, now: datetime.datetime) -> Cells:
+    def row(document: JsonObject, now: datetime.datetime) -> Cells:
         metadata = document["metadata"]
         shown = [function(document) for function in functions]
         age = since(metadata.get("creationTimestamp"), now)
@@ -79,10 +79,10 @@ def _named(
     return row
 
 
-def _at(*path: str, default: Any = "") -> Callable[[Object], Any]:
+def _at(*path: str, default: Any = "") -> Callable[[JsonObject], Any]:
     """The value at a path, or `default` where something on the way is absent."""
 
-    def look(document: Object) -> Any:
+    def look(document: JsonObject) -> Any:
         found: Any = document
         for key in path:
             found = found.get(key) if isinstance(found, dict) else None
@@ -91,7 +91,7 @@ def _at(*path: str, default: Any = "") -> Callable[[Object], Any]:
     return look
 
 
-def _count(*path: str) -> Callable[[Object], int]:
+def _count(*path: str) -> Callable[[JsonObject], int]:
     look = _at(*path, default=())
     return lambda document: len(look(document))
 
@@ -104,7 +104,7 @@ def _labels(labels: dict[str, str] | None) -> str:
     return _joined(f"{key}={value}" for key, value in sorted((labels or {}).items()))
 
 
-def _selector(selector: Object | None) -> str:
+def _selector(selector: JsonObject | None) -> str:
     """A LabelSelector as `metav1.FormatLabelSelector` writes it."""
     if selector is None:
         return NONE
@@ -118,26 +118,26 @@ def _selector(selector: Object | None) -> str:
     return _joined(sorted(parts))
 
 
-def _template_containers(document: Object) -> list[Object]:
+def _template_containers(document: JsonObject) -> list[JsonObject]:
     return _at("spec", "template", "spec", "containers", default=[])(document)  # type: ignore[no-any-return]
 
 
-def _container_names(document: Object) -> str:
+def _container_names(document: JsonObject) -> str:
     return ",".join(container.get("name", "") for container in _template_containers(document))
 
 
-def _container_images(document: Object) -> str:
+def _container_images(document: JsonObject) -> str:
     return ",".join(container.get("image", "") for container in _template_containers(document))
 
 
-def _spec_selector(document: Object) -> str:
+def _spec_selector(document: JsonObject) -> str:
     return _selector(document.get("spec", {}).get("selector"))
 
 
 _TEMPLATE = (_container_names, _container_images)
 
 
-def _pod(document: Object, now: datetime.datetime) -> Cells:
+def _pod(document: JsonObject, now: datetime.datetime) -> Cells:
     summary = pod_summary.summarize(document)
     restarts = str(summary.restarts)
     if summary.restarts and summary.last_restart:
@@ -161,7 +161,7 @@ def _pod(document: Object, now: datetime.datetime) -> Cells:
     ]
 
 
-def _readiness_gates(spec: Object, status: Object) -> str:
+def _readiness_gates(spec: JsonObject, status: JsonObject) -> str:
     gates = [gate["conditionType"] for gate in spec.get("readinessGates") or ()]
     if not gates:
         return NONE
@@ -170,7 +170,7 @@ def _readiness_gates(spec: Object, status: Object) -> str:
     return f"{passed}/{len(gates)}"
 
 
-def _node_status(document: Object) -> str:
+def _node_status(document: JsonObject) -> str:
     conditions = _at("status", "conditions", default=())(document)
     ready = [item.get("status") for item in conditions if item.get("type") == "Ready"]
     words = ["Unknown" if not ready else "Ready" if ready[-1] == "True" else "NotReady"]
@@ -179,7 +179,7 @@ def _node_status(document: Object) -> str:
     return ",".join(words)
 
 
-def _node_roles(document: Object) -> str:
+def _node_roles(document: JsonObject) -> str:
     prefix = "node-role.kubernetes.io/"
     labels = document["metadata"].get("labels") or {}
     roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix)}
@@ -187,8 +187,8 @@ def _node_roles(document: Object) -> str:
     return _joined(sorted(filter(None, roles)))
 
 
-def _node_address(wanted: str) -> Callable[[Object], str]:
-    def look(document: Object) -> str:
+def _node_address(wanted: str) -> Callable[[JsonObject], str]:
+    def look(document: JsonObject) -> str:
         addresses = _at("status", "addresses", default=())(document)
         found = [item["address"] for item in addresses if item["type"] == wanted]
         return found[0] if found else NONE
@@ -196,18 +196,18 @@ def _node_address(wanted: str) -> Callable[[Object], str]:
     return look
 
 
-def _node_info(field: str, default: str = UNKNOWN) -> Callable[[Object], str]:
+def _node_info(field: str, default: str = UNKNOWN) -> Callable[[JsonObject], str]:
     look = _at("status", "nodeInfo", field)
     return lambda document: look(document) or default
 
 
-def _kernel(document: Object) -> str:
+def _kernel(document: JsonObject) -> str:
     architecture = _node_info("architecture", "")(document)
     kernel = _node_info("kernelVersion")(document)
     return f"{kernel} ({architecture})" if architecture else kernel
 
 
-def _event(document: Object, now: datetime.datetime) -> Cells:
+def _event(document: JsonObject, now: datetime.datetime) -> Cells:
     first = document.get("firstTimestamp") or document.get("eventTime")
     last = document.get("lastTimestamp") or first
     count = document.get("count") or 1
@@ -231,13 +231,13 @@ def _event(document: Object, now: datetime.datetime) -> Cells:
     ]
 
 
-def _new_event(document: Object, now: datetime.datetime) -> Cells:
+def _new_event(document: JsonObject, now: datetime.datetime) -> Cells:
     """An event of events.k8s.io is shown as the core event it is stored as."""
     named = {**document, "apiVersion": "events.k8s.io/v1", "kind": "Event"}
     return _event(versions.to_storage(named), now)
 
 
-def _controller(document: Object) -> str:
+def _controller(document: JsonObject) -> str:
     """Who controls an object, as `statefulset.apps/web`."""
     for owner in document["metadata"].get("ownerReferences") or ():
         if owner.get("controller"):
@@ -247,8 +247,8 @@ def _controller(document: Object) -> str:
     return NONE
 
 
-def _quota(limits: bool) -> Callable[[Object], str]:
-    def look(document: Object) -> str:
+def _quota(limits: bool) -> Callable[[JsonObject], str]:
+    def look(document: JsonObject) -> str:
         status = document.get("status", {})
         hard, used = status.get("hard") or {}, status.get("used") or {}
         return ", ".join(
@@ -260,7 +260,7 @@ def _quota(limits: bool) -> Callable[[Object], str]:
     return look
 
 
-def _external_address(document: Object) -> str:
+def _external_address(document: JsonObject) -> str:
     spec = document.get("spec", {})
     addresses = list(spec.get("externalIPs") or ())
     if spec.get("type") == "ExternalName":
@@ -272,8 +272,8 @@ def _external_address(document: Object) -> str:
     return _joined(addresses)
 
 
-def _ports(document: Object) -> str:
-    def one(port: Object) -> str:
+def _ports(document: JsonObject) -> str:
+    def one(port: JsonObject) -> str:
         number, protocol = port.get("port"), port.get("protocol", "TCP")
         node_port = port.get("nodePort")
         return f"{number}:{node_port}/{protocol}" if node_port else f"{number}/{protocol}"
@@ -289,20 +289,20 @@ _ACCESS_MODES = {
 }
 
 
-def _access_modes(*path: str) -> Callable[[Object], str]:
+def _access_modes(*path: str) -> Callable[[JsonObject], str]:
     look = _at(*path, default=())
     return lambda document: ",".join(
         short for mode, short in _ACCESS_MODES.items() if mode in look(document)
     )
 
 
-def _phase(document: Object) -> str:
+def _phase(document: JsonObject) -> str:
     if document["metadata"].get("deletionTimestamp"):
         return "Terminating"
     return str(_at("status", "phase")(document))
 
 
-def _volume_claim(document: Object) -> str:
+def _volume_claim(document: JsonObject) -> str:
     reference = document.get("spec", {}).get("claimRef")
     return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
 
@@ -310,7 +310,7 @@ def _volume_claim(document: Object) -> str:
 _UNSET = "<unset>"
 
 
-def _persistent_volume(document: Object, now: datetime.datetime) -> Cells:
+def _persistent_volume(document: JsonObject, now: datetime.datetime) -> Cells:
     metadata, spec = document["metadata"], document.get("spec", {})
     return [
         metadata["name"],
@@ -327,7 +327,7 @@ def _persistent_volume(document: Object, now: datetime.datetime) -> Cells:
     ]
 
 
-def _persistent_volume_claim(document: Object, now: datetime.datetime) -> Cells:
+def _persistent_volume_claim(document: JsonObject, now: datetime.datetime) -> Cells:
     metadata, spec = document["metadata"], document.get("spec", {})
     bound = bool(spec.get("volumeName"))
     return [
@@ -343,7 +343,7 @@ def _persistent_volume_claim(document: Object, now: datetime.datetime) -> Cells:
     ]
 
 
-def _ready_of_desired(document: Object) -> str:
+def _ready_of_desired(document: JsonObject) -> str:
     ready = _at("status", "readyReplicas", default=0)(document)
     return f"{ready}/{_at('spec', 'replicas', default=0)(document)}"
 
@@ -358,7 +358,7 @@ _JOB_STATES = {
 }
 
 
-def _job(document: Object, now: datetime.datetime) -> Cells:
+def _job(document: JsonObject, now: datetime.datetime) -> Cells:
     metadata, status = document["metadata"], document.get("status", {})
     return [
         metadata["name"],
@@ -371,7 +371,7 @@ def _job(document: Object, now: datetime.datetime) -> Cells:
     ]
 
 
-def _job_state(metadata: Object, status: Object) -> str:
+def _job_state(metadata: JsonObject, status: JsonObject) -> str:
     """The first that applies, in the order of the table; "" stands for being deleted."""
     holding = {
         item["type"] for item in status.get("conditions") or () if item.get("status") == "True"
@@ -381,14 +381,14 @@ def _job_state(metadata: Object, status: Object) -> str:
     return next((word for key, word in _JOB_STATES.items() if key in holding), "Running")
 
 
-def _completions(spec: Object, status: Object) -> str:
+def _completions(spec: JsonObject, status: JsonObject) -> str:
     succeeded, parallelism = status.get("succeeded", 0), spec.get("parallelism", 0)
     if spec.get("completions") is not None:
         return f"{succeeded}/{spec['completions']}"
     return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
-def _job_duration(status: Object, now: datetime.datetime) -> str:
+def _job_duration(status: JsonObject, now: datetime.datetime) -> str:
     if not status.get("startTime"):
         return ""
     started = datetime.datetime.fromisoformat(status["startTime"])
@@ -396,13 +396,13 @@ def _job_duration(status: Object, now: datetime.datetime) -> str:
     return human_duration((datetime.datetime.fromisoformat(ended) if ended else now) - started)
 
 
-def _role_reference(document: Object) -> str:
+def _role_reference(document: JsonObject) -> str:
     reference = document.get("roleRef", {})
     return f"{reference.get('kind', '')}/{reference.get('name', '')}"
 
 
-def _subjects(wanted: str) -> Callable[[Object], str]:
-    def look(document: Object) -> str:
+def _subjects(wanted: str) -> Callable[[JsonObject], str]:
+    def look(document: JsonObject) -> str:
         return ", ".join(
             f"{subject['namespace']}/{subject['name']}"
             if wanted == "ServiceAccount"
@@ -417,17 +417,17 @@ def _subjects(wanted: str) -> Callable[[Object], str]:
 _SUBJECTS = (_subjects("User"), _subjects("Group"), _subjects("ServiceAccount"))
 
 
-def _budget(field: str) -> Callable[[Object], str]:
+def _budget(field: str) -> Callable[[JsonObject], str]:
     look = _at("spec", field, default="N/A")
     return lambda document: str(look(document))
 
 
-def _token_requests(document: Object) -> str:
+def _token_requests(document: JsonObject) -> str:
     requests = document.get("spec", {}).get("tokenRequests")
     return _UNSET if requests is None else ",".join(item["audience"] for item in requests)
 
 
-def _priority_class(document: Object, now: datetime.datetime) -> Cells:
+def _priority_class(document: JsonObject, now: datetime.datetime) -> Cells:
     metadata = document["metadata"]
     return [
         metadata["name"],
@@ -438,11 +438,11 @@ def _priority_class(document: Object, now: datetime.datetime) -> Cells:
     ]
 
 
-def _group_policy(document: Object) -> str:
+def _group_policy(document: JsonObject) -> str:
     return "Gang" if _at("spec", "schedulingPolicy", "gang", default=None)(document) else "Basic"
 
 
-def _group_status(document: Object) -> str:
+def _group_status(document: JsonObject) -> str:
     conditions = {item["type"]: item for item in _at("status", "conditions", default=())(document)}
     if disruption := conditions.get("DisruptionTarget"):
         return str(disruption.get("reason", ""))
@@ -452,7 +452,7 @@ def _group_status(document: Object) -> str:
     return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
 
 
-def claim_state(document: Object) -> str:
+def claim_state(document: JsonObject) -> str:
     """`pending`, `allocated`, `allocated,reserved`, with `deleted,` in front while it goes."""
     deleted = bool(document["metadata"].get("deletionTimestamp"))
     status = document.get("status") or {}
@@ -464,7 +464,7 @@ def claim_state(document: Object) -> str:
     return ",".join(words)
 
 
-def _taint_rule(document: Object, now: datetime.datetime) -> Cells:
+def _taint_rule(document: JsonObject, now: datetime.datetime) -> Cells:
     metadata, taint = document["metadata"], document.get("spec", {}).get("taint", {})
     return [
         metadata["name"],
@@ -479,7 +479,7 @@ def _taint_rule(document: Object, now: datetime.datetime) -> Cells:
 _POOL_COUNTS = ("totalDevices", "availableDevices", "allocatedDevices", "unavailableDevices")
 
 
-def _pool_status_request(document: Object, now: datetime.datetime) -> Cells:
+def _pool_status_request(document: JsonObject, now: datetime.datetime) -> Cells:
     status = document.get("status")
     pools = (status or {}).get("pools") or ()
     state, completed = _pool_status_state(status or {})
@@ -497,7 +497,7 @@ def _pool_status_request(document: Object, now: datetime.datetime) -> Cells:
     ]
 
 
-def _pool_status_state(status: Object) -> tuple[str, str | None]:
+def _pool_status_state(status: JsonObject) -> tuple[str, str | None]:
     for condition in status.get("conditions") or ():
         if condition.get("status") != "True":
             continue

@@ -5,9 +5,9 @@ The rules are those of kubectl's server-side table: pkg/printers/internalversion
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Object = dict[str, Any]
+from dray.api.types.meta import JsonObject
 
 
 class PodSummary(NamedTuple):
@@ -22,14 +22,14 @@ class _Restarts(NamedTuple):
     number: int = 0
     last: str | None = None
 
-    def plus(self, status: Object) -> _Restarts:
+    def plus(self, status: JsonObject) -> _Restarts:
         terminated = status.get("lastState", {}).get("terminated") or {}
         finished = terminated.get("finishedAt")
         last = max(filter(None, (self.last, finished)), default=None)
         return _Restarts(self.number + status.get("restartCount", 0), last)
 
 
-def summarize(pod: Object) -> PodSummary:
+def summarize(pod: JsonObject) -> PodSummary:
     spec, status = pod.get("spec", {}), pod.get("status", {})
     sidecars = {
         container["name"]
@@ -46,7 +46,7 @@ def summarize(pod: Object) -> PodSummary:
     return PodSummary(ready, total, _deletion_reason(pod, reason), *restarts)
 
 
-def _phase_reason(status: Object) -> str:
+def _phase_reason(status: JsonObject) -> str:
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             return "SchedulingGated"
@@ -62,7 +62,7 @@ class _InitPhase(NamedTuple):
     sidecar_restarts: _Restarts
 
 
-def _init_phase(spec: Object, status: Object, sidecars: set[str]) -> _InitPhase:
+def _init_phase(spec: JsonObject, status: JsonObject, sidecars: set[str]) -> _InitPhase:
     ready, restarts, sidecar_restarts = 0, _Restarts(), _Restarts()
     total = len(spec.get("initContainers") or ())
     for number, container in enumerate(status.get("initContainerStatuses") or ()):
@@ -81,14 +81,14 @@ def _init_phase(spec: Object, status: Object, sidecars: set[str]) -> _InitPhase:
     return _InitPhase("", ready, restarts, sidecar_restarts)
 
 
-def _init_reason(state: Object, otherwise: str) -> str:
+def _init_reason(state: JsonObject, otherwise: str) -> str:
     if terminated := state.get("terminated"):
         return f"Init:{_end_reason(terminated)}"
     waiting = (state.get("waiting") or {}).get("reason", "")
     return f"Init:{waiting}" if waiting not in ("", "PodInitializing") else otherwise
 
 
-def _end_reason(terminated: Object) -> str:
+def _end_reason(terminated: JsonObject) -> str:
     if terminated.get("reason"):
         return str(terminated["reason"])
     if terminated.get("signal"):
@@ -96,7 +96,7 @@ def _end_reason(terminated: Object) -> str:
     return f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _main_phase(status: Object, reason: str, restarts: _Restarts) -> tuple[str, int, _Restarts]:
+def _main_phase(status: JsonObject, reason: str, restarts: _Restarts) -> tuple[str, int, _Restarts]:
     running, failure = 0, ""
     for container in reversed(status.get("containerStatuses") or ()):
         restarts = restarts.plus(container)
@@ -113,21 +113,21 @@ def _main_phase(status: Object, reason: str, restarts: _Restarts) -> tuple[str, 
     return reason, running, restarts
 
 
-def _after_completion(status: Object, running: int, failure: str) -> str:
+def _after_completion(status: JsonObject, running: int, failure: str) -> str:
     """What a pod is called of which one container has completed."""
     if running and _condition(status, "Ready"):
         return "Running"
     return failure or ("NotReady" if running else "Completed")
 
 
-def _condition(status: Object, wanted: str) -> bool:
+def _condition(status: JsonObject, wanted: str) -> bool:
     return any(
         condition.get("type") == wanted and condition.get("status") == "True"
         for condition in status.get("conditions") or ()
     )
 
 
-def _deletion_reason(pod: Object, reason: str) -> str:
+def _deletion_reason(pod: JsonObject, reason: str) -> str:
     if not pod.get("metadata", {}).get("deletionTimestamp"):
         return reason
     status = pod.get("status", {})

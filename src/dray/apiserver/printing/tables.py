@@ -5,14 +5,12 @@ from __future__ import annotations
 import datetime
 import functools
 from collections.abc import Iterable
-from typing import Any
 
 from dray.api.kinds import Kind
 from dray.api.schema import field_types
 from dray.api.table_columns import Column
+from dray.api.types.meta import JsonObject
 from dray.apiserver.printing import cells
-
-Object = dict[str, Any]
 
 METADATA, NONE, OBJECT = "Metadata", "None", "Object"
 """What `includeObject` may ask for: what each row carries beside its cells."""
@@ -20,13 +18,13 @@ METADATA, NONE, OBJECT = "Metadata", "None", "Object"
 
 def table(
     kind: Kind,
-    documents: Iterable[Object],
-    list_metadata: Object,
+    documents: Iterable[JsonObject],
+    list_metadata: JsonObject,
     *,
     now: datetime.datetime,
     include: str = METADATA,
     with_columns: bool = True,
-) -> Object:
+) -> JsonObject:
     """One Table. Later events of a watch leave the columns out, as the first has said them."""
     return {
         "kind": "Table",
@@ -38,7 +36,7 @@ def table(
 
 
 @functools.cache
-def column_definitions(columns: tuple[Column, ...]) -> list[Object]:
+def column_definitions(columns: tuple[Column, ...]) -> list[JsonObject]:
     return [
         {
             "name": column.name,
@@ -51,7 +49,7 @@ def column_definitions(columns: tuple[Column, ...]) -> list[Object]:
     ]
 
 
-def partial_metadata(document: Object) -> Object:
+def partial_metadata(document: JsonObject) -> JsonObject:
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": "meta.k8s.io/v1",
@@ -59,8 +57,8 @@ def partial_metadata(document: Object) -> Object:
     }
 
 
-def _row(kind: Kind, document: Object, now: datetime.datetime, include: str) -> Object:
-    row: Object = {"cells": cells.cells(kind.group, kind.kind, document, now)}
+def _row(kind: Kind, document: JsonObject, now: datetime.datetime, include: str) -> JsonObject:
+    row: JsonObject = {"cells": cells.cells(kind.group, kind.kind, document, now)}
     if include == METADATA:
         row["object"] = partial_metadata(document)
     else:

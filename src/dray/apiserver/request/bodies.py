@@ -11,9 +11,8 @@ from dray.api import errors, http_messages, kinds
 from dray.api.conversion import decoding
 from dray.api.formats import gojson
 from dray.api.kinds import GroupVersionKind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.request import protobuf, write_options
-
-Object = dict[str, Any]
 
 MAX_DEPTH = 200
 ACCEPTED = (http_messages.JSON, http_messages.YAML, http_messages.PROTOBUF)
@@ -22,15 +21,15 @@ ACCEPTED = (http_messages.JSON, http_messages.YAML, http_messages.PROTOBUF)
 class Body(NamedTuple):
     """An object that has the fields of its type, and what was tolerated about it."""
 
-    document: Object
+    document: JsonObject
     warnings: tuple[str, ...] = ()
 
 
-Lift = Callable[[Object], None]
+Lift = Callable[[JsonObject], None]
 """Takes out of an object what dray understands beyond its type, before that is checked."""
 
 
-def lift_nothing(_document: Object) -> None:
+def lift_nothing(_document: JsonObject) -> None:
     pass
 
 
@@ -50,7 +49,7 @@ def read(
     return checked(document, expected, field_validation)
 
 
-def checked(document: Object, gvk: GroupVersionKind, field_validation: str) -> Body:
+def checked(document: JsonObject, gvk: GroupVersionKind, field_validation: str) -> Body:
     """As `fitting`; 400 with Kubernetes' words where the object does not fit its type."""
     try:
         return decode_strict(document, gvk, field_validation)
@@ -64,7 +63,7 @@ class TypeMismatch(ValueError):
     """An object has other fields than its type."""
 
 
-def decode_strict(document: Object, gvk: GroupVersionKind, field_validation: str) -> Body:
+def decode_strict(document: JsonObject, gvk: GroupVersionKind, field_validation: str) -> Body:
     """Unknown and repeated fields are refused, warned about or ignored, mistyped ones refused."""
     problems = decoding.check(gvk.schema_type, document)
     if not problems:
@@ -79,7 +78,7 @@ def decode_strict(document: Object, gvk: GroupVersionKind, field_validation: str
     return Body(known, tuple(strict) if field_validation == write_options.WARN else ())
 
 
-def parse(body: bytes, content_type: str, kind: str = "") -> Object:
+def parse(body: bytes, content_type: str, kind: str = "") -> JsonObject:
     """A JSON or YAML object as it stands, whatever its type."""
     media_type = content_type.split(";", 1)[0].strip().lower() or http_messages.JSON
     if media_type not in ACCEPTED:
@@ -138,7 +137,7 @@ def refuse_deep(document: Any, size: int) -> None:
         ]
 
 
-def _declared(document: Object, expected: GroupVersionKind) -> GroupVersionKind:
+def _declared(document: JsonObject, expected: GroupVersionKind) -> GroupVersionKind:
     """What an object says it is; what it does not say is taken from the request's path."""
     for key, wanted in (("apiVersion", expected.api_version), ("kind", expected.kind)):
         if document.get(key) in (None, ""):

@@ -22,8 +22,7 @@ from dray.api.formats import gotime
 from dray.api.kinds import GroupVersionKind
 from dray.api.schema import field_types
 from dray.api.schema.field_types import Form, Type
-
-Object = dict[str, Any]
+from dray.api.types.meta import JsonObject
 
 MAGIC = b"k8s\0"
 MAX_DEPTH = 100
@@ -35,7 +34,7 @@ class Malformed(ValueError):
     """The bytes are not what the field numbers promise."""
 
 
-def decode(body: bytes) -> Object:
+def decode(body: bytes) -> JsonObject:
     """The object of a body; 400 where it cannot be read."""
     if not body.startswith(MAGIC):
         raise errors.bad_request("the body does not start with the magic bytes of protobuf")
@@ -45,7 +44,7 @@ def decode(body: bytes) -> Object:
         raise errors.bad_request(f"the protobuf body cannot be read: {error}") from error
 
 
-def _decode_unknown(data: bytes) -> Object:
+def _decode_unknown(data: bytes) -> JsonObject:
     api_version = kind = ""
     raw = b""
     for number, value in _fields(data):
@@ -74,11 +73,11 @@ def _parse_row(row: str) -> dict[int, str]:
     return {int(number): name for number, _, name in (item.partition("=") for item in row.split())}
 
 
-def _message(data: bytes, type_name: str, depth: int) -> Object:
+def _message(data: bytes, type_name: str, depth: int) -> JsonObject:
     if depth > MAX_DEPTH:
         raise Malformed(f"nested more than {MAX_DEPTH} levels deep")
     numbers, types = _numbers()[type_name], field_types.fields(type_name)
-    result: Object = {}
+    result: JsonObject = {}
     for number, value in _fields(data):
         name = numbers.get(number)
         if name is None:
@@ -91,7 +90,7 @@ def _message(data: bytes, type_name: str, depth: int) -> Object:
     return result
 
 
-def _put(result: Object, name: str, type_: Type, value: int | bytes, depth: int) -> None:
+def _put(result: JsonObject, name: str, type_: Type, value: int | bytes, depth: int) -> None:
     if type_.form is Form.LIST:
         assert type_.element is not None
         result.setdefault(name, []).append(_value(type_.element, value, depth))

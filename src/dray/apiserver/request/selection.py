@@ -13,10 +13,10 @@ from dray.api import errors, kinds
 from dray.api.conversion import versions
 from dray.api.http_messages import Request
 from dray.api.kinds import Kind
-from dray.api.selectors import label_selectors
-from dray.api.selectors.label_selectors import FieldSelector, FieldTerm, Selector
-
-Object = dict[str, Any]
+from dray.api.selectors import field_selectors, label_selectors
+from dray.api.selectors.field_selectors import FieldSelector, FieldTerm
+from dray.api.selectors.label_selectors import Selector
+from dray.api.types.meta import JsonObject
 
 ALL_FIELDS = FieldSelector()
 EVENT_FIELDS = (
@@ -71,7 +71,7 @@ class StoredObjectSelector:
     def is_everything(self) -> bool:
         return not self.labels.requirements and not self.fields.terms
 
-    def matches(self, document: Object) -> bool:
+    def matches(self, document: JsonObject) -> bool:
         if self.labels.requirements and not self.labels.matches(
             document["metadata"].get("labels") or {}
         ):
@@ -85,7 +85,7 @@ class StoredObjectSelector:
 EVERYTHING = StoredObjectSelector()
 
 
-def reader(chosen: StoredObjectSelector) -> Callable[[bytes], Object]:
+def reader(chosen: StoredObjectSelector) -> Callable[[bytes], JsonObject]:
     """Takes from a stored object what the selection looks at, which is little of it."""
     paths = {term.field for term in chosen.fields.terms}
     if chosen.labels.requirements:
@@ -96,7 +96,7 @@ def reader(chosen: StoredObjectSelector) -> Callable[[bytes], Object]:
 
 
 @functools.lru_cache(maxsize=256)
-def _reader(paths: tuple[str, ...]) -> Callable[[bytes], Object]:
+def _reader(paths: tuple[str, ...]) -> Callable[[bytes], JsonObject]:
     decoder = msgspec.json.Decoder(_struct_of([path.split(".") for path in paths]))
     return lambda stored: msgspec.to_builtins(decoder.decode(stored))
 
@@ -116,7 +116,7 @@ def _struct_of(paths: Iterable[Sequence[str]]) -> Any:
 class _FieldView(dict[str, str]):
     """The fields of one object as text, looked up when a selector asks."""
 
-    def __init__(self, document: Object) -> None:
+    def __init__(self, document: JsonObject) -> None:
         self._document = document
 
     def get(self, path: str, default: Any = "") -> Any:
@@ -137,12 +137,12 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-def _source(document: Object) -> str:
+def _source(document: JsonObject) -> str:
     component = (document.get("source") or {}).get("component", "")
     return component or str(document.get("reportingComponent", ""))
 
 
-_SPECIAL: Mapping[str, Callable[[Object], str]] = {
+_SPECIAL: Mapping[str, Callable[[JsonObject], str]] = {
     "source": _source,
     "spec.hostNetwork": lambda pod: _text(bool(pod.get("spec", {}).get("hostNetwork"))),
     "spec.unschedulable": lambda node: _text(bool(node.get("spec", {}).get("unschedulable"))),
@@ -159,7 +159,7 @@ def parse(request: Request, kind: Kind, version: str) -> StoredObjectSelector:
         return EVERYTHING
     try:
         labels = label_selectors.parse(label_text)
-        fields = label_selectors.parse_fields(field_text)
+        fields = field_selectors.parse_fields(field_text)
     except label_selectors.SelectorError as error:
         raise errors.bad_request(str(error)) from error
     unknown = _unknown_field(kind, version, fields)

@@ -11,33 +11,34 @@ from dray.api import errors
 from dray.api.conversion import canonical
 from dray.api.features import Features
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.validation import rules
 from dray.validation.fields import FieldError
 
-Object = dict[str, Any]
 
-
-def on_create(kind: Kind, document: Object, features: Features, version: str) -> list[errors.Cause]:
+def on_create(
+    kind: Kind, document: JsonObject, features: Features, version: str
+) -> list[errors.Cause]:
     """`version` is what the client speaks: paths are told in its fields."""
     value = _struct(kind, document)
     return causes(rules.validate_create(kind.kind, value, features, version))
 
 
 def on_update(
-    kind: Kind, new: Object, old: Object, features: Features, version: str
+    kind: Kind, new: JsonObject, old: JsonObject, features: Features, version: str
 ) -> list[errors.Cause]:
     values = _struct(kind, new), _struct(kind, old)
     return causes(rules.validate_update(kind.kind, *values, features, version))
 
 
 def on_status_update(
-    kind: Kind, new: Object, old: Object, features: Features, version: str
+    kind: Kind, new: JsonObject, old: JsonObject, features: Features, version: str
 ) -> list[errors.Cause]:
     values = _struct(kind, new), _struct(kind, old)
     return causes(rules.validate_status_update(kind.kind, *values, features, version))
 
 
-def _struct(kind: Kind, document: Object) -> Any:
+def _struct(kind: Kind, document: JsonObject) -> Any:
     """The object as validation reads it; Go's nulls are absences."""
     struct = rules.struct_of(kind.kind)
     try:

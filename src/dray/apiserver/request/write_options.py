@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from dray.api import errors
 from dray.api.formats import gotext
-from dray.api.formats.names import GroupKind
 from dray.api.http_messages import Request
+from dray.api.ids import GroupKind
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 MAX_FIELD_MANAGER = 128

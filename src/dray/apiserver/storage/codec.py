@@ -14,9 +14,8 @@ import msgspec
 
 from dray.api.formats import gojson
 from dray.api.kinds import GroupVersionKind
+from dray.api.types.meta import JsonObject
 from dray.store.store import Entry
-
-Object = dict[str, Any]
 
 _HEAD = b'{"metadata":{"resourceVersion":"'
 _HEAD_LENGTH = len(_HEAD)
@@ -24,7 +23,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
 
-def to_stored(document: Object) -> bytes:
+def to_stored(document: JsonObject) -> bytes:
     """The bytes to store; the type and the revision are left out."""
     metadata = {"resourceVersion": ""}
     metadata.update(document["metadata"])
@@ -47,9 +46,9 @@ def whole(entry: Entry, gvk: GroupVersionKind) -> bytes:
     return type_prefix(gvk) + item(entry)[1:]
 
 
-def from_stored(entry: Entry, gvk: GroupVersionKind) -> Object:
+def from_stored(entry: Entry, gvk: GroupVersionKind) -> JsonObject:
     """The object as a dict in its storage version."""
-    document: Object = {"kind": gvk.kind, "apiVersion": gvk.api_version}
+    document: JsonObject = {"kind": gvk.kind, "apiVersion": gvk.api_version}
     document.update(_decode(entry.value))
     document["metadata"]["resourceVersion"] = str(entry.revision)
     return document
@@ -60,9 +59,9 @@ def type_prefix(gvk: GroupVersionKind) -> bytes:
     return b'{"kind":"%b","apiVersion":"%b",' % (gvk.kind.encode(), gvk.api_version.encode())
 
 
-def copied(document: Object) -> Object:
+def copied(document: JsonObject) -> JsonObject:
     """A deep copy of plain JSON: several times faster than `copy.deepcopy`."""
-    duplicate: Object = _decode(_encode(document))
+    duplicate: JsonObject = _decode(_encode(document))
     return duplicate
 
 

@@ -6,19 +6,16 @@ device hold nothing, since others may use the device beside them.
 
 from __future__ import annotations
 
-from typing import Any
-
 from dray.api import errors
 from dray.api.features import Features
-from dray.api.formats.names import DeviceId
+from dray.api.ids import DeviceId
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.storage import store_keys
 from dray.store.store import TokenAlreadyHeld
 
-Object = dict[str, Any]
 
-
-def of(kind: Kind, document: Object, features: Features) -> tuple[str, ...] | None:
+def of(kind: Kind, document: JsonObject, features: Features) -> tuple[str, ...] | None:
     """The tokens a stored object owns; None for kinds that never hold anything."""
     if (kind.group, kind.kind) != ("resource.k8s.io", "ResourceClaim"):
         return None
@@ -29,11 +26,11 @@ def of(kind: Kind, document: Object, features: Features) -> tuple[str, ...] | No
     return tuple(dict.fromkeys(map(_token, filter(_is_exclusive, results))))
 
 
-def _is_exclusive(result: Object) -> bool:
+def _is_exclusive(result: JsonObject) -> bool:
     return not result.get("adminAccess") and not result.get("shareID")
 
 
-def _token(result: Object) -> str:
+def _token(result: JsonObject) -> str:
     return str(DeviceId(result["driver"], result["pool"], result["device"]))
 
 

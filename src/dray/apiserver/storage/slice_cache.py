@@ -28,7 +28,7 @@ class _Slice(Wire, frozen=True):
 class PublishedSlices:
     """A copy of all slices. `generation` grows with every change to any of them."""
 
-    prefix = store_keys.prefix(kinds.served("resource.k8s.io", "ResourceSlice"))
+    prefix = store_keys.prefix(kinds.RESOURCE_SLICE)
 
     def __init__(self) -> None:
         self._reader = Reader(_Slice)

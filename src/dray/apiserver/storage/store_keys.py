@@ -6,7 +6,7 @@ Events of both groups are one kind here: `events.k8s.io` reads and writes what `
 from __future__ import annotations
 
 from dray.api import errors, kinds
-from dray.api.formats.names import GroupKind, GroupResource
+from dray.api.ids import GroupKind, GroupResource
 from dray.api.kinds import GroupVersionKind, Kind
 from dray.store import store
 

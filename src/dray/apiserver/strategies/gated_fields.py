@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dray.api.features import Features
+from dray.api.types.meta import JsonObject
 
-Object = dict[str, Any]
 Path = tuple[str, ...]
 Gate = Callable[[Features], bool]
 
@@ -126,7 +126,7 @@ GATED: Mapping[str, tuple[tuple[Gate, tuple[Path, ...]], ...]] = {
 }
 
 
-def drop(kind: str, new: Object, old: Object | None, features: Features) -> None:
+def drop(kind: str, new: JsonObject, old: JsonObject | None, features: Features) -> None:
     """Remove from `new` what is switched off and `old` did not use."""
     switched_off = _switched_off(kind, features)
     if not switched_off.below:
@@ -148,7 +148,7 @@ class _Step(NamedTuple):
 
 
 class _Found(NamedTuple):
-    owner: Object
+    owner: JsonObject
     field: str
     together: Sequence[Path]
 

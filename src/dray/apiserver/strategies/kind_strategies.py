@@ -15,12 +15,12 @@ from dray.api.conversion import canonical
 from dray.api.features import Features
 from dray.api.formats import gotime
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.storage import store_keys
 from dray.apiserver.strategies import gated_fields, pod_strategy
 
-Object = dict[str, Any]
-Prepare = Callable[[Object], None]
-PrepareUpdate = Callable[[Object, Object, datetime.datetime], None]
+Prepare = Callable[[JsonObject], None]
+PrepareUpdate = Callable[[JsonObject, JsonObject, datetime.datetime], None]
 
 SYSTEM_METADATA = (
     "uid",
@@ -43,11 +43,11 @@ _KEPT_BY_STATUS: Mapping[tuple[str, str], tuple[str, ...]] = {
 """What an update of the status leaves alone, whatever the client sent."""
 
 
-def _nothing(_document: Object) -> None:
+def _nothing(_document: JsonObject) -> None:
     pass
 
 
-def _no_change(_new: Object, _old: Object, _now: datetime.datetime) -> None:
+def _no_change(_new: JsonObject, _old: JsonObject, _now: datetime.datetime) -> None:
     pass
 
 
@@ -62,7 +62,7 @@ class Strategy:
     revision_is_named_in: tuple[str, ...] = ()
     """The versions in which an update has to say which revision it replaces."""
     keeps_status_on_create: bool = False
-    initial_status: Callable[[Object], Object | None] = field(default=lambda _document: {})
+    initial_status: Callable[[JsonObject], JsonObject | None] = field(default=lambda _document: {})
     prepare_create: Prepare = _nothing
     prepare_update: PrepareUpdate = _no_change
     prepare_status: PrepareUpdate = _no_change
@@ -72,7 +72,7 @@ def of(kind: Kind) -> Strategy:
     return _STRATEGIES.get((kind.group, kind.kind), _PLAIN)
 
 
-def prepare_create(kind: Kind, document: Object, features: Features) -> None:
+def prepare_create(kind: Kind, document: JsonObject, features: Features) -> None:
     """Set what the server decides on a new object."""
     strategy = of(kind)
     if kind.subresource("status") and not strategy.keeps_status_on_create:
@@ -89,7 +89,7 @@ def prepare_create(kind: Kind, document: Object, features: Features) -> None:
 
 
 def prepare_update(
-    kind: Kind, new: Object, old: Object, features: Features, now: datetime.datetime
+    kind: Kind, new: JsonObject, old: JsonObject, features: Features, now: datetime.datetime
 ) -> None:
     """Undo what an update of the object itself must not touch; both are canonical."""
     strategy = of(kind)
@@ -103,7 +103,7 @@ def prepare_update(
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
-def _is_new_generation(strategy: Strategy, new: Object, old: Object) -> bool:
+def _is_new_generation(strategy: Strategy, new: JsonObject, old: JsonObject) -> bool:
     if _without_status(new) != _without_status(old):
         return True
     annotations = [each["metadata"].get("annotations") for each in (new, old)]
@@ -111,7 +111,7 @@ def _is_new_generation(strategy: Strategy, new: Object, old: Object) -> bool:
 
 
 def prepare_status_update(
-    kind: Kind, new: Object, old: Object, features: Features, now: datetime.datetime
+    kind: Kind, new: JsonObject, old: JsonObject, features: Features, now: datetime.datetime
 ) -> None:
     """Undo all that is not status; of many kinds labels and annotations may come along."""
     for key in (set(new) | set(old)) - {"status", "metadata", "kind", "apiVersion"}:
@@ -123,33 +123,33 @@ def prepare_status_update(
     of(kind).prepare_status(new, old, now)
 
 
-def _set(document: Object, key: str, value: Any) -> None:
+def _set(document: JsonObject, key: str, value: Any) -> None:
     if value is None:
         document.pop(key, None)
     else:
         document[key] = value
 
 
-def _keep_system_metadata(new: Object, old: Object) -> None:
+def _keep_system_metadata(new: JsonObject, old: JsonObject) -> None:
     for key in SYSTEM_METADATA:
         _set(new["metadata"], key, old["metadata"].get(key))
 
 
-def _drop_equal_owners(metadata: Object) -> None:
+def _drop_equal_owners(metadata: JsonObject) -> None:
     owners = metadata.get("ownerReferences")
     if owners and len(owners) > 1:
-        distinct: list[Object] = []
+        distinct: list[JsonObject] = []
         for owner in owners:
             if owner not in distinct:
                 distinct.append(owner)
         metadata["ownerReferences"] = distinct
 
 
-def _without_status(document: Object) -> Object:
+def _without_status(document: JsonObject) -> JsonObject:
     return {key: value for key, value in document.items() if key not in ("metadata", "status")}
 
 
-def _namespace_create(document: Object) -> None:
+def _namespace_create(document: JsonObject) -> None:
     document.setdefault("spec", {})["finalizers"] = ["kubernetes"]
     name = document["metadata"].get("name")
     if name:
@@ -157,13 +157,13 @@ def _namespace_create(document: Object) -> None:
         labels["kubernetes.io/metadata.name"] = name
 
 
-def _namespace_update(new: Object, old: Object, _now: datetime.datetime) -> None:
+def _namespace_update(new: JsonObject, old: JsonObject, _now: datetime.datetime) -> None:
     _set(new, "spec", old.get("spec"))
     labels = new["metadata"].setdefault("labels", {})
     labels["kubernetes.io/metadata.name"] = old["metadata"]["name"]
 
 
-def _taint_rule_update(new: Object, old: Object, now: datetime.datetime) -> None:
+def _taint_rule_update(new: JsonObject, old: JsonObject, now: datetime.datetime) -> None:
     """A new effect counts from now, unless the client says since when."""
     taint, before = new["spec"].get("taint", {}), old["spec"].get("taint", {})
     if taint.get("effect") != before.get("effect") and taint.get("timeAdded") == before.get(
@@ -172,7 +172,7 @@ def _taint_rule_update(new: Object, old: Object, now: datetime.datetime) -> None
         taint["timeAdded"] = gotime.write(now)
 
 
-def _claim_status(new: Object, old: Object, _now: datetime.datetime) -> None:
+def _claim_status(new: JsonObject, old: JsonObject, _now: datetime.datetime) -> None:
     """Statuses of devices that are no longer allocated go with the allocation."""
     status = new.get("status", {})
     gone = _allocated(old) - _allocated(new)
@@ -182,16 +182,16 @@ def _claim_status(new: Object, old: Object, _now: datetime.datetime) -> None:
     _set(status, "devices", kept or None)
 
 
-def _allocated(claim: Object) -> set[tuple[str, ...]]:
+def _allocated(claim: JsonObject) -> set[tuple[str, ...]]:
     allocation = (claim.get("status") or {}).get("allocation") or {}
     return {_device_key(result) for result in allocation.get("devices", {}).get("results") or ()}
 
 
-def _device_key(result: Object) -> tuple[str, ...]:
+def _device_key(result: JsonObject) -> tuple[str, ...]:
     return tuple(result.get(key) or "" for key in ("driver", "pool", "device", "shareID"))
 
 
-def _job_create(document: Object) -> None:
+def _job_create(document: JsonObject) -> None:
     spec = document.setdefault("spec", {})
     if not spec.get("manualSelector"):
         _select_by_uid(document, spec)
@@ -200,7 +200,7 @@ def _job_create(document: Object) -> None:
         document["metadata"]["labels"] = dict(labels)
 
 
-def _select_by_uid(document: Object, spec: Object) -> None:
+def _select_by_uid(document: JsonObject, spec: JsonObject) -> None:
     """A job finds its pods by its own uid, unless the user chose a selector."""
     metadata = document["metadata"]
     name = metadata.get("name") or ""
@@ -216,18 +216,18 @@ def _select_by_uid(document: Object, spec: Object) -> None:
     spec["selector"] = {"matchLabels": {**_match_labels(spec), **selector}}
 
 
-def _match_labels(spec: Object) -> dict[str, str]:
+def _match_labels(spec: JsonObject) -> dict[str, str]:
     return (spec.get("selector") or {}).get("matchLabels") or {}
 
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
 
-def _daemon_set_create(document: Object) -> None:
+def _daemon_set_create(document: JsonObject) -> None:
     document["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
 
 
-def _daemon_set_update(new: Object, old: Object, _now: datetime.datetime) -> None:
+def _daemon_set_update(new: JsonObject, old: JsonObject, _now: datetime.datetime) -> None:
     """Old clients count the versions of the template in an annotation."""
     before = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "1")
     count = int(before) if before.isdecimal() else 1
@@ -236,11 +236,11 @@ def _daemon_set_update(new: Object, old: Object, _now: datetime.datetime) -> Non
     new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(count)
 
 
-def _pending(_document: Object) -> Object:
+def _pending(_document: JsonObject) -> JsonObject:
     return {"phase": "Pending"}
 
 
-def _no_status(_document: Object) -> None:
+def _no_status(_document: JsonObject) -> None:
     return None
 
 

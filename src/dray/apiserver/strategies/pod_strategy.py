@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator
-from typing import Any
 
 from dray.api.formats import quantity
-
-Object = dict[str, Any]
+from dray.api.types.meta import JsonObject
 
 GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 _COMPUTE = ("cpu", "memory")
 _KEPT_STATUS = ("qosClass", "resourceClaimStatuses", "nodeAllocatableResourceClaimStatuses")
 
 
-def initial_status(pod: Object) -> Object:
-    status: Object = {"phase": "Pending", "qosClass": quality_of_service(pod.get("spec", {}))}
+def initial_status(pod: JsonObject) -> JsonObject:
+    status: JsonObject = {"phase": "Pending", "qosClass": quality_of_service(pod.get("spec", {}))}
     if pod.get("spec", {}).get("schedulingGates"):
         status["conditions"] = [
             {
@@ -29,7 +27,7 @@ def initial_status(pod: Object) -> Object:
     return status
 
 
-def prepare_update(new: Object, old: Object, _now: datetime.datetime) -> None:
+def prepare_update(new: JsonObject, old: JsonObject, _now: datetime.datetime) -> None:
     """What an update leaves out of the pod's resources stays; a lost last gate is no condition."""
     if "resources" in old.get("spec", {}):
         new.setdefault("spec", {}).setdefault("resources", old["spec"]["resources"])
@@ -46,7 +44,7 @@ def prepare_update(new: Object, old: Object, _now: datetime.datetime) -> None:
         del status["conditions"]
 
 
-def prepare_status(new: Object, old: Object, _now: datetime.datetime) -> None:
+def prepare_status(new: JsonObject, old: JsonObject, _now: datetime.datetime) -> None:
     """Owners are not the status's business, and some of it stays where an update leaves it out."""
     owners = old["metadata"].get("ownerReferences")
     if owners is None:
@@ -60,7 +58,7 @@ def prepare_status(new: Object, old: Object, _now: datetime.datetime) -> None:
             status[field] = kept
 
 
-def quality_of_service(spec: Object) -> str:
+def quality_of_service(spec: JsonObject) -> str:
     """As pkg/apis/core/helper/qos, ComputePodQOS."""
     blocks = list(_resource_blocks(spec))
     if not any(map(_asks_for_something, blocks)):
@@ -68,7 +66,7 @@ def quality_of_service(spec: Object) -> str:
     return GUARANTEED if all(map(_is_guaranteed, blocks)) else BURSTABLE
 
 
-def _resource_blocks(spec: Object) -> Iterator[Object]:
+def _resource_blocks(spec: JsonObject) -> Iterator[JsonObject]:
     if spec.get("resources"):
         yield spec["resources"]
         return
@@ -76,7 +74,7 @@ def _resource_blocks(spec: Object) -> Iterator[Object]:
         yield container.get("resources") or {}
 
 
-def _asks_for_something(block: Object) -> bool:
+def _asks_for_something(block: JsonObject) -> bool:
     return any(
         amounts is not None and name in amounts and quantity.parse(str(amounts[name])).sign() > 0
         for amounts in (block.get("requests"), block.get("limits"))
@@ -84,7 +82,7 @@ def _asks_for_something(block: Object) -> bool:
     )
 
 
-def _is_guaranteed(block: Object) -> bool:
+def _is_guaranteed(block: JsonObject) -> bool:
     """Limits for cpu and memory, and requests equal to them where they are set."""
     limits, requests = block.get("limits") or {}, block.get("requests") or {}
     return all(

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from dray.api import errors
 from dray.api.formats import gotime
-from dray.api.formats.names import GroupKind
 from dray.api.http_messages import Response, User
-from dray.api.selectors import label_selectors
+from dray.api.ids import GroupKind
+from dray.api.selectors import field_selectors, label_selectors
+from dray.api.types.meta import JsonObject
 from dray.api.types.rbac import PolicyRule
 from dray.apiserver.access import authentication, node_authorizer
 from dray.apiserver.access.authentication import Authenticator
@@ -22,12 +22,10 @@ from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.access.service_account_tokens import DEFAULT_AUDIENCE
 from dray.apiserver.patching import managed_fields
 from dray.apiserver.request import validation, write_options
+from dray.apiserver.request.call import Call
 from dray.apiserver.subresources import common
 from dray.apiserver.verbs import reads
-from dray.apiserver.verbs.reads import Call
 from dray.validation import fields, go_values
-
-Object = dict[str, Any]
 
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _RESOURCE_ATTRIBUTES = fields.SPEC.child("resourceAttributes")
@@ -90,15 +88,15 @@ class Reviews:
         review["status"] = self._status_of(token, audiences)
         return _respond(call, review)
 
-    def _answer_access(self, call: Call, review: Object, user: User) -> Response:
+    def _answer_access(self, call: Call, review: JsonObject, user: User) -> Response:
         decision = self.authorizer.authorize(user, _attributes(review["spec"]))
-        status: Object = {"allowed": decision.allowed}
+        status: JsonObject = {"allowed": decision.allowed}
         if decision.reason:
             status["reason"] = decision.reason
         managed_fields.track(call, None, review, write_options.parse(call.request, "CreateOptions"))
         return _respond(call, {**review, "status": status})
 
-    def _status_of(self, token: str, audiences: list[str]) -> Object:
+    def _status_of(self, token: str, audiences: list[str]) -> JsonObject:
         if DEFAULT_AUDIENCE not in audiences:
             return {"authenticated": False, "error": "the token is not for any of these audiences"}
         try:
@@ -112,7 +110,7 @@ class Reviews:
         }
 
 
-def _read(call: Call) -> Object:
+def _read(call: Call) -> JsonObject:
     chosen = write_options.parse(call.request, "CreateOptions")
     document = common.body_of(call, call.gvk, chosen).document
     for part in ("metadata", "spec"):
@@ -121,7 +119,7 @@ def _read(call: Call) -> Object:
     return document
 
 
-def _respond(call: Call, document: Object) -> Response:
+def _respond(call: Call, document: JsonObject) -> Response:
     answer = {"kind": call.gvk.kind, "apiVersion": call.gvk.api_version, **document}
     return reads.encoded(call.form, answer, 201, {})
 
@@ -133,7 +131,7 @@ def _refuse(call: Call, found: list[fields.FieldError]) -> None:
         )
 
 
-def _attribute_errors(review: Object) -> fields.Errors:
+def _attribute_errors(review: JsonObject) -> fields.Errors:
     spec = review.setdefault("spec", {})
     about_resource, about_path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if bool(about_resource is None) == bool(about_path is None):
@@ -147,7 +145,7 @@ def _attribute_errors(review: Object) -> fields.Errors:
         yield from _selector_errors(about_resource)
 
 
-def _selector_errors(attributes: Object) -> fields.Errors:
+def _selector_errors(attributes: JsonObject) -> fields.Errors:
     for name in ("fieldSelector", "labelSelector"):
         selector = attributes.get(name)
         if selector is None:
@@ -164,19 +162,19 @@ def _selector_errors(attributes: Object) -> fields.Errors:
             )
 
 
-def _subject_errors(review: Object) -> fields.Errors:
+def _subject_errors(review: JsonObject) -> fields.Errors:
     if not review["spec"].get("user") and not review["spec"].get("groups"):
         yield fields.invalid(
             fields.SPEC.child("user"), "", "at least one of user or group must be specified"
         )
 
 
-def _metadata_errors(review: Object) -> fields.Errors:
+def _metadata_errors(review: JsonObject) -> fields.Errors:
     if any(key != "managedFields" for key, value in review["metadata"].items() if value):
         yield fields.invalid(fields.METADATA, review["metadata"], "must be empty")
 
 
-def _local_errors(review: Object) -> fields.Errors:
+def _local_errors(review: JsonObject) -> fields.Errors:
     metadata, spec = review["metadata"], review["spec"]
     kept = ("managedFields", "namespace")
     if any(key not in kept for key, value in metadata.items() if value):
@@ -196,13 +194,13 @@ def _local_errors(review: Object) -> fields.Errors:
         )
 
 
-def _subject(spec: Object) -> User:
+def _subject(spec: JsonObject) -> User:
     extra = tuple((key, tuple(values)) for key, values in (spec.get("extra") or {}).items())
     groups = frozenset(spec.get("groups") or ())
     return User(spec.get("user") or "", groups, spec.get("uid") or "", extra)
 
 
-def _attributes(spec: Object) -> Attributes:
+def _attributes(spec: JsonObject) -> Attributes:
     asked = spec.get("resourceAttributes")
     if asked is None:
         path = spec["nonResourceAttributes"]
@@ -214,20 +212,20 @@ def _attributes(spec: Object) -> Attributes:
     )
 
 
-def _required_fields(selector: Object) -> Iterator[tuple[str, str]]:
+def _required_fields(selector: JsonObject) -> Iterator[tuple[str, str]]:
     """What cannot be understood is left out: without it, less is allowed and never more."""
     for requirement in selector.get("requirements") or ():
         values: list[str] = requirement.get("values") or []
         if requirement.get("operator") == "In" and len(values) == 1:
             yield requirement.get("key", ""), values[0]
     try:
-        terms = label_selectors.parse_fields(selector.get("rawSelector") or "").terms
+        terms = field_selectors.parse_fields(selector.get("rawSelector") or "").terms
     except label_selectors.SelectorError:
         return
     yield from ((term.field, term.value) for term in terms if not term.is_negated)
 
 
-def _resource_rules(rules: Iterable[PolicyRule]) -> Iterator[Object]:
+def _resource_rules(rules: Iterable[PolicyRule]) -> Iterator[JsonObject]:
     for rule in rules:
         if rule.resources:
             found = {
@@ -239,15 +237,15 @@ def _resource_rules(rules: Iterable[PolicyRule]) -> Iterator[Object]:
             yield {key: value for key, value in found.items() if value or key == "verbs"}
 
 
-def _path_rules(rules: Iterable[PolicyRule]) -> Iterator[Object]:
+def _path_rules(rules: Iterable[PolicyRule]) -> Iterator[JsonObject]:
     for rule in rules:
         if rule.non_resource_urls:
             yield {"verbs": list(rule.verbs), "nonResourceURLs": list(rule.non_resource_urls)}
 
 
-def _user_info(user: User) -> Object:
+def _user_info(user: User) -> JsonObject:
     """The groups in an order of our own, since they have none; the one everybody has is last."""
     groups = sorted(user.groups, key=lambda group: (group == authentication.AUTHENTICATED, group))
-    info: Object = {"username": user.name, "uid": user.uid, "groups": groups}
+    info: JsonObject = {"username": user.name, "uid": user.uid, "groups": groups}
     info["extra"] = {key: list(values) for key, values in user.extra}
     return {key: value for key, value in info.items() if value}

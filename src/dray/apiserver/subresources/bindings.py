@@ -7,29 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec.structs import replace
 
 from dray.api import errors, kinds
 from dray.api.formats import gotext, names
-from dray.api.formats.names import GroupResource
 from dray.api.http_messages import Response
+from dray.api.ids import GroupResource
 from dray.api.kinds import GroupVersionKind
-from dray.api.types.meta import ObjectMeta, Wire
+from dray.api.types.meta import JsonObject, ObjectMeta, Wire
 from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.request import write_options
+from dray.apiserver.request.call import Call
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.storage.lookup import Lookup
 from dray.apiserver.subresources import common
-from dray.apiserver.verbs.reads import Call
 from dray.store.store import GuardFailed, Put, Store, Transaction
-
-Object = dict[str, Any]
 
 BINDING = GroupVersionKind("", "v1", "Binding")
 TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
-_PODS = kinds.served("", "Pod")
+
 _REFUSED = GroupResource("", "pods/binding")
 
 
@@ -45,16 +42,16 @@ class Bindings:
 
     @classmethod
     def over(cls, store: Store, chain: AdmissionChain) -> Bindings:
-        return cls(store, chain, Lookup(store, kinds.served("", "Node"), _Node))
+        return cls(store, chain, Lookup(store, kinds.NODE, _Node))
 
     async def create(self, call: Call) -> Response:
         """Answers `pods/NAME/binding`, and `bindings`, where the body alone names the pod."""
         chosen = write_options.parse(call.request, "CreateOptions")
         binding = common.body_of(call, BINDING, chosen).document
         metadata = binding.get("metadata") or {}
-        if call.kind is not _PODS:
+        if call.kind is not kinds.POD:
             info = replace(call.info, name=metadata.get("name", ""), subresource="binding")
-            call = call.about(_PODS, info)
+            call = call.about(kinds.POD, info)
         action = common.creation(call, binding, "binding", dry_run=chosen.dry_run)
         await self.chain.mutate(action)
         if metadata.get("name") != call.info.name:
@@ -64,7 +61,7 @@ class Bindings:
         await self._bind(call, binding, chosen.dry_run)
         return common.success(call)
 
-    async def _bind(self, call: Call, binding: Object, dry_run: bool) -> None:
+    async def _bind(self, call: Call, binding: JsonObject, dry_run: bool) -> None:
         labels = await self._topology_of(binding["target"]["name"])
         for _ in range(common.ATTEMPTS):
             entry = await common.entry_of(self.store, call)
@@ -89,14 +86,14 @@ class Bindings:
         return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}
 
 
-def _check(binding: Object) -> None:
+def _check(binding: JsonObject) -> None:
     # Kubernetes forgets to make a proper answer of these, so they come as a bare 500.
     complaints = list(_complaints(binding.get("target") or {}))
     if complaints:
         raise errors.InternalError(gotext.aggregate(complaints), reason="")
 
 
-def _complaints(target: Object) -> Iterator[str]:
+def _complaints(target: JsonObject) -> Iterator[str]:
     kind, name = target.get("kind") or "Node", target.get("name")
     if kind != "Node":
         quoted = gotext.quote(kind)
@@ -108,7 +105,7 @@ def _complaints(target: Object) -> Iterator[str]:
             yield f"target.name: Invalid value: {gotext.quote(name)}: {why}"
 
 
-def _check_bindable(name: str, pod: Object, wanted: Object) -> None:
+def _check_bindable(name: str, pod: JsonObject, wanted: JsonObject) -> None:
     metadata, spec = pod["metadata"], pod["spec"]
     for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         if wanted.get(field) and wanted[field] != metadata[field]:
@@ -129,7 +126,7 @@ def _check_bindable(name: str, pod: Object, wanted: Object) -> None:
         raise errors.conflict(_REFUSED, name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _assign(call: Call, pod: Object, binding: Object, labels: dict[str, str]) -> None:
+def _assign(call: Call, pod: JsonObject, binding: JsonObject, labels: dict[str, str]) -> None:
     metadata, given = pod["metadata"], binding.get("metadata") or {}
     pod["spec"]["nodeName"] = binding["target"]["name"]
     pod.setdefault("status", {}).pop("nominatedNodeName", None)

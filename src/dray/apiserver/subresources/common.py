@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import datetime
-from typing import Any
 
 from dray.api.formats import gotime
 from dray.api.http_messages import Response
 from dray.api.kinds import GroupVersionKind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest
 from dray.apiserver.request import bodies
+from dray.apiserver.request.call import Call
 from dray.apiserver.request.write_options import WriteOptions
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.verbs import reads
-from dray.apiserver.verbs.reads import Call
 from dray.store.store import Entry, Store
-
-Object = dict[str, Any]
 
 ATTEMPTS = 20
 
@@ -36,11 +34,13 @@ async def entry_of(store: Store, call: Call) -> Entry:
     return entry
 
 
-def document_of(entry: Entry, call: Call) -> Object:
+def document_of(entry: Entry, call: Call) -> JsonObject:
     return codec.from_stored(entry, store_keys.storage_gvk(call.kind))
 
 
-def creation(call: Call, document: Object, subresource: str, *, dry_run: bool) -> AdmissionRequest:
+def creation(
+    call: Call, document: JsonObject, subresource: str, *, dry_run: bool
+) -> AdmissionRequest:
     """What the rules are asked about a document that is created below an object."""
     return AdmissionRequest(
         admission_chain.CREATE,
@@ -66,7 +66,7 @@ def success(call: Call, status: int = 201) -> Response:
 
 
 def set_condition(
-    document: Object, wanted: Object, now: datetime.datetime, *, times: tuple[str, ...] = ()
+    document: JsonObject, wanted: JsonObject, now: datetime.datetime, *, times: tuple[str, ...] = ()
 ) -> None:
     """Add or replace a condition; the time of its last transition stays if its status does.
 

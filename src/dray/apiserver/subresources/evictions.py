@@ -6,35 +6,33 @@ As pkg/registry/core/pod/storage, EvictionREST.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from msgspec.structs import replace
 
 from dray.api import errors, kinds
 from dray.api.formats import gotime
-from dray.api.formats.names import GroupResource
 from dray.api.http_messages import Response
+from dray.api.ids import GroupResource
 from dray.api.kinds import GroupVersionKind
 from dray.api.selectors import label_selectors
 from dray.api.types.core import PodDisruptionBudget
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.request import write_options
+from dray.apiserver.request.call import Call
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.storage.lookup import Found, Lookup
 from dray.apiserver.subresources import common
 from dray.apiserver.verbs import deletion
 from dray.apiserver.verbs.deletion import DeleteOptions, Deleter
-from dray.apiserver.verbs.reads import Call
 from dray.store.store import GuardFailed, Put, Store, Transaction
-
-Object = dict[str, Any]
 
 EVICTION = GroupVersionKind("policy", "v1", "Eviction")
 MAX_UNCONFIRMED = 2000
 VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
 CAUSE = "DisruptionBudget"
-_BUDGETS = kinds.served("policy", "PodDisruptionBudget")
-_BUDGET_GVK = store_keys.storage_gvk(_BUDGETS)
+
+_BUDGET_GVK = store_keys.storage_gvk(kinds.POD_DISRUPTION_BUDGET)
 _BUDGET_RESOURCE = GroupResource("policy", "poddisruptionbudget")
 
 
@@ -85,8 +83,8 @@ class Evictions:
             await self._spend(call, budget, wanted.dry_run)
             await self._delete(call, wanted)
 
-    async def _budget_of(self, pod: Object) -> Found[PodDisruptionBudget] | None:
-        budgets = await Lookup(self.store, _BUDGETS, PodDisruptionBudget).all(
+    async def _budget_of(self, pod: JsonObject) -> Found[PodDisruptionBudget] | None:
+        budgets = await Lookup(self.store, kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget).all(
             pod["metadata"]["namespace"]
         )
         covering = [found for found in budgets if _covers(found.value, pod)]
@@ -101,7 +99,7 @@ class Evictions:
     async def _spend(self, call: Call, found: Found[PodDisruptionBudget], dry_run: bool) -> None:
         """Note in the budget that this pod goes, so that the next one counts with it."""
         name, namespace = found.value.metadata.name, call.namespace
-        lookup = Lookup(self.store, _BUDGETS, PodDisruptionBudget)
+        lookup = Lookup(self.store, kinds.POD_DISRUPTION_BUDGET, PodDisruptionBudget)
         for _ in range(common.ATTEMPTS):
             _check_allowed(found.value)
             if dry_run:
@@ -121,7 +119,7 @@ class Evictions:
         raise errors.timeout(f'couldn\'t update PodDisruptionBudget "{name}" due to conflicts', 10)
 
     async def _delete_unready(
-        self, call: Call, wanted: DeleteOptions, pod: Object, budget: PodDisruptionBudget
+        self, call: Call, wanted: DeleteOptions, pod: JsonObject, budget: PodDisruptionBudget
     ) -> None:
         """Only as long as nobody saw the pod become ready."""
         try:
@@ -160,7 +158,7 @@ class Evictions:
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
 
-def _delete_options(call: Call, eviction: Object) -> DeleteOptions:
+def _delete_options(call: Call, eviction: JsonObject) -> DeleteOptions:
     """The options inside the eviction; a dry run may also be asked for in the query."""
     given = eviction.get("deleteOptions") or {}
     headers = {**call.request.headers, "content-type": "application/json"}
@@ -172,28 +170,28 @@ def _about_pod(call: Call) -> Call:
     return replace(call, info=replace(call.info, verb="delete", subresource=""))
 
 
-def _only_as(pod: Object, wanted: DeleteOptions) -> DeleteOptions:
+def _only_as(pod: JsonObject, wanted: DeleteOptions) -> DeleteOptions:
     """Only if the pod is still as it was looked at, unless the client named a revision itself."""
     if wanted.resource_version:
         return wanted
     return wanted._replace(resource_version=pod["metadata"]["resourceVersion"])
 
 
-def _is_over(pod: Object) -> bool:
+def _is_over(pod: JsonObject) -> bool:
     """A pod that has ended or goes anyway disrupts nobody."""
     return bool(pod["metadata"].get("deletionTimestamp")) or _phase(pod) in ("Succeeded", "Failed")
 
 
-def _has_not_started(pod: Object) -> bool:
+def _has_not_started(pod: JsonObject) -> bool:
     return _phase(pod) == "Pending"
 
 
-def _phase(pod: Object) -> str:
+def _phase(pod: JsonObject) -> str:
     phase: str = (pod.get("status") or {}).get("phase", "")
     return phase
 
 
-def _covers(budget: PodDisruptionBudget, pod: Object) -> bool:
+def _covers(budget: PodDisruptionBudget, pod: JsonObject) -> bool:
     try:
         selector = label_selectors.label_selector(budget.spec.selector)
     except label_selectors.SelectorError:
@@ -201,7 +199,7 @@ def _covers(budget: PodDisruptionBudget, pod: Object) -> bool:
     return selector.matches(pod["metadata"].get("labels") or {})
 
 
-def _may_go_unready(pod: Object, budget: PodDisruptionBudget) -> bool:
+def _may_go_unready(pod: JsonObject, budget: PodDisruptionBudget) -> bool:
     """A pod that is not ready does not count among the healthy ones, so nothing is spent."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):

@@ -6,20 +6,19 @@ As pkg/registry/core/namespace/storage, FinalizeREST.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dray.api import errors
-from dray.api.formats.names import GroupKind
 from dray.api.http_messages import Response
+from dray.api.ids import GroupKind
+from dray.api.semantics import deletion
+from dray.api.types.meta import JsonObject
 from dray.apiserver.request import validation, write_options
+from dray.apiserver.request.call import Call
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.subresources import common
-from dray.apiserver.verbs import deletion, reads, writes
-from dray.apiserver.verbs.reads import Call
+from dray.apiserver.verbs import reads, writes
 from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
 from dray.validation import fields, metadata
-
-Object = dict[str, Any]
 
 _FINALIZERS = fields.SPEC.child("finalizers")
 
@@ -48,7 +47,7 @@ class Finalization:
                     break
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
-    async def _write(self, entry: Entry, namespace: Object) -> None:
+    async def _write(self, entry: Entry, namespace: JsonObject) -> None:
         """Write the namespace, or remove it where this was all that kept it."""
         change = (
             Delete(entry.key, entry.revision)
@@ -60,7 +59,7 @@ class Finalization:
         namespace["metadata"]["resourceVersion"] = str(revision)
 
 
-def _set_finalizers(namespace: Object, finalizers: list[str]) -> None:
+def _set_finalizers(namespace: JsonObject, finalizers: list[str]) -> None:
     spec = namespace.setdefault("spec", {})
     if finalizers:
         spec["finalizers"] = finalizers

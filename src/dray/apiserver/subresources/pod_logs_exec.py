@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dray.api import errors, remote_command
-from dray.api.formats.names import GroupKind
 from dray.api.http_messages import Request, Response
+from dray.api.ids import GroupKind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.node_agents import NodeAgents
 from dray.apiserver.request import validation
+from dray.apiserver.request.call import Call
 from dray.apiserver.subresources import common
-from dray.apiserver.verbs.reads import Call
 from dray.store.store import Store
 from dray.validation import fields
-
-Object = dict[str, Any]
 
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
 _SWITCHES = ("follow", "previous", "timestamps")
@@ -63,7 +62,7 @@ class PodAccess:
         return ContainerLocation(pod["spec"].get("nodeName", ""), _container(call, pod))
 
 
-def _container(call: Call, pod: Object) -> str:
+def _container(call: Call, pod: JsonObject) -> str:
     """The container that is asked for; a pod with one needs no name."""
     asked, names = call.request.parameter("container"), list(_names(pod))
     if asked in names:
@@ -79,7 +78,7 @@ def _container(call: Call, pod: Object) -> str:
     )
 
 
-def _names(pod: Object) -> Iterator[str]:
+def _names(pod: JsonObject) -> Iterator[str]:
     return (each["name"] for field in _LISTS for each in pod["spec"].get(field) or ())
 
 

@@ -7,28 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from dray.api import errors, table_columns
 from dray.api.conversion import canonical
-from dray.api.formats.names import GroupKind
 from dray.api.http_messages import Response
+from dray.api.ids import GroupKind
 from dray.api.kinds import Kind
 from dray.api.selectors import label_selectors
-from dray.api.types.meta import LabelSelector
+from dray.api.types.meta import JsonObject, LabelSelector
 from dray.apiserver.patching import patches
 from dray.apiserver.request import warning_headers, write_options
+from dray.apiserver.request.call import Call
 from dray.apiserver.request.write_options import WriteOptions
 from dray.apiserver.subresources import common
 from dray.apiserver.verbs import reads, writes
-from dray.apiserver.verbs.reads import Call
 from dray.apiserver.verbs.writes import Writer
 from dray.store.store import Store
-
-Object = dict[str, Any]
 
 SCALE = Kind("autoscaling", "Scale", "scales", namespaced=True, columns=table_columns.SCALE)
 _GUARDS = ("uid", "resourceVersion")
@@ -60,11 +57,11 @@ class Scales:
     async def _change(
         self,
         call: Call,
-        change: Callable[[Object], Object],
+        change: Callable[[JsonObject], JsonObject],
         chosen: WriteOptions,
         warnings: list[str],
     ) -> Response:
-        async def scaled(document: Object) -> Object:
+        async def scaled(document: JsonObject) -> JsonObject:
             return _with_scale(document, change(_scale_of(document)))
 
         written = await self.writer.update_document(call, scaled, chosen, warnings)
@@ -77,11 +74,11 @@ def _as_scale(call: Call) -> Call:
     return call.about(SCALE, info)
 
 
-def _respond(call: Call, document: Object, headers: dict[str, str] | None = None) -> Response:
+def _respond(call: Call, document: JsonObject, headers: dict[str, str] | None = None) -> Response:
     return reads.respond(_as_scale(call), _scale_of(document), headers=headers)
 
 
-def _scale_of(document: Object) -> Object:
+def _scale_of(document: JsonObject) -> JsonObject:
     metadata, spec, status = document["metadata"], document["spec"], document.get("status") or {}
     scale = {
         "kind": SCALE.kind,
@@ -96,14 +93,14 @@ def _scale_of(document: Object) -> Object:
     return canonical.write(SCALE.in_version("v1").schema_type, scale)
 
 
-def _selector(selector: Object) -> label_selectors.Selector:
+def _selector(selector: JsonObject) -> label_selectors.Selector:
     """Replication controllers have plain labels where the others have a selector."""
     if all(isinstance(value, str) for value in selector.values()):
         return label_selectors.exact_labels(selector)
     return label_selectors.label_selector(msgspec.convert(selector, LabelSelector))
 
 
-def _with_scale(document: Object, scale: Object) -> Object:
+def _with_scale(document: JsonObject, scale: JsonObject) -> JsonObject:
     metadata = scale.get("metadata") or {}
     replicas = (scale.get("spec") or {}).get("replicas") or 0
     if replicas < 0:

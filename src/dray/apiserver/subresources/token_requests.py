@@ -8,27 +8,24 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from dray.api import errors, kinds
 from dray.api.formats import gotext, gotime
-from dray.api.formats.names import GroupKind, GroupResource
 from dray.api.http_messages import Response
+from dray.api.ids import GroupKind, GroupResource
 from dray.api.kinds import GroupVersionKind
-from dray.api.types.meta import ObjectMeta, Wire
+from dray.api.types.meta import JsonObject, ObjectMeta, Wire
 from dray.apiserver.access import service_account_tokens
 from dray.apiserver.access.service_account_tokens import DEFAULT_AUDIENCE, TokenSigner
 from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.request import validation, write_options
+from dray.apiserver.request.call import Call
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.lookup import Lookup
 from dray.apiserver.subresources import common
 from dray.apiserver.verbs import reads
-from dray.apiserver.verbs.reads import Call
 from dray.store.store import Store
 from dray.validation import fields
-
-Object = dict[str, Any]
 
 TOKEN_REQUEST = GroupVersionKind("authentication.k8s.io", "v1", "TokenRequest")
 _GROUP_KIND = GroupKind("authentication.k8s.io", "TokenRequest")
@@ -68,7 +65,9 @@ class TokenRequests:
         request["status"] = self._issue(call, request["spec"], account, bound)
         return reads.encoded(call.form, request, 201, {})
 
-    def _issue(self, call: Call, spec: Object, account: Object, bound: Object) -> Object:
+    def _issue(
+        self, call: Call, spec: JsonObject, account: JsonObject, bound: JsonObject
+    ) -> JsonObject:
         seconds = spec["expirationSeconds"]
         claims = service_account_tokens.service_account_claims(
             call.namespace,
@@ -82,7 +81,7 @@ class TokenRequests:
         expires = call.now + datetime.timedelta(seconds=seconds)
         return {"token": self.signer.sign(claims), "expirationTimestamp": gotime.write(expires)}
 
-    async def _bound_to(self, call: Call, reference: Object | None) -> Object:
+    async def _bound_to(self, call: Call, reference: JsonObject | None) -> JsonObject:
         """What the token says about the object it lives and dies with."""
         if not reference:
             return {}
@@ -112,13 +111,13 @@ class TokenRequests:
         lookup = Lookup(self.store, row, _Bound)
         return await lookup.get(name, namespace if row.namespaced else "")
 
-    async def _node(self, name: str) -> Object:
+    async def _node(self, name: str) -> JsonObject:
         """A node that is gone is still told by its name."""
         node = await self._find("Node", name, "")
         return {"name": name, "uid": node.metadata.uid} if node else {"name": name}
 
 
-def _complete(call: Call, request: Object, account: Object) -> None:
+def _complete(call: Call, request: JsonObject, account: JsonObject) -> None:
     """Check the request against the account, and fill in what it leaves to the server."""
     metadata = request["metadata"] = request.get("metadata") or {}
     found = list(_mismatches(metadata, account))
@@ -143,7 +142,7 @@ def _complete(call: Call, request: Object, account: Object) -> None:
         raise errors.invalid(_GROUP_KIND, "", validation.causes(found))
 
 
-def _mismatches(metadata: Object, account: Object) -> Iterator[fields.FieldError]:
+def _mismatches(metadata: JsonObject, account: JsonObject) -> Iterator[fields.FieldError]:
     for key in ("name", "namespace"):
         if metadata.get(key) and metadata[key] != account[key]:
             yield fields.invalid(
@@ -153,7 +152,7 @@ def _mismatches(metadata: Object, account: Object) -> Iterator[fields.FieldError
             )
 
 
-def _spec_errors(spec: Object) -> Iterator[fields.FieldError]:
+def _spec_errors(spec: JsonObject) -> Iterator[fields.FieldError]:
     path, seconds = fields.SPEC.child("expirationSeconds"), spec["expirationSeconds"]
     if seconds < MIN_SECONDS:
         yield fields.invalid(path, seconds, "may not specify a duration less than 10 minutes")

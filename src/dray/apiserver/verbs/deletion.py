@@ -9,16 +9,17 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from dray.api import errors
 from dray.api.conversion import canonical, versions
 from dray.api.formats import gotext, gotime
-from dray.api.formats.names import GroupKind, GroupResource
 from dray.api.http_messages import Request, Response
+from dray.api.ids import GroupKind, GroupResource
 from dray.api.kinds import GroupVersionKind, Kind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import (
     AdmissionChain,
@@ -26,12 +27,10 @@ from dray.apiserver.admission.admission_chain import (
     CommitRequirements,
 )
 from dray.apiserver.request import bodies, selection, warning_headers, write_options
+from dray.apiserver.request.call import Call
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.verbs import reads
-from dray.apiserver.verbs.reads import Call
 from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
-
-Object = dict[str, Any]
 
 BACKGROUND, FOREGROUND, ORPHAN = "Background", "Foreground", "Orphan"
 FINALIZERS: Mapping[str, str] = {FOREGROUND: "foregroundDeletion", ORPHAN: "orphan"}
@@ -56,7 +55,7 @@ class DeleteOptions(NamedTuple):
 class DeletionResult(NamedTuple):
     """The object as it is, or was when it went."""
 
-    document: Object
+    document: JsonObject
     is_gone: bool
 
 
@@ -117,7 +116,7 @@ class Deleter:
         raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
 
     async def _attempt(
-        self, call: Call, entry: Entry, document: Object, options: DeleteOptions
+        self, call: Call, entry: Entry, document: JsonObject, options: DeleteOptions
     ) -> DeletionResult:
         marked = mark_for_deletion(call.kind, codec.copied(document), options, call.now)
         action = AdmissionRequest(
@@ -151,10 +150,10 @@ class Deleter:
         self,
         call: Call,
         entry: Entry,
-        document: Object,
+        document: JsonObject,
         also: CommitRequirements,
         options: DeleteOptions,
-    ) -> Object:
+    ) -> JsonObject:
         if not options.dry_run:
             delete = Delete(call.key, entry.revision)
             with store_keys.translated():
@@ -165,7 +164,7 @@ class Deleter:
         return document
 
 
-def _last_seen(call: Call, document: Object) -> Object:
+def _last_seen(call: Call, document: JsonObject) -> JsonObject:
     """What goes at once; a pod is shown as if it had been given a moment."""
     if (call.kind.group, call.kind.kind) != ("", "Pod"):
         return document
@@ -181,19 +180,9 @@ def _warnings(call: Call, options: DeleteOptions) -> list[str]:
     return [_PODS_ARE_KEPT] if is_job and not options.propagation else []
 
 
-def is_fully_deleted(document: Object) -> bool:
-    """Whether nothing keeps an object any more that is on its way out."""
-    metadata = document["metadata"]
-    if not metadata.get("deletionTimestamp") or metadata.get("deletionGracePeriodSeconds"):
-        return False
-    is_namespace = document.get("kind") == "Namespace"
-    kept_by = (document.get("spec") or {}).get("finalizers") if is_namespace else None
-    return not metadata.get("finalizers") and not kept_by
-
-
 def mark_for_deletion(
-    kind: Kind, document: Object, options: DeleteOptions, now: datetime.datetime
-) -> Object | None:
+    kind: Kind, document: JsonObject, options: DeleteOptions, now: datetime.datetime
+) -> JsonObject | None:
     """The object on its way out, or None where nothing keeps it."""
     metadata = document["metadata"]
     _set_propagation(kind, metadata, options)
@@ -218,11 +207,11 @@ def _is_namespace(kind: Kind) -> bool:
     return (kind.group, kind.kind) == ("", "Namespace")
 
 
-def _namespace_finalizers(kind: Kind, document: Object) -> list[str]:
+def _namespace_finalizers(kind: Kind, document: JsonObject) -> list[str]:
     return document.get("spec", {}).get("finalizers") or [] if _is_namespace(kind) else []
 
 
-def _set_propagation(kind: Kind, metadata: Object, options: DeleteOptions) -> None:
+def _set_propagation(kind: Kind, metadata: JsonObject, options: DeleteOptions) -> None:
     """The finalizer that makes the garbage collector wait for, or orphan, the dependents."""
     if (kind.group, kind.kind) in _WITHOUT_DEPENDENTS:
         return
@@ -243,7 +232,7 @@ def _set_propagation(kind: Kind, metadata: Object, options: DeleteOptions) -> No
         metadata.pop("finalizers", None)
 
 
-def _grace_seconds(kind: Kind, document: Object, options: DeleteOptions) -> int:
+def _grace_seconds(kind: Kind, document: JsonObject, options: DeleteOptions) -> int:
     """Only pods on a node take their time; those that never started or have ended do not."""
     if (kind.group, kind.kind) != ("", "Pod"):
         return 0
@@ -255,7 +244,7 @@ def _grace_seconds(kind: Kind, document: Object, options: DeleteOptions) -> int:
     return int(spec.get("terminationGracePeriodSeconds", 30))
 
 
-def check_preconditions(call: Call, document: Object, options: DeleteOptions) -> None:
+def check_preconditions(call: Call, document: JsonObject, options: DeleteOptions) -> None:
     metadata = document["metadata"]
     resource = GroupResource(*store_keys.group_kind(call.kind))
     if _is_namespace(call.kind):
@@ -277,7 +266,9 @@ def check_preconditions(call: Call, document: Object, options: DeleteOptions) ->
         )
 
 
-def _check_namespace_preconditions(call: Call, metadata: Object, options: DeleteOptions) -> None:
+def _check_namespace_preconditions(
+    call: Call, metadata: JsonObject, options: DeleteOptions
+) -> None:
     """Namespaces are asked by the store itself, which has words of its own."""
     asked = (
         ("UID", options.uid, "uid"),
@@ -293,7 +284,7 @@ def _check_namespace_preconditions(call: Call, metadata: Object, options: Delete
             )
 
 
-def _success(call: Call, document: Object) -> Object:
+def _success(call: Call, document: JsonObject) -> JsonObject:
     details = {
         "name": call.info.name,
         "group": call.kind.group,
@@ -320,7 +311,7 @@ _OPTIONS = GroupVersionKind("meta.k8s.io", "v1", "DeleteOptions")
 
 def parse_options(request: Request) -> DeleteOptions:
     """DeleteOptions from the body, and from the query where the body has none."""
-    document: Object = {}
+    document: JsonObject = {}
     if request.body:
         content_type = request.headers.get("content-type", "")
         document = bodies.parse(request.body, content_type, "DeleteOptions")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import datetime
-from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
 
 import msgspec
 import yaml
@@ -14,18 +13,17 @@ import yaml
 from dray.api import errors, http_messages, kinds
 from dray.api.conversion import versions
 from dray.api.formats import gotext
-from dray.api.formats.names import GroupKind
-from dray.api.http_messages import Request, Response, User
-from dray.api.kinds import GroupVersionKind, Kind
+from dray.api.http_messages import Request, Response
+from dray.api.ids import GroupKind
+from dray.api.kinds import GroupVersionKind
+from dray.api.types.meta import JsonObject
 from dray.apiserver.printing import tables
 from dray.apiserver.request import negotiation, selection
+from dray.apiserver.request.call import Call
 from dray.apiserver.request.negotiation import Form, Shape
-from dray.apiserver.request.request_info import RequestInfo
 from dray.apiserver.request.selection import StoredObjectSelector
 from dray.apiserver.storage import codec, store_keys
 from dray.store.store import Entry, Store
-
-Object = dict[str, Any]
 
 CONTINUE_TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start "
@@ -36,39 +34,6 @@ CONTINUE_TOO_OLD = (
 )
 PAGE_ENTRIES = 1000
 """How many entries are looked at in one go when a selector may leave most of them out."""
-
-
-class Call(msgspec.Struct, frozen=True):
-    """One request about a kind that exists, by a user who may make it."""
-
-    request: Request
-    info: RequestInfo
-    kind: Kind
-    gvk: GroupVersionKind
-    """What the client speaks."""
-    user: User
-    now: datetime.datetime
-
-    def about(self, kind: Kind, info: RequestInfo) -> Call:
-        """The same request, as if it had been about something of another kind."""
-        gvk = kind.in_version(info.version)
-        return msgspec.structs.replace(self, kind=kind, gvk=gvk, info=info)
-
-    @property
-    def form(self) -> Form:
-        accept = self.request.headers.get("accept", "")
-        return negotiation.negotiate(accept, streams=self.info.verb in ("list", "watch"))
-
-    @property
-    def key(self) -> str:
-        return store_keys.key(self.kind, self.info.name, self.namespace)
-
-    @property
-    def namespace(self) -> str:
-        return self.info.namespace if self.kind.namespaced else ""
-
-    def not_found(self) -> errors.NotFound:
-        return errors.not_found(store_keys.group_resource(self.kind), self.info.name)
 
 
 async def get(call: Call, store: Store) -> Response:
@@ -93,7 +58,7 @@ def has_storage_fields(gvk: GroupVersionKind) -> bool:
     return versions.has_storage_fields(gvk.api_version, gvk.kind)
 
 
-def document_of(entry: Entry, gvk: GroupVersionKind) -> Object:
+def document_of(entry: Entry, gvk: GroupVersionKind) -> JsonObject:
     """The object as a client of this version sees it."""
     kind = kinds.by_kind(gvk.group, gvk.kind)
     assert kind is not None
@@ -102,7 +67,7 @@ def document_of(entry: Entry, gvk: GroupVersionKind) -> Object:
 
 
 def respond(
-    call: Call, document: Object, status: int = 200, headers: dict[str, str] | None = None
+    call: Call, document: JsonObject, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
     """One object in the form that the client accepts."""
     form = call.form
@@ -116,7 +81,7 @@ def respond(
     return encoded(form, document, status, headers or {})
 
 
-def encoded(form: Form, document: Object, status: int, headers: dict[str, str]) -> Response:
+def encoded(form: Form, document: JsonObject, status: int, headers: dict[str, str]) -> Response:
     if form.media_type == http_messages.YAML:
         body = yaml.safe_dump(document, sort_keys=False).encode()
         return Response(status, {"content-type": http_messages.YAML, **headers}, body)
@@ -191,7 +156,7 @@ async def _gather_or_explain(
         raise errors.expired(CONTINUE_TOO_OLD, make_continue(-1, options.start)) from error
 
 
-def _list_document(call: Call, documents: list[Object], metadata: Object) -> Object:
+def _list_document(call: Call, documents: list[JsonObject], metadata: JsonObject) -> JsonObject:
     if call.form.shape is Shape.TABLE:
         return tables.table(
             call.kind, documents, metadata, now=call.now, include=included(call.request)
@@ -213,15 +178,15 @@ def _list_document(call: Call, documents: list[Object], metadata: Object) -> Obj
     }
 
 
-def encode_list(call: Call, metadata: Object, items: Iterable[bytes]) -> bytes:
+def encode_list(call: Call, metadata: JsonObject, items: Iterable[bytes]) -> bytes:
     head = codec.encode(
         {"kind": call.kind.list_kind, "apiVersion": call.gvk.api_version, "metadata": metadata}
     )
     return b'%b,"items":[%b]}' % (head[:-1], b",".join(items))
 
 
-def list_metadata(listing: Listing, prefix: str) -> Object:
-    metadata: Object = {"resourceVersion": str(listing.revision)}
+def list_metadata(listing: Listing, prefix: str) -> JsonObject:
+    metadata: JsonObject = {"resourceVersion": str(listing.revision)}
     if listing.next_start:
         metadata["continue"] = make_continue(
             listing.revision, listing.next_start.removeprefix(prefix)
@@ -368,6 +333,3 @@ def parse_continue(text: str) -> tuple[str, int]:
             f"invalid continue token: continue key is not valid: {error}"
         ) from error
     return token.start, token.rv
-
-
-Clock = Callable[[], datetime.datetime]

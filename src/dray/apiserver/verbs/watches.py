@@ -9,24 +9,23 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dray.api import errors, http_messages
-from dray.api.formats.names import GroupKind
 from dray.api.http_messages import Request, Response
+from dray.api.ids import GroupKind
 from dray.api.kinds import GroupVersionKind
-from dray.api.selectors.label_selectors import FieldSelector, FieldTerm
+from dray.api.selectors.field_selectors import FieldSelector, FieldTerm
+from dray.api.types.meta import JsonObject
 from dray.apiserver.printing import tables
 from dray.apiserver.request import negotiation, selection
+from dray.apiserver.request.call import Call
 from dray.apiserver.request.negotiation import Shape
 from dray.apiserver.request.selection import StoredObjectSelector
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.verbs import reads
-from dray.apiserver.verbs.reads import Call
 from dray.store import store
 from dray.store.store import Entry, Event, Store
-
-Object = dict[str, Any]
 
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"
 INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
@@ -192,7 +191,7 @@ class Watcher:
             event_line(change.type, codec.encode(self._shaped(change.entry))) for change in changes
         )
 
-    def _shaped(self, entry: Entry) -> Object:
+    def _shaped(self, entry: Entry) -> JsonObject:
         document = reads.document_of(entry, self._call.gvk)
         if self._call.form.shape is Shape.TABLE:
             with_columns, self._columns_sent = not self._columns_sent, True
@@ -207,11 +206,11 @@ class Watcher:
         return tables.partial_metadata(document) if self._call.form.is_metadata else document
 
     def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
-        metadata: Object = {"resourceVersion": str(revision)}
+        metadata: JsonObject = {"resourceVersion": str(revision)}
         if annotations:
             metadata["annotations"] = annotations
         if self._call.form.shape is Shape.TABLE:
-            document: Object = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
+            document: JsonObject = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
             document |= {"metadata": metadata, "columnDefinitions": None}
             rows = [{"cells": [], "object": {**_partial_type(), "metadata": metadata}}]
             document["rows"] = rows
@@ -223,7 +222,7 @@ class Watcher:
         return event_line(BOOKMARK, codec.encode(document))
 
 
-def _partial_type() -> Object:
+def _partial_type() -> JsonObject:
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dray.api import errors, http_messages
 from dray.api.conversion import canonical, defaults, versions
 from dray.api.features import Features
 from dray.api.formats import gotext, gotime
-from dray.api.formats.names import GroupKind
 from dray.api.http_messages import Response
+from dray.api.ids import GroupKind
+from dray.api.semantics import deletion
+from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain, claim_warnings, partition_expansion
 from dray.apiserver.admission.admission_chain import (
     AdmissionChain,
@@ -24,16 +26,15 @@ from dray.apiserver.admission.admission_chain import (
 )
 from dray.apiserver.patching import managed_fields, patches
 from dray.apiserver.request import bodies, validation, warning_headers, write_options
+from dray.apiserver.request.call import Call
 from dray.apiserver.request.write_options import WriteOptions
 from dray.apiserver.storage import codec, device_holds, store_keys
 from dray.apiserver.strategies import kind_strategies
-from dray.apiserver.verbs import deletion, reads
-from dray.apiserver.verbs.reads import Call
+from dray.apiserver.verbs import reads
 from dray.store.store import ABSENT, Delete, Entry, GuardFailed, Put, Store, Transaction
 from dray.store.store import TokenAlreadyHeld as DeviceHeld
 
-Object = dict[str, Any]
-Change = Callable[[Object], Awaitable[Object]]
+Change = Callable[[JsonObject], Awaitable[JsonObject]]
 """What to make of the current object, in the storage version; that one stays as it is."""
 
 NAME_ATTEMPTS = 8
@@ -46,7 +47,7 @@ MAX_GENERATED_PREFIX = 58
 class Written(NamedTuple):
     """An object as it was stored; without an entry where nothing of it is in the store."""
 
-    document: Object
+    document: JsonObject
     entry: Entry | None = None
 
 
@@ -71,7 +72,7 @@ class Writer:
     async def create_document(
         self,
         call: Call,
-        document: Object,
+        document: JsonObject,
         chosen: WriteOptions,
         warnings: list[str],
         owns_fields: bool = False,
@@ -104,7 +105,7 @@ class Writer:
     async def _create_named(
         self,
         call: Call,
-        document: Object,
+        document: JsonObject,
         chosen: WriteOptions,
         warnings: list[str],
         owns_fields: bool,
@@ -144,7 +145,12 @@ class Writer:
         return await self._admit(call, action, document, put, chosen)
 
     async def _admit(
-        self, call: Call, action: AdmissionRequest, document: Object, put: Put, chosen: WriteOptions
+        self,
+        call: Call,
+        action: AdmissionRequest,
+        document: JsonObject,
+        put: Put,
+        chosen: WriteOptions,
     ) -> Written:
         """Write what the rules let pass; ask them again where what they rely on has changed."""
         for _ in range(UPDATE_ATTEMPTS):
@@ -161,7 +167,7 @@ class Writer:
     async def _commit(
         self,
         call: Call,
-        document: Object,
+        document: JsonObject,
         transaction: Transaction,
         chosen: WriteOptions,
         created: int = ABSENT,
@@ -206,7 +212,7 @@ class Writer:
         _check_namespace(call, wanted)
         warnings = list(body.warnings)
 
-        async def replace(_old: Object) -> Object:
+        async def replace(_old: JsonObject) -> JsonObject:
             _check_revision_is_named(call, wanted)
             return wanted
 
@@ -227,7 +233,7 @@ class Writer:
         warnings: list[str] = []
         patch = patches.parse(call, media_type, chosen, warnings, self._lift)
 
-        async def apply(old: Object) -> Object:
+        async def apply(old: JsonObject) -> JsonObject:
             shown = versions.from_storage(old, call.gvk.api_version)
             patched = patch(shown)
             _check_identity(call, patched, old)
@@ -274,8 +280,8 @@ class Writer:
         self,
         call: Call,
         entry: Entry,
-        old: Object,
-        new: Object,
+        old: JsonObject,
+        new: JsonObject,
         chosen: WriteOptions,
         warnings: list[str],
         owns_fields: bool,
@@ -303,7 +309,9 @@ class Writer:
         async with self.chain.turn(action):
             return await self._replace(call, action, entry, new, chosen)
 
-    def _own_copy(self, call: Call, changed: Object, old: Object, owns_fields: bool) -> Object:
+    def _own_copy(
+        self, call: Call, changed: JsonObject, old: JsonObject, owns_fields: bool
+    ) -> JsonObject:
         """What an update made of `old`, with its defaults, sharing nothing with it that rules may
         change in place. Managed fields that the client left alone stay out: they are noted anew."""
         is_status = call.info.subresource == "status"
@@ -321,7 +329,12 @@ class Writer:
         return {**kept, **{key: new[key] for key in parts}}
 
     async def _replace(
-        self, call: Call, action: AdmissionRequest, entry: Entry, new: Object, chosen: WriteOptions
+        self,
+        call: Call,
+        action: AdmissionRequest,
+        entry: Entry,
+        new: JsonObject,
+        chosen: WriteOptions,
     ) -> Written:
         also = await self.chain.validate(action)
         if deletion.is_fully_deleted(new):
@@ -337,7 +350,7 @@ class Writer:
         self,
         call: Call,
         entry: Entry,
-        document: Object,
+        document: JsonObject,
         also: CommitRequirements,
         chosen: WriteOptions,
     ) -> Written:
@@ -360,7 +373,7 @@ class Writer:
             return partition_expansion.move_to_annotation
         return bodies.lift_nothing
 
-    def _field_errors(self, call: Call, new: Object, old: Object) -> list[errors.Cause]:
+    def _field_errors(self, call: Call, new: JsonObject, old: JsonObject) -> list[errors.Cause]:
         check = (
             validation.on_status_update
             if call.info.subresource == "status"
@@ -368,17 +381,17 @@ class Writer:
         )
         return check(call.kind, new, old, self.features, call.info.version)
 
-    def to_storage(self, call: Call, document: Object) -> Object:
+    def to_storage(self, call: Call, document: JsonObject) -> JsonObject:
         """The wire version with its defaults, as it is stored."""
         stored = in_storage_version(document)
         defaults.fill(stored, gotime.write(call.now))
         return stored
 
-    def canonical(self, call: Call, document: Object) -> Object:
+    def canonical(self, call: Call, document: JsonObject) -> JsonObject:
         gvk = store_keys.storage_gvk(call.kind)
         return canonical.write(gvk.schema_type, document)
 
-    def _prepared(self, call: Call, new: Object, old: Object) -> Object:
+    def _prepared(self, call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
         """The new object, canonical, with what the client may not change as it was."""
         if call.info.subresource != "status":
             new = self._canonical_update(call, new, old)
@@ -387,7 +400,7 @@ class Writer:
         kind_strategies.prepare_status_update(call.kind, new, old, self.features, call.now)
         return self._canonical_update(call, new, old)
 
-    def _canonical_update(self, call: Call, new: Object, old: Object) -> Object:
+    def _canonical_update(self, call: Call, new: JsonObject, old: JsonObject) -> JsonObject:
         """What is as it was stored is canonical already."""
         touched = {key: value for key, value in new.items() if value != old.get(key)}
         written = self.canonical(call, touched)
@@ -403,7 +416,7 @@ class Writer:
             raise errors.invalid(store_keys.group_kind(call.kind), name, causes)
 
 
-def in_storage_version(document: Object) -> Object:
+def in_storage_version(document: JsonObject) -> JsonObject:
     """What a client sent, in the version that is stored; metadata may be missing there."""
     if document.get("metadata") is None:
         document["metadata"] = {}
@@ -419,12 +432,12 @@ def answered(call: Call, written: Written, warnings: list[str], status: int = 20
     return reads.respond(call, shown, status, headers)
 
 
-def _same_managers(new: Object, old: Object) -> bool:
+def _same_managers(new: JsonObject, old: JsonObject) -> bool:
     """Whether a client says nothing new about who manages what; few ever do."""
     return new.get("managedFields") in (None, old.get("managedFields"))
 
 
-def _only_times_differ(new: Object, old: Object | None) -> bool:
+def _only_times_differ(new: JsonObject, old: JsonObject | None) -> bool:
     """Whether nothing changes but when fields were last applied: not worth a revision."""
     return (
         old is not None
@@ -433,11 +446,11 @@ def _only_times_differ(new: Object, old: Object | None) -> bool:
     )
 
 
-def _without_metadata(document: Object) -> Object:
+def _without_metadata(document: JsonObject) -> JsonObject:
     return {key: document[key] for key in document if key != "metadata"}
 
 
-def _timeless(metadata: Object) -> Object:
+def _timeless(metadata: JsonObject) -> JsonObject:
     entries = metadata.get("managedFields") or ()
     managers = [{key: each[key] for key in each if key != "time"} for each in entries]
     return {**metadata, "managedFields": managers, "resourceVersion": ""}
@@ -459,7 +472,7 @@ def patch_type(call: Call) -> str:
     return media_type
 
 
-def _check_namespace(call: Call, document: Object) -> None:
+def _check_namespace(call: Call, document: JsonObject) -> None:
     metadata = document["metadata"]
     if not call.kind.namespaced:
         metadata.pop("namespace", None)
@@ -471,7 +484,7 @@ def _check_namespace(call: Call, document: Object) -> None:
     metadata["namespace"] = call.namespace
 
 
-def check_name(call: Call, document: Object) -> None:
+def check_name(call: Call, document: JsonObject) -> None:
     name = (document.get("metadata") or {}).get("name")
     if not name:
         raise errors.bad_request(
@@ -483,7 +496,7 @@ def check_name(call: Call, document: Object) -> None:
         )
 
 
-def _check_identity(call: Call, patched: Object, old: Object) -> None:
+def _check_identity(call: Call, patched: JsonObject, old: JsonObject) -> None:
     """A patch leaves the object what it is."""
     metadata = patched.get("metadata") or {}
     name, uid = metadata.get("name"), metadata.get("uid")
@@ -502,7 +515,7 @@ def _check_identity(call: Call, patched: Object, old: Object) -> None:
         raise errors.invalid(store_keys.group_kind(call.kind), call.info.name, [cause])
 
 
-def _check_revision_is_named(call: Call, document: Object) -> None:
+def _check_revision_is_named(call: Call, document: JsonObject) -> None:
     if document["metadata"].get("resourceVersion", "0") not in ("", "0"):
         return
     if call.info.version in kind_strategies.of(call.kind).revision_is_named_in:
@@ -512,7 +525,7 @@ def _check_revision_is_named(call: Call, document: Object) -> None:
         raise errors.invalid(resource, call.info.name, [cause])
 
 
-def check_preconditions(call: Call, new: Object, old: Object) -> bool:
+def check_preconditions(call: Call, new: JsonObject, old: JsonObject) -> bool:
     """Whether the client said which revision it means; 409 where that is not the current one."""
     wanted, current = new["metadata"], old["metadata"]
     if wanted.get("uid") and wanted["uid"] != current["uid"]:

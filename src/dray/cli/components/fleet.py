@@ -29,7 +29,6 @@ from dray.drivers.simulated.faults import (
 )
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
-NODE = kinds.served("", "Node")
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 Annotations = dict[str, str]
@@ -256,7 +255,7 @@ def scale(target: Target, nodes: int, name: str) -> None:
 
 
 async def _only_fleet(session: Session) -> str:
-    found = await listing.listed(session, NODE, ObjectSelection(label_selector=FLEET_LABEL))
+    found = await listing.listed(session, kinds.NODE, ObjectSelection(label_selector=FLEET_LABEL))
     names = {each["metadata"]["labels"][FLEET_LABEL] for each in found}
     if len(names) != 1:
         known = ", ".join(sorted(names)) or "none"
@@ -271,7 +270,7 @@ def _annotate(target: Target, node: str, annotations: Changes) -> None:
 async def _edit(session: Session, node: str, edit: Edit) -> None:
     """Change annotations of a simulated node, unless somebody else does at the same time."""
     try:
-        found = await session.client.get(NODE, node)
+        found = await session.client.get(kinds.NODE, node)
     except errors.NotFound as error:
         raise NotFound(str(error), "See which there are: dray get nodes") from error
     metadata = found["metadata"]
@@ -279,7 +278,7 @@ async def _edit(session: Session, node: str, edit: Edit) -> None:
         raise WrongUsage(f"node {node} is not simulated; nothing was done to it.")
     change = edit(metadata.get("annotations") or {})
     patch = {"annotations": change, "resourceVersion": metadata["resourceVersion"]}
-    await session.client.patch(NODE, node, {"metadata": patch})
+    await session.client.patch(kinds.NODE, node, {"metadata": patch})
 
 
 async def _require_devices(session: Session, node: str, names: tuple[str, ...]) -> None:

@@ -83,9 +83,9 @@ async def _trouble(session: Session) -> CommandError | None:
 
 
 async def _counts(session: Session) -> Counts:
-    nodes = await listing.listed(session, kinds.served("", "Node"), ObjectSelection())
-    pods = await listing.listed(session, kinds.served("", "Pod"), ObjectSelection())
-    claim_kind = kinds.served("resource.k8s.io", "ResourceClaim")
+    nodes = await listing.listed(session, kinds.NODE, ObjectSelection())
+    pods = await listing.listed(session, kinds.POD, ObjectSelection())
+    claim_kind = kinds.RESOURCE_CLAIM
     claims = await listing.listed(session, claim_kind, ObjectSelection())
     states = await devices.published_states(session)
     return {

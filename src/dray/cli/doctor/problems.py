@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from dray.api.formats.names import PoolId
+from dray.api.ids import PoolId
 from dray.api.types.core import CoreEvent
 from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import ObjectMeta

@@ -18,7 +18,7 @@ from dray.api import errors, kinds
 from dray.api import features as gates
 from dray.api.conversion import canonical, defaults, versions
 from dray.api.features import Features
-from dray.api.formats.names import PoolId
+from dray.api.ids import PoolId
 from dray.api.kinds import Kind
 from dray.api.types.core import CoreEvent, ResourceQuota
 from dray.api.types.dra import (
@@ -29,6 +29,7 @@ from dray.api.types.dra import (
     ResourceClaimTemplate,
     ResourceSlice,
 )
+from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.bench import scenarios
@@ -41,7 +42,6 @@ from dray.client.api_client import EVERYTHING, ListPage, ObjectSelection
 from dray.drivers.simulated import fleet as simulated
 from dray.drivers.simulated import fleet_file
 
-Object = dict[str, Any]
 T = TypeVar("T")
 
 VERSION_ANNOTATION = "dray.dev/server-version"
@@ -157,7 +157,7 @@ def from_fleet(name: str) -> ClusterObjects:
     return _world(f"fleet {name}", objects)
 
 
-def documents_of(described: simulated.Fleet) -> list[Object]:
+def documents_of(described: simulated.Fleet) -> list[JsonObject]:
     """The nodes, classes and slices of a simulated fleet as objects that can be created."""
     group = "resource.k8s.io/v1"
     found = [
@@ -252,7 +252,7 @@ def _decoded_alike(
     return [decode({**described, **msgspec.json.decode(item)}, source) for item in items]
 
 
-def _from_description(source: str, document: Object) -> ClusterObjects:
+def _from_description(source: str, document: JsonObject) -> ClusterObjects:
     """A scenario, which has slices, or a fleet, which has what they are made from."""
     if "slices" not in document:
         return from_fleet(source)
@@ -269,7 +269,7 @@ def _world(source: str, objects: Iterable[Any], stated: Features | None = None) 
     return world
 
 
-def decode(document: Object, source: str) -> Any | None:
+def decode(document: JsonObject, source: str) -> Any | None:
     """The struct of an object in any version; None for kinds that do not matter here."""
     group, _ = kinds.parse_api_version(str(document.get("apiVersion", "")))
     type_ = READ.get((group, str(document.get("kind", ""))))
@@ -285,7 +285,7 @@ def decode(document: Object, source: str) -> Any | None:
         ) from error
 
 
-def _decoded(document: Object, type_: type[Any]) -> Any:
+def _decoded(document: JsonObject, type_: type[Any]) -> Any:
     stored = versions.to_storage(document)
     group, _ = kinds.parse_api_version(stored["apiVersion"])
     kind = kinds.served(group, stored["kind"])

@@ -12,9 +12,9 @@ import click
 import msgspec
 import yaml
 
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import WrongUsage
 
-Object = dict[str, Any]
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -26,7 +26,7 @@ class Manifest(NamedTuple):
     """One object and the file it is from."""
 
     source: str
-    document: Object
+    document: JsonObject
 
     @property
     def name(self) -> str:
@@ -99,7 +99,7 @@ def _files_in(directory: Path, recursive: bool) -> list[Path]:
     return found
 
 
-def documents(source: str, text: str) -> Iterator[Object]:
+def documents(source: str, text: str) -> Iterator[JsonObject]:
     """The objects of one text."""
     try:
         for document in _parsed(text):
@@ -118,7 +118,7 @@ def _parsed(text: str) -> Iterable[Any]:
     return found
 
 
-def _objects(source: str, document: Any) -> Iterator[Object]:
+def _objects(source: str, document: Any) -> Iterator[JsonObject]:
     if not isinstance(document, dict):
         raise WrongUsage(f"{source}: an object is expected, not {type(document).__name__}")
     items = document.get("items")
@@ -129,7 +129,7 @@ def _objects(source: str, document: Any) -> Iterator[Object]:
         yield document
 
 
-def _as_item(parent: Object, item: Any) -> Any:
+def _as_item(parent: JsonObject, item: Any) -> Any:
     """Items of a typed list need not say what they are."""
     kind = str(parent["kind"]).removesuffix("List")
     if not isinstance(item, dict) or not kind:

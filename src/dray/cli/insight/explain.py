@@ -10,7 +10,7 @@ import click
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import kinds
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.schema import field_docs
 from dray.api.types.core import CoreEvent, ResourceQuota
 from dray.api.types.dra import (

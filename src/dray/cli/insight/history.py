@@ -14,6 +14,7 @@ import msgspec
 from dray.api import errors, kinds
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import Command, CommandError, NotFound, WrongUsage
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import Format
@@ -23,10 +24,6 @@ from dray.cli.verbs import devices
 from dray.client import api_client
 from dray.client.api_client import ListPage
 
-Object = dict[str, Any]
-
-CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
-LEASE = kinds.served("coordination.k8s.io", "Lease")
 SILENCE_SECONDS = 1.0
 """A replay is over when nothing comes for so long; nothing marks its end on every server."""
 
@@ -35,8 +32,8 @@ class ClaimRevision(NamedTuple):
     """A claim as it was written, or without the claim when it was deleted."""
 
     revision: int
-    before: Object | None
-    after: Object | None
+    before: JsonObject | None
+    after: JsonObject | None
 
 
 class ClaimHistory(NamedTuple):
@@ -45,14 +42,17 @@ class ClaimHistory(NamedTuple):
     oldest: int
     reaches_back_to: str
     """A time at which the oldest revision was already there; empty if nothing tells."""
-    first: Sequence[Object]
+    first: Sequence[JsonObject]
     changes: Sequence[ClaimRevision]
 
 
 async def read(session: Session) -> ClaimHistory:
-    newest = int((await _page(session, CLAIM)).resource_version)
+    newest = int((await _page(session, kinds.RESOURCE_CLAIM)).resource_version)
     oldest = await _oldest(session, newest)
-    first = [msgspec.json.decode(item) for item in (await _page(session, CLAIM, oldest)).items]
+    first = [
+        msgspec.json.decode(item)
+        for item in (await _page(session, kinds.RESOURCE_CLAIM, oldest)).items
+    ]
     changes = [change async for change in _changes(session, first, oldest, newest)]
     return ClaimHistory(oldest, await time_of(session, oldest), first, changes)
 
@@ -74,7 +74,7 @@ async def _oldest(session: Session, newest: int) -> int:
     while known - forgotten > 1:
         middle = (forgotten + known) // 2
         try:
-            await _page(session, CLAIM, middle, limit=1)
+            await _page(session, kinds.RESOURCE_CLAIM, middle, limit=1)
             known = middle
         except errors.Expired:
             forgotten = middle
@@ -82,11 +82,11 @@ async def _oldest(session: Session, newest: int) -> int:
 
 
 async def _changes(
-    session: Session, first: Sequence[Object], oldest: int, newest: int
+    session: Session, first: Sequence[JsonObject], oldest: int, newest: int
 ) -> AsyncIterator[ClaimRevision]:
     """What was written to claims after the oldest revision, in order."""
     known = {_uid(claim): claim for claim in first}
-    events = session.client.watch(CLAIM, resource_version=str(oldest))
+    events = session.client.watch(kinds.RESOURCE_CLAIM, resource_version=str(oldest))
     while True:
         try:
             event = await asyncio.wait_for(anext(events), SILENCE_SECONDS)
@@ -110,7 +110,7 @@ async def time_of(session: Session, revision: int) -> str:
     Leases are renewed every few seconds: the latest renewal that the revision knows of.
     """
     try:
-        page = await _page(session, LEASE, revision)
+        page = await _page(session, kinds.LEASE, revision)
     except errors.StatusError:
         return ""
     leases = [msgspec.json.decode(item) for item in page.items]
@@ -121,7 +121,7 @@ def _renewed(spec: Mapping[str, Any]) -> str:
     return str(spec.get("renewTime") or "")
 
 
-def _uid(claim: Object) -> str:
+def _uid(claim: JsonObject) -> str:
     return str((claim.get("metadata") or {}).get("uid", ""))
 
 
@@ -255,18 +255,18 @@ def _follow(
         holding[uid, name] = msgspec.structs.replace(known, used_by=tuple(users))
 
 
-def _devices(claim: Object | None) -> Iterator[str]:
+def _devices(claim: JsonObject | None) -> Iterator[str]:
     allocation = ((claim or {}).get("status") or {}).get("allocation") or {}
     for result in (allocation.get("devices") or {}).get("results") or ():
         yield f"{result['driver']}/{result['pool']}/{result['device']}"
 
 
-def _users(claim: Object) -> Iterator[str]:
+def _users(claim: JsonObject) -> Iterator[str]:
     for each in (claim.get("status") or {}).get("reservedFor") or ():
         yield f"{each['resource']}/{each['name']}"
 
 
-def _begun(claim: Object, name: str) -> Period:
+def _begun(claim: JsonObject, name: str) -> Period:
     metadata = claim["metadata"]
     allocated = claim["status"]["allocation"].get("allocationTimestamp")
     since = str(allocated or _last_written(claim))
@@ -283,12 +283,12 @@ def _end(change: ClaimRevision, later: Iterable[ClaimRevision]) -> dict[str, Any
     return {"until": told, "until_is_about": is_about, "until_revision": change.revision}
 
 
-def _last_told(claim: Object) -> str:
+def _last_told(claim: JsonObject) -> str:
     deleted = (claim.get("metadata") or {}).get("deletionTimestamp")
     return max(_last_written(claim), str(deleted or ""))
 
 
-def _last_written(claim: Object) -> str:
+def _last_written(claim: JsonObject) -> str:
     """The server notes the time of each write with the fields that were written."""
     metadata = claim.get("metadata") or {}
     times = [str(each.get("time", "")) for each in metadata.get("managedFields") or ()]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from dray.api.features import Features
-from dray.api.formats.names import PoolId
+from dray.api.ids import PoolId
 from dray.api.types.dra import Device
 from dray.cel import device as cel
 from dray.cel.device import Selector

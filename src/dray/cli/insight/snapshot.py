@@ -12,6 +12,7 @@ import click
 
 from dray.api import errors, kinds
 from dray.api.types.core import CoreEvent
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import Command
 from dray.cli.inputs.cluster_objects import READ, VERSION_ANNOTATION
 from dray.cli.output import serialization
@@ -19,8 +20,6 @@ from dray.cli.session import connection, progress, server_version
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
 from dray.client.api_client import ObjectSelection
-
-Object = dict[str, Any]
 
 _POD_SPEC = frozenset(
     [
@@ -62,7 +61,7 @@ _UNIQUE = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", re.IGNORECA
 _LABELS_MATTER = frozenset(("Node", "DeviceClass", "ResourceSlice"))
 
 
-def without_private(document: Object) -> Object:
+def without_private(document: JsonObject) -> JsonObject:
     """A copy without what is nobody else's business."""
     kept = copy.deepcopy(document)
     metadata = kept.get("metadata") or {}
@@ -76,7 +75,7 @@ def without_private(document: Object) -> Object:
     return kept
 
 
-def _reduce_pod(pod: Object) -> None:
+def _reduce_pod(pod: JsonObject) -> None:
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     _keep(spec, _POD_SPEC)
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
@@ -92,13 +91,13 @@ def _reduce_pod(pod: Object) -> None:
                     details.pop("containerID", None)
 
 
-def _keep(value: Object | None, names: Iterable[str]) -> None:
+def _keep(value: JsonObject | None, names: Iterable[str]) -> None:
     for name in (value or {}).keys() - set(names):
         assert value is not None
         del value[name]
 
 
-def anonymised(documents: Iterable[Object]) -> list[Object]:
+def anonymised(documents: Iterable[JsonObject]) -> list[JsonObject]:
     """The documents with names replaced, the same name by the same one everywhere."""
     known = [_without_words(document) for document in documents]
     names = _Names()
@@ -107,9 +106,9 @@ def anonymised(documents: Iterable[Object]) -> list[Object]:
     return [names.applied(document) for document in known]
 
 
-def _without_words(document: Object) -> Object:
+def _without_words(document: JsonObject) -> JsonObject:
     """Without free text: labels that nothing selects by, messages, parameters of drivers."""
-    kept: Object = _without_keys(document, frozenset({"message", "parameters"}))
+    kept: JsonObject = _without_keys(document, frozenset({"message", "parameters"}))
     if document.get("kind") not in _LABELS_MATTER:
         (kept.get("metadata") or {}).pop("labels", None)
     return kept
@@ -130,7 +129,7 @@ class _Names:
         self._new: dict[str, str] = {}
         self._numbers: dict[str, Iterator[int]] = {}
 
-    def learn(self, document: Object) -> None:
+    def learn(self, document: JsonObject) -> None:
         metadata = document.get("metadata") or {}
         kind = kinds.by_kind(*_group_and_kind(document))
         keeps_name = document.get("kind") == "DeviceClass"
@@ -165,7 +164,7 @@ class _Names:
         return self._new[match[0]]
 
 
-def _group_and_kind(document: Object) -> tuple[str, str]:
+def _group_and_kind(document: JsonObject) -> tuple[str, str]:
     group, _ = kinds.parse_api_version(str(document.get("apiVersion", "")))
     return group, str(document.get("kind", ""))
 
@@ -191,9 +190,9 @@ def snapshot(target: Target, anonymise: bool) -> None:
         click.echo(f"Left out: {refusal}", err=True)
 
 
-async def _collect(session: Session) -> tuple[list[Object], str, list[str]]:
+async def _collect(session: Session) -> tuple[list[JsonObject], str, list[str]]:
     version = await server_version.ask(session.client)
-    found: list[Object] = []
+    found: list[JsonObject] = []
     unread: list[str] = []
     for kind in await session.resources.preferred():
         if READ.get((kind.group, kind.kind), CoreEvent) is not CoreEvent:

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from dray.api.features import Features
-from dray.api.formats.names import DeviceId
+from dray.api.ids import DeviceId
 from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod

@@ -12,12 +12,12 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dray.api.types.dra import DeviceClass
+from dray.api.types.meta import JsonObject
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.lint import pod_specs
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.source_documents import Document
 
-Object = dict[str, Any]
 Classes = Mapping[str, str]
 """The class that serves each extended resource."""
 
@@ -28,7 +28,7 @@ class Use(NamedTuple):
     """A container that asks for an extended resource."""
 
     path: str
-    container: Object
+    container: JsonObject
     resource: str
     amount: int
 
@@ -36,10 +36,10 @@ class Use(NamedTuple):
 class Claimed(NamedTuple):
     """A workload that asks by claims, and the templates for them."""
 
-    value: Object
+    value: JsonObject
     added: list[tuple[str, str]]
     """For each use, the name of the pod's claim and that of its template."""
-    templates: list[Object]
+    templates: list[JsonObject]
 
 
 def classes(documents: Iterable[Document], world: ClusterObjects | None) -> Classes:
@@ -74,14 +74,14 @@ def uses(value: Any, kind: str, known: Classes) -> Iterator[Use]:
                 yield Use(path, container, resource, int(amount))
 
 
-def claimed(value: Object, kind: str, known: Classes) -> Claimed | None:
+def claimed(value: JsonObject, kind: str, known: Classes) -> Claimed | None:
     """The workload with claims instead; None where it asks for nothing that could be one."""
     changed = copy.deepcopy(value)
     found = list(uses(changed, kind, known))
     if not found:
         return None
     spec = pod_specs.at(changed, pod_specs.POD_SPECS[kind])
-    entries: list[Object] = list(spec.get("resourceClaims") or ())
+    entries: list[JsonObject] = list(spec.get("resourceClaims") or ())
     taken = {str(each.get("name")) for each in entries}
     made = Claimed(changed, [], [])
     for use in found:
@@ -118,8 +118,8 @@ def _ask_by_claim(use: Use, name: str) -> None:
     resources["claims"] = [{"name": name}, *(resources.get("claims") or ())]
 
 
-def _template(name: str, workload: Object, device_class: str, count: int) -> Object:
-    exactly: Object = {"deviceClassName": device_class}
+def _template(name: str, workload: JsonObject, device_class: str, count: int) -> JsonObject:
+    exactly: JsonObject = {"deviceClassName": device_class}
     if count > 1:
         exactly["count"] = count
     metadata = {"name": name}

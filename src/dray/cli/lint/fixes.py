@@ -14,14 +14,13 @@ import yaml
 
 from dray.api import kinds
 from dray.api.conversion import versions
+from dray.api.types.meta import JsonObject
 from dray.cli.inputs.manifests import Loader
 from dray.cli.lint import extended_resources, line_edits, object_checks
 from dray.cli.lint.extended_resources import Claimed, Classes
 from dray.cli.lint.line_edits import Edit
 from dray.cli.lint.source_documents import Document
 from dray.cli.output import serialization
-
-Object = dict[str, Any]
 
 SEPARATOR = "---\n"
 
@@ -75,7 +74,7 @@ def _with_claims(
 
 
 def _edited(
-    document: Document, lines: list[str], made: Sequence[Edit], expected: Object
+    document: Document, lines: list[str], made: Sequence[Edit], expected: JsonObject
 ) -> list[str]:
     """The object's lines after edits, or written anew where they do not give what is expected."""
     start, end = document.start, _end(lines, document)
@@ -101,7 +100,7 @@ def _end(lines: Sequence[str], document: Document) -> int:
     return end
 
 
-def rewritten(document: Document) -> Object | None:
+def rewritten(document: Document) -> JsonObject | None:
     """The object in the newest version; None where that is what it is."""
     kind = object_checks.kind_of(document)
     if kind is None or kind.group != "resource.k8s.io" or not isinstance(document.value, dict):
@@ -117,7 +116,7 @@ def rewritten(document: Document) -> Object | None:
     return {**versions.to_storage(value), "apiVersion": newest}
 
 
-def _has_flat_requests(value: Object, kind: str) -> bool:
+def _has_flat_requests(value: JsonObject, kind: str) -> bool:
     if kind not in ("ResourceClaim", "ResourceClaimTemplate"):
         return False
     spec = value.get("spec") or {}

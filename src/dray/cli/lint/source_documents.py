@@ -10,9 +10,8 @@ from typing import Any
 import yaml
 
 from dray.api.formats import gojson
+from dray.api.types.meta import JsonObject
 from dray.cli.inputs.manifests import Loader
-
-Object = dict[str, Any]
 
 _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
@@ -45,7 +44,7 @@ class Document:
         return str(self.value.get("kind", "")) if isinstance(self.value, dict) else ""
 
     @property
-    def metadata(self) -> Object:
+    def metadata(self) -> JsonObject:
         found = self.value.get("metadata")
         return found if isinstance(found, dict) else {}
 

@@ -9,12 +9,10 @@ import click
 import msgspec
 
 from dray.api.kinds import Kind
-from dray.cli.command_errors import WrongUsage
+from dray.api.types.meta import JsonObject
+from dray.cli.command_errors import JsonPathError, WrongUsage
 from dray.cli.output import jsonpath, jsonpath_hints, serialization
-from dray.cli.output.jsonpath_syntax import JsonPathError
 from dray.cli.session import resource_types
-
-Object = dict[str, Any]
 
 FORMATS = ("json", "yaml", "name", "wide", "jsonpath=TEMPLATE", "jsonpath-file=FILE")
 
@@ -90,12 +88,12 @@ def rendered(document: Any, format: Format) -> str:
     return serialization.write_json(document, indent=4) + "\n"
 
 
-def show_names(kind: Kind, objects: Sequence[Object]) -> None:
+def show_names(kind: Kind, objects: Sequence[JsonObject]) -> None:
     for each in objects:
         click.echo(f"{resource_types.full_name(kind)}/{each['metadata']['name']}")
 
 
-def show_change(kind: Kind, changed: Object, verb: str, format: Format) -> None:
+def show_change(kind: Kind, changed: JsonObject, verb: str, format: Format) -> None:
     """Report one written object: `resourceclaim.resource.k8s.io/x created`, or the object."""
     if format.name == "name":
         show_names(kind, [changed])
@@ -105,11 +103,11 @@ def show_change(kind: Kind, changed: Object, verb: str, format: Format) -> None:
         show_document(presented(changed), format)
 
 
-def reference(kind: Kind, named: Object) -> str:
+def reference(kind: Kind, named: JsonObject) -> str:
     return f"{resource_types.full_name(kind)}/{named['metadata']['name']}"
 
 
-def presented(document: Object, *, managed_fields: bool = False) -> Object:
+def presented(document: JsonObject, *, managed_fields: bool = False) -> JsonObject:
     """The object as people want to see it: who manages which field is left out."""
     metadata = document.get("metadata")
     if managed_fields or not isinstance(metadata, dict) or "managedFields" not in metadata:
@@ -118,7 +116,7 @@ def presented(document: Object, *, managed_fields: bool = False) -> Object:
     return {**document, "metadata": kept}
 
 
-def as_list(objects: Sequence[Object]) -> Object:
+def as_list(objects: Sequence[JsonObject]) -> JsonObject:
     """The List that kubectl makes of several objects."""
     return {
         "apiVersion": "v1",

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dray.cli.command_errors import JsonPathError
 from dray.cli.output import jsonpath_syntax as syntax
 from dray.cli.output.jsonpath import Finder
-from dray.cli.output.jsonpath_syntax import JsonPathError, Part, Path
+from dray.cli.output.jsonpath_syntax import Part, Path
 
 LOOKED_AT = 100
 """Enough objects to find a name in, if any has it."""

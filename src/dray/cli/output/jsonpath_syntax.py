@@ -11,9 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-
-class JsonPathError(ValueError):
-    """A template that cannot be read, or a path that does not fit the data."""
+from dray.cli.command_errors import JsonPathError
 
 
 class Field(NamedTuple):

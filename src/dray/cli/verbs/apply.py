@@ -9,17 +9,18 @@ import msgspec
 
 from dray.api import errors, http_messages
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.cli import command_errors
 from dray.cli.command_errors import Command, CommandError
 from dray.cli.inputs import manifests
 from dray.cli.inputs.manifests import Manifest
 from dray.cli.output import formats
-from dray.cli.output.formats import Format, Object
+from dray.cli.output.formats import Format
 from dray.cli.session import connection
 from dray.cli.session.connection import FIELD_MANAGER, Session, Target
 from dray.client import api_client
 
-Writing = Callable[[Session, Kind, Object], Awaitable[tuple[Object, str]]]
+Writing = Callable[[Session, Kind, JsonObject], Awaitable[tuple[JsonObject, str]]]
 """Writes one object; what became of it, and the word for that."""
 
 _dry_run = click.option("--dry-run", is_flag=True, help="Let the server check, write nothing.")
@@ -46,7 +47,7 @@ def apply(
     """Make objects what the files say, by server-side apply."""
     query = [("fieldManager", field_manager), ("force", str(force_conflicts).lower())]
 
-    async def one(session: Session, kind: Kind, document: Object) -> tuple[Object, str]:
+    async def one(session: Session, kind: Kind, document: JsonObject) -> tuple[JsonObject, str]:
         return await _applied(session, kind, document, _with_dry_run(query, dry_run))
 
     _write_all(target, manifests.read(files, recursive=recursive), one, format, dry_run)
@@ -64,7 +65,7 @@ def create(
     """Create the objects of the files."""
     query = _with_dry_run([("fieldManager", FIELD_MANAGER)], dry_run)
 
-    async def one(session: Session, kind: Kind, document: Object) -> tuple[Object, str]:
+    async def one(session: Session, kind: Kind, document: JsonObject) -> tuple[JsonObject, str]:
         path = api_client.collection_path(kind, _namespace(session, kind, document))
         return await _send(session, "POST", path, document, query), "created"
 
@@ -77,8 +78,8 @@ def _with_dry_run(query: list[tuple[str, str]], dry_run: bool) -> list[tuple[str
 
 
 async def _applied(
-    session: Session, kind: Kind, document: Object, query: list[tuple[str, str]]
-) -> tuple[Object, str]:
+    session: Session, kind: Kind, document: JsonObject, query: list[tuple[str, str]]
+) -> tuple[JsonObject, str]:
     name = document.get("metadata", {}).get("name", "")
     namespace = _namespace(session, kind, document)
     if not name:
@@ -99,20 +100,20 @@ async def _version(session: Session, kind: Kind, name: str, namespace: str) -> s
     return str(found["metadata"].get("resourceVersion", ""))
 
 
-def _outcome(before: str, changed: Object) -> str:
+def _outcome(before: str, changed: JsonObject) -> str:
     if not before:
         return "created"
     return "unchanged" if changed["metadata"].get("resourceVersion") == before else "configured"
 
 
-def _namespace(session: Session, kind: Kind, document: Object) -> str:
+def _namespace(session: Session, kind: Kind, document: JsonObject) -> str:
     if not kind.namespaced:
         return ""
     own = document.get("metadata", {}).get("namespace", "")
     return str(own or session.namespace)
 
 
-def _placed(session: Session, kind: Kind, document: Object) -> Object:
+def _placed(session: Session, kind: Kind, document: JsonObject) -> JsonObject:
     """The object with its namespace, as kubectl sends it: the server names both in its errors."""
     namespace = _namespace(session, kind, document)
     if not namespace:
@@ -124,17 +125,17 @@ async def _send(
     session: Session,
     method: str,
     path: str,
-    document: Object,
+    document: JsonObject,
     query: list[tuple[str, str]],
     content_type: str = http_messages.JSON,
-) -> Object:
+) -> JsonObject:
     headers = {"accept": http_messages.JSON, "content-type": content_type}
     body = msgspec.json.encode(document)
     request = http_messages.Request(method, path, tuple(query), headers, body)
     response = await session.client.raw(request)
     if response.status >= 400:
         raise api_client.error_of(response)
-    changed: Object = msgspec.json.decode(response.body)
+    changed: JsonObject = msgspec.json.decode(response.body)
     return changed
 
 

@@ -9,6 +9,7 @@ import click
 
 from dray.api import errors
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.cli import completion
 from dray.cli.command_errors import Command, TimedOut, WrongUsage
 from dray.cli.inputs import manifests
@@ -18,7 +19,7 @@ from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import Reference
 from dray.cli.verbs import listing
-from dray.client.api_client import Object, ObjectSelection
+from dray.client.api_client import ObjectSelection
 
 POLL_SECONDS = 0.2
 
@@ -51,7 +52,7 @@ def delete(
     """Delete objects: TYPE NAME…, TYPE/NAME…, TYPE -l LABELS, TYPE --all, or -f FILE."""
     if not what and not files:
         raise WrongUsage("say what to delete, such as: dray delete pod/x, or give -f FILE")
-    options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    options: JsonObject = {"apiVersion": "v1", "kind": "DeleteOptions"}
     if cascade:
         options["propagationPolicy"] = cascade.capitalize()
     if grace_period is not None:
@@ -115,7 +116,7 @@ def _report(kind: Kind, name: str, format: Format) -> None:
         click.echo(f'{kind.singular}{group} "{name}" deleted')
 
 
-def _uid(answer: Object) -> str:
+def _uid(answer: JsonObject) -> str:
     """Of the object that was deleted, whichever way the server answers."""
     details: dict[str, Any] = answer.get("details") or {}
     return str(details.get("uid") or answer.get("metadata", {}).get("uid", ""))

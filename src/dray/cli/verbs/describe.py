@@ -12,11 +12,11 @@ from typing import Any
 
 import click
 
+from dray.api.types.meta import JsonObject
 from dray.cli import completion
 from dray.cli.command_errors import Command, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import tables
-from dray.cli.output.formats import Object
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import Reference
@@ -69,7 +69,7 @@ def describe(
     click.echo("\n\n".join(described), nl=bool(described))
 
 
-async def _documents(session: Session, reference: Reference, selector: str) -> list[Object]:
+async def _documents(session: Session, reference: Reference, selector: str) -> list[JsonObject]:
     kind = reference.kind
     namespace = session.namespace if kind.namespaced else ""
     if reference.name:
@@ -77,7 +77,7 @@ async def _documents(session: Session, reference: Reference, selector: str) -> l
     return await listing.listed(session, kind, ObjectSelection(namespace, selector))
 
 
-async def _events(session: Session, document: Object) -> list[Object]:
+async def _events(session: Session, document: JsonObject) -> list[JsonObject]:
     metadata = document["metadata"]
     (kind,) = await session.resources.named("events")
     fields = f"involvedObject.name={metadata['name']},involvedObject.uid={metadata.get('uid', '')}"
@@ -85,7 +85,7 @@ async def _events(session: Session, document: Object) -> list[Object]:
     return sorted(await listing.listed(session, kind, selection), key=events.last_seen)
 
 
-def text(document: Object, happened: Sequence[Object] | None) -> str:
+def text(document: JsonObject, happened: Sequence[JsonObject] | None) -> str:
     """The description of one object."""
     metadata = document.get("metadata") or {}
     is_pod = (document.get("apiVersion"), document.get("kind")) == ("v1", "Pod")
@@ -113,7 +113,7 @@ def _set(lines: Iterable[str]) -> list[str]:
     return tables.aligned((line.split("\t") for line in single), min_width=0, padding=PADDING)
 
 
-def _shown(document: Object) -> Object:
+def _shown(document: JsonObject) -> JsonObject:
     metadata = document.get("metadata") or {}
     shown = {name: value for name, value in metadata.items() if name not in _HIDDEN_METADATA}
     return {**document, "metadata": shown}
@@ -177,7 +177,7 @@ def field_title(name: str) -> str:
     return " ".join(words)
 
 
-def _event_lines(happened: Sequence[Object], now: datetime.datetime) -> list[str]:
+def _event_lines(happened: Sequence[JsonObject], now: datetime.datetime) -> list[str]:
     rows = [
         ["  Type", "Reason", "Age", "From", "Message"],
         ["  ----", "------", "----", "----", "-------"],
@@ -186,7 +186,7 @@ def _event_lines(happened: Sequence[Object], now: datetime.datetime) -> list[str
     return ["Events:", *tables.aligned(rows, min_width=0, padding=PADDING)]
 
 
-def _event_row(event: Object, now: datetime.datetime) -> list[str]:
+def _event_row(event: JsonObject, now: datetime.datetime) -> list[str]:
     source = (event.get("source") or {}).get("component") or event.get("reportingComponent", "")
     message = event.get("message", "").strip()
     if path := (event.get("involvedObject") or {}).get("fieldPath"):

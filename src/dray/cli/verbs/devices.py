@@ -12,7 +12,7 @@ import msgspec
 from dray.allocator.checks import taints
 from dray.api import errors, kinds
 from dray.api.conversion import canonical, versions
-from dray.api.formats.names import DeviceId
+from dray.api.ids import DeviceId
 from dray.api.types.dra import (
     Device,
     DeviceAttribute,

@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
+from dray.api.types.meta import JsonObject
 from dray.apiserver.printing import cells
 from dray.cli.command_errors import Command
 from dray.cli.output import formats, tables
-from dray.cli.output.formats import Format, Object
+from dray.cli.output.formats import Format
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
@@ -28,7 +29,7 @@ def events(target: Target, format: Format, about: str, types: str, headers: bool
     """Show events."""
     wanted = [word.lower() for word in types.split(",") if word]
 
-    async def body(session: Session) -> list[Object]:
+    async def body(session: Session) -> list[JsonObject]:
         found = await about_objects(session, about)
         return [each for each in found if not wanted or each.get("type", "").lower() in wanted]
 
@@ -52,7 +53,7 @@ def events(target: Target, format: Format, about: str, types: str, headers: bool
     tables.show([header, *rows] if headers else rows, has_header=headers)
 
 
-async def about_objects(session: Session, about: str = "") -> list[Object]:
+async def about_objects(session: Session, about: str = "") -> list[JsonObject]:
     """The events of the namespace, or about one object, the oldest first."""
     (kind,) = await session.resources.named("events")
     selection = ObjectSelection(session.namespace)
@@ -63,7 +64,7 @@ async def about_objects(session: Session, about: str = "") -> list[Object]:
     return sorted(await listing.listed(session, kind, selection), key=last_seen)
 
 
-def last_seen(event: Object) -> str:
+def last_seen(event: JsonObject) -> str:
     series: dict[str, Any] = event.get("series") or {}
     return str(
         series.get("lastObservedTime")
@@ -73,7 +74,7 @@ def last_seen(event: Object) -> str:
     )
 
 
-def _row(event: Object, now: datetime.datetime) -> list[str]:
+def _row(event: JsonObject, now: datetime.datetime) -> list[str]:
     about = event.get("involvedObject") or {}
     return [
         interval(event, now),
@@ -84,7 +85,7 @@ def _row(event: Object, now: datetime.datetime) -> list[str]:
     ]
 
 
-def interval(event: Object, now: datetime.datetime) -> str:
+def interval(event: JsonObject, now: datetime.datetime) -> str:
     """`3m (x4 over 10m)` for what happened more than once."""
     first = event.get("eventTime") or event.get("firstTimestamp")
     first = first or event["metadata"].get("creationTimestamp")

@@ -24,7 +24,6 @@ from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import logs
 from dray.client import api_client
 
-POD = kinds.served("", "Pod")
 CHUNK_BYTES = 32768
 INPUT = 0
 
@@ -86,7 +85,7 @@ def _sit_at(
 async def _converse(
     session: Session, what: str, pod: str, query: api_client.Query, seat: TerminalStream
 ) -> Outcome:
-    path = api_client.object_path(POD, pod, session.namespace, what)
+    path = api_client.object_path(kinds.POD, pod, session.namespace, what)
     headers = {"upgrade": "websocket", "sec-websocket-protocol": ",".join(remote_command.PROTOCOLS)}
     response = await session.client.raw(Request("GET", path, tuple(query), headers))
     if response.upgrade is None:

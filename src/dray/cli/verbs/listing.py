@@ -11,9 +11,10 @@ import msgspec
 from dray.api import errors
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import NotFound
 from dray.cli.output import jsonpath
-from dray.cli.output.formats import Format, Object
+from dray.cli.output.formats import Format
 from dray.cli.session.connection import Session
 from dray.cli.session.resource_types import Reference
 from dray.client import api_client
@@ -93,7 +94,7 @@ def _explained(error: errors.StatusError, session: Session, reference: Reference
     return NotFound(str(error), f"See what there is: dray get {reference.kind.plural}{where}")
 
 
-def _plain_table(document: Object) -> Table:
+def _plain_table(document: JsonObject) -> Table:
     """For servers that make no Tables: names and times of creation."""
     columns = [{"name": "Name", "priority": 0}, {"name": "Created At", "priority": 0}]
     rows = [
@@ -108,9 +109,9 @@ def _plain_table(document: Object) -> Table:
 
 async def objects(
     session: Session, wanted: Wanted, found: Sequence[Reference]
-) -> list[tuple[Kind, Object]]:
+) -> list[tuple[Kind, JsonObject]]:
     """Every object that is meant, with its kind."""
-    collected: list[tuple[Kind, Object]] = []
+    collected: list[tuple[Kind, JsonObject]] = []
     for reference in found:
         collected += [(reference.kind, each) for each in await _objects(session, wanted, reference)]
     if wanted.sort_by:
@@ -118,7 +119,7 @@ async def objects(
     return collected
 
 
-async def _objects(session: Session, wanted: Wanted, reference: Reference) -> list[Object]:
+async def _objects(session: Session, wanted: Wanted, reference: Reference) -> list[JsonObject]:
     kind = reference.kind
     if not reference.name:
         return await listed(session, kind, wanted.selection(session, reference))
@@ -131,7 +132,7 @@ async def _objects(session: Session, wanted: Wanted, reference: Reference) -> li
         raise _explained(error, session, reference) from error
 
 
-async def listed(session: Session, kind: Kind, selection: ObjectSelection) -> list[Object]:
+async def listed(session: Session, kind: Kind, selection: ObjectSelection) -> list[JsonObject]:
     """The objects of one kind; each says what it is, which items of a list do not."""
     page = await session.client.list(kind, selection)
     described = {"apiVersion": kind.preferred.api_version, "kind": kind.kind}
@@ -153,7 +154,7 @@ async def expanded(
     return found
 
 
-def _sort_key(document: Object, path: str) -> tuple[int, Any]:
+def _sort_key(document: JsonObject, path: str) -> tuple[int, Any]:
     """Objects without the field come first; texts and numbers do not mix."""
     found = jsonpath.relaxed(path).find(document)
     if not found:

@@ -14,8 +14,6 @@ from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.client import api_client
 
-POD = kinds.served("", "Pod")
-
 
 @click.command("logs", cls=Command)
 @click.argument("pod")
@@ -69,7 +67,7 @@ def _since_seconds(text: str) -> str:
 
 
 async def _print(session: Session, name: str, query: dict[str, str]) -> None:
-    path = api_client.object_path(POD, name, session.namespace, "log")
+    path = api_client.object_path(kinds.POD, name, session.namespace, "log")
     pairs = tuple((key, value) for key, value in query.items() if value)
     response = await session.client.raw(Request("GET", path, pairs, {"accept": "*/*"}))
     if response.status >= 400:

@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from dray.api import errors
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import Command, TimedOut, WrongUsage
 from dray.cli.output import durations, formats, jsonpath
-from dray.cli.output.formats import Object
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import Reference
@@ -27,7 +27,7 @@ RETRY_SECONDS = 0.2
 class Goal(NamedTuple):
     """What is waited for. An object that is gone is shown to `is_met` as None."""
 
-    is_met: Callable[[Object | None], bool]
+    is_met: Callable[[JsonObject | None], bool]
     message: str = "condition met"
 
 
@@ -83,7 +83,7 @@ def parse_goal(text: str) -> Goal:
     )
 
 
-def _has_condition(document: Object | None, name: str, value: str) -> bool:
+def _has_condition(document: JsonObject | None, name: str, value: str) -> bool:
     """A condition about an older generation does not count."""
     if document is None:
         return False
@@ -105,7 +105,7 @@ def _path_goal(text: str) -> Goal:
     template = jsonpath.relaxed(path + brace)
     value = behind.removeprefix("=").strip("\"'")
 
-    def is_met(document: Object | None) -> bool:
+    def is_met(document: JsonObject | None) -> bool:
         found = template.find(document) if document is not None else []
         if not behind:
             return bool(found)
@@ -145,7 +145,7 @@ async def _wait_for(session: Session, reference: Reference, goal: Goal) -> None:
 
 async def _current(
     session: Session, reference: Reference, namespace: str
-) -> tuple[Object | None, str]:
+) -> tuple[JsonObject | None, str]:
     """The object, and from which version on to watch."""
     selection = ObjectSelection(namespace, field_selector=f"metadata.name={reference.name}")
     page = await session.client.list(reference.kind, selection)

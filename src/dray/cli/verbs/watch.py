@@ -9,9 +9,9 @@ import msgspec
 
 from dray.api import errors
 from dray.api.http_messages import Request
+from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import WrongUsage
 from dray.cli.output import formats, tables
-from dray.cli.output.formats import Object
 from dray.cli.output.tables import TableOptions
 from dray.cli.session.connection import Session
 from dray.cli.session.resource_types import Reference
@@ -46,7 +46,7 @@ async def _watch_objects(
     async for event in session.client.watch(reference.kind, selection):
         if event.type == "BOOKMARK":
             continue
-        document: Object = msgspec.json.decode(event.object)
+        document: JsonObject = msgspec.json.decode(event.object)
         if wanted.format.name == "name":
             formats.show_names(reference.kind, [document])
         else:

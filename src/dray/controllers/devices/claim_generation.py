@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.features import Features
-from dray.api.formats.names import GroupResource
+from dray.api.ids import GroupResource
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references, pod_claims
 from dray.api.semantics.pod_claims import ClaimSource
 from dray.api.types.dra import ResourceClaim
-from dray.api.types.meta import ObjectMeta
+from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
-from dray.client.api_client import Client, Object
-from dray.controllers import caches, resources
+from dray.client.api_client import Client
+from dray.controllers import caches
 from dray.controllers.caches import Caches
 from dray.controllers.slim_types import ClaimTemplate
 
@@ -55,7 +55,7 @@ class Generator:
                 return claim
         return None
 
-    async def create(self, owner: Owner, source: ClaimSource) -> Object:
+    async def create(self, owner: Owner, source: ClaimSource) -> JsonObject:
         template_name = source.resource_claim_template_name or ""
         template = self._templates.get(template_name, owner.metadata.namespace)
         if template is None:
@@ -63,7 +63,7 @@ class Generator:
             raise CannotGenerate(f'resource claim template "{template_name}": {missing}')
         self._check_features(template)
         body = claim_from(owner, source.name, template)
-        return await self._client.create(resources.CLAIM, body, owner.metadata.namespace)
+        return await self._client.create(kinds.RESOURCE_CLAIM, body, owner.metadata.namespace)
 
     def _check_features(self, template: ClaimTemplate) -> None:
         requests = _requests(template)
@@ -75,7 +75,7 @@ class Generator:
             )
 
 
-def claim_from(owner: Owner, claim_name: str, template: ClaimTemplate) -> Object:
+def claim_from(owner: Owner, claim_name: str, template: ClaimTemplate) -> JsonObject:
     """The body of the claim that a template makes for one entry of its owner."""
     metadata: Mapping[str, Any] = template.spec.get("metadata") or {}
     made: dict[str, Any] = {
@@ -91,7 +91,7 @@ def claim_from(owner: Owner, claim_name: str, template: ClaimTemplate) -> Object
     if metadata.get("labels"):
         made["labels"] = metadata["labels"]
     return {
-        **resources.identity(resources.CLAIM),
+        **kinds.RESOURCE_CLAIM.type_meta,
         "metadata": made,
         "spec": template.spec.get("spec") or {},
     }

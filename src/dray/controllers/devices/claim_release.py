@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references, pod_claims, pod_status
 from dray.api.semantics.pod_claims import ConsumerReference
 from dray.api.types.dra import ResourceClaim
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
-from dray.client.api_client import Client, Object
+from dray.client.api_client import Client
 from dray.client.cache import Cache
-from dray.controllers import resources
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 MAX_GONE_USERS = 10_000
@@ -68,9 +68,9 @@ class Releaser:
         """Whether a reservation must stay; consumers of a kind that is not known do stay."""
         if pod_claims.is_pod(consumer):
             cache: Cache[Pod] | Cache[PodGroup] = self._pods
-            kind = resources.POD
+            kind = kinds.POD
         elif pod_claims.is_group(consumer) and self._groups is not None:
-            cache, kind = self._groups, resources.POD_GROUP
+            cache, kind = self._groups, kinds.POD_GROUP
         else:
             return True
         if consumer.uid in self._gone:
@@ -115,12 +115,12 @@ class Releaser:
         kept = [each for each in claim.metadata.finalizers if each != FINALIZER]
         patch = {"metadata": {"resourceVersion": version, "finalizers": kept or None}}
         await self._client.patch(
-            resources.CLAIM, claim.metadata.name, patch, claim.metadata.namespace
+            kinds.RESOURCE_CLAIM, claim.metadata.name, patch, claim.metadata.namespace
         )
 
     async def _delete_if_useless(self, claim: ResourceClaim) -> None:
         """A claim made for a pod goes when that pod is done, even if the pod object stays."""
-        owner = owner_references.controlled_by(claim.metadata, resources.POD)
+        owner = owner_references.controlled_by(claim.metadata, kinds.POD)
         if owner is None or claim.metadata.deletion_timestamp:
             return
         pod = self._pods.get(owner.name, claim.metadata.namespace)
@@ -134,16 +134,16 @@ class Releaser:
         options = {"preconditions": {"uid": claim.metadata.uid}}
         with contextlib.suppress(errors.NotFound):
             await self._client.delete(
-                resources.CLAIM, claim.metadata.name, claim.metadata.namespace, options
+                kinds.RESOURCE_CLAIM, claim.metadata.name, claim.metadata.namespace, options
             )
 
 
-async def write_status(client: Client, claim: ResourceClaim, change: dict[str, Any]) -> Object:
+async def write_status(client: Client, claim: ResourceClaim, change: dict[str, Any]) -> JsonObject:
     """Change the status of the claim as it was read, or raise Conflict."""
     metadata = claim.metadata
     patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": change}
     return await client.patch(
-        resources.CLAIM, metadata.name, patch, metadata.namespace, subresource="status"
+        kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace, subresource="status"
     )
 
 

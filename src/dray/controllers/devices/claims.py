@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.semantics import owner_references, pod_claims, pod_status
 from dray.api.semantics.pod_claims import ClaimSource
 from dray.api.types.dra import ResourceClaim
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod, PodResourceClaim
 from dray.api.types.workloads import PodGroup
 from dray.client import events
-from dray.client.api_client import Object
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, resources
+from dray.controllers import caches
 from dray.controllers.devices import claim_release
 from dray.controllers.devices.claim_generation import CannotGenerate, Generator, Owner
 from dray.controllers.devices.claim_release import GoneUsers, Releaser
@@ -195,7 +195,7 @@ class Claims(Loop[Work]):
     async def _ensure_claims(self, work: Work, pod: Pod, group: PodGroup | None) -> dict[str, str]:
         """Make what is missing; the claims that the status does not name yet."""
         made: dict[str, str] = {}
-        owner = Owner(resources.POD, pod)
+        owner = Owner(kinds.POD, pod)
         for source in pod.spec.resource_claims:
             if await self._is_provided(owner, source):
                 continue
@@ -208,11 +208,11 @@ class Claims(Loop[Work]):
         self, work: Work, pod: Pod, group: PodGroup | None, source: PodResourceClaim
     ) -> str:
         if not pod_claims.is_group(pod_claims.consumer(pod, group, source)):
-            return await self._obtain(work, Owner(resources.POD, pod), source)
+            return await self._obtain(work, Owner(kinds.POD, pod), source)
         assert group is not None
         if not self._group_claims:
             return ""
-        claim = await self._generator.find(Owner(resources.POD_GROUP, group), source)
+        claim = await self._generator.find(Owner(kinds.POD_GROUP, group), source)
         return claim.metadata.name if claim else ""
 
     async def _is_provided(self, owner: Owner, source: ClaimSource) -> bool:
@@ -230,7 +230,7 @@ class Claims(Loop[Work]):
         claim = self._claims.get(name, namespace)
         if claim is None:
             try:
-                raw = await self.client.get(resources.CLAIM, name, namespace)
+                raw = await self.client.get(kinds.RESOURCE_CLAIM, name, namespace)
             except errors.NotFound:
                 return False
             claim = _metadata_only(raw)
@@ -257,7 +257,7 @@ class Claims(Loop[Work]):
         return name
 
     def _report(self, owner: Owner, source: ClaimSource, reason: str) -> None:
-        field = "PodResourceClaim" if owner.kind is resources.POD else "PodGroupResourceClaim"
+        field = "PodResourceClaim" if owner.kind is kinds.POD else "PodGroupResourceClaim"
         self._recorder.record(
             events.reference(owner.kind, owner.metadata),
             events.WARNING,
@@ -269,7 +269,7 @@ class Claims(Loop[Work]):
 
     async def _note_in_pod(self, work: Work, pod: Pod, made: dict[str, str]) -> None:
         noted = await self.client.patch(
-            resources.POD,
+            kinds.POD,
             pod.metadata.name,
             _claim_statuses(pod, made),
             pod.metadata.namespace,
@@ -302,7 +302,7 @@ class Claims(Loop[Work]):
             return None
         if not self._made.are_seen(work):
             return UNSEEN_RETRY_SECONDS
-        owner, made = Owner(resources.POD_GROUP, group), {}
+        owner, made = Owner(kinds.POD_GROUP, group), {}
         try:
             for source in group.spec.resource_claims:
                 if not await self._is_provided(owner, source):
@@ -311,7 +311,7 @@ class Claims(Loop[Work]):
             return None
         if made:
             await self.client.patch(
-                resources.POD_GROUP,
+                kinds.POD_GROUP,
                 work.key.name,
                 _claim_statuses(group, made),
                 work.key.namespace,
@@ -354,7 +354,7 @@ def _is_as_used(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
     )
 
 
-def _metadata_only(raw: Object) -> ResourceClaim:
+def _metadata_only(raw: JsonObject) -> ResourceClaim:
     return msgspec.convert({"metadata": raw["metadata"]}, ResourceClaim)
 
 

@@ -18,29 +18,10 @@ from dray.api.types.dra import (
     DeviceTaintRule,
     DeviceToleration,
     ResourceClaim,
-    ResourcePool,
 )
-from dray.api.types.meta import ObjectMeta, Wire
+from dray.controllers.slim_types import TaintedDevice, TaintedSlice
 
 LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-
-
-class TaintedDevice(Wire, frozen=True):
-    name: str = ""
-    taints: tuple[DeviceTaint, ...] = ()
-
-
-class TaintedSliceSpec(Wire, frozen=True):
-    driver: str = ""
-    pool: ResourcePool = ResourcePool()
-    devices: tuple[TaintedDevice, ...] = ()
-
-
-class TaintedSlice(Wire, frozen=True):
-    """A ResourceSlice without all that has nothing to do with taints, which is most of it."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: TaintedSliceSpec = TaintedSliceSpec()
 
 
 class Eviction(NamedTuple):

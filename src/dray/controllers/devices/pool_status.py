@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.types.dra import (
     DeviceRequestAllocationResult,
@@ -23,7 +23,7 @@ from dray.api.types.dra import (
 )
 from dray.api.types.meta import Condition
 from dray.client.cache import ObjectChange
-from dray.controllers import resources, status_patches
+from dray.controllers import status_patches
 from dray.controllers.devices import pool_summary
 from dray.controllers.loops import Context, Loop
 
@@ -82,7 +82,7 @@ class PoolStatuses(Loop[str]):
         with contextlib.suppress(errors.NotFound):
             await status_patches.patch_status(
                 self.client,
-                resources.POOL_STATUS_REQUEST,
+                kinds.RESOURCE_POOL_STATUS_REQUEST,
                 request.metadata,
                 ResourcePoolStatusRequestStatus(),
                 status,
@@ -153,6 +153,6 @@ class PoolStatuses(Loop[str]):
         options = {"preconditions": {"uid": request.metadata.uid}}
         with contextlib.suppress(errors.NotFound):
             await self.client.delete(
-                resources.POOL_STATUS_REQUEST, request.metadata.name, options=options
+                kinds.RESOURCE_POOL_STATUS_REQUEST, request.metadata.name, options=options
             )
         return None

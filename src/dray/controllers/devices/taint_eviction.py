@@ -13,20 +13,22 @@ from typing import NamedTuple
 
 import msgspec
 
+from dray.api import kinds
 from dray.api.formats import gotime
-from dray.api.formats.names import PoolId
+from dray.api.ids import PoolId
 from dray.api.semantics import pod_claims, pod_status
 from dray.api.types.dra import DeviceTaint, DeviceTaintRule, DeviceTaintRuleStatus, ResourceClaim
 from dray.api.types.meta import Condition
 from dray.api.types.pods import Pod
 from dray.client import events
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, resources, status_patches
+from dray.controllers import caches, status_patches
 from dray.controllers.devices import eviction_times, taint_rule_status
-from dray.controllers.devices.eviction_times import Eviction, TaintedSlice
+from dray.controllers.devices.eviction_times import Eviction
 from dray.controllers.devices.taint_rule_status import Effects
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
+from dray.controllers.slim_types import TaintedSlice
 
 COMPONENT = "device-taint-eviction-controller"
 STATUS_PERIOD_SECONDS = 10.0
@@ -198,7 +200,7 @@ class TaintEviction(Loop[Work]):
                 self.queue.add_after(work, STATUS_PERIOD_SECONDS)
 
     def _tell(self, pod: Pod, note: str) -> None:
-        reference = events.reference(resources.POD, pod.metadata)
+        reference = events.reference(kinds.POD, pod.metadata)
         self._recorder.record(reference, events.NORMAL, "DeviceTaintManagerEviction", note)
 
     async def _report(self, name: str) -> float | None:
@@ -219,7 +221,7 @@ class TaintEviction(Loop[Work]):
         others = (each for each in rule.status.conditions if each.type != made.type)
         status = DeviceTaintRuleStatus(conditions=(*others, made))
         await status_patches.patch_status(
-            self.client, resources.TAINT_RULE, rule.metadata, rule.status, status
+            self.client, kinds.DEVICE_TAINT_RULE, rule.metadata, rule.status, status
         )
         return None
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
+from dray.api import kinds
 from dray.api.semantics import pod_status
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
-from dray.client.api_client import Object
-from dray.controllers import resources
 from dray.controllers.jobs import job_indexes, job_policies, job_progress
 from dray.controllers.jobs.job_progress import Progress
 from dray.controllers.slim_types import Job
@@ -51,14 +51,14 @@ def index_delay(replaced: Pod | None, now: datetime.datetime) -> float:
     return job_progress.delay_left(failures, job_progress.finished_at(replaced), now)
 
 
-def body(job: Job) -> Object:
-    made = pod_control.pod_from(job.spec.template, resources.JOB, job.metadata)
+def body(job: Job) -> JsonObject:
+    made = pod_control.pod_from(job.spec.template, kinds.JOB, job.metadata)
     finalizers = made["metadata"].get("finalizers") or []
     made["metadata"]["finalizers"] = [*finalizers, job_progress.FINALIZER]
     return made
 
 
-def indexed_body(job: Job, index: int, replaced: Pod | None) -> Object:
+def indexed_body(job: Job, index: int, replaced: Pod | None) -> JsonObject:
     """A pod that knows its index: by annotation, label, variable, name and host name."""
     made = body(job)
     metadata, spec = made["metadata"], made["spec"]

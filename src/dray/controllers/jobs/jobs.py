@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import JobStatus, WorkloadCondition
 from dray.client import events
-from dray.client.api_client import Object
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, conditions, resources, status_patches
+from dray.controllers import caches, conditions, status_patches
 from dray.controllers.jobs import job_accounting, job_pods, job_progress
 from dray.controllers.jobs.job_progress import Backoff, Progress
 from dray.controllers.loops import Context, Loop
@@ -77,9 +77,9 @@ class Jobs(Loop[Work]):
         self._backoffs: dict[ObjectKey, Backoff] = {}
         self._counted: dict[ObjectKey, set[str]] = {}
         self._recorder = context.recorder(COMPONENT)
-        self._maker = PodControl(self.client, resources.JOB, self._recorder, self._pod_writes)
+        self._maker = PodControl(self.client, kinds.JOB, self._recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(
-            self.client, resources.POD, resources.JOB, job_progress.FINALIZER
+            self.client, kinds.POD, kinds.JOB, job_progress.FINALIZER
         )
         self.follow(self._jobs, self._job_changed)
         self.follow(self._pods, self._pod_changed)
@@ -98,7 +98,7 @@ class Jobs(Loop[Work]):
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         for pod in (change.old, change.new):
-            owner = owner_references.controlled_by(pod.metadata, resources.JOB) if pod else None
+            owner = owner_references.controlled_by(pod.metadata, kinds.JOB) if pod else None
             if owner is not None:
                 self.queue.add(Work(ObjectKey(change.key.namespace, owner.name)))
         if change.new is not None:
@@ -116,7 +116,7 @@ class Jobs(Loop[Work]):
         owner = owner_references.controller_of(pod.metadata)
         if owner is None:
             return True
-        if owner_references.controlled_by(pod.metadata, resources.JOB) is None:
+        if owner_references.controlled_by(pod.metadata, kinds.JOB) is None:
             return False
         key = ObjectKey(pod.metadata.namespace, owner.name)
         job = self._jobs.get(key.name, key.namespace)
@@ -153,11 +153,11 @@ class Jobs(Loop[Work]):
         if pod is not None and job_progress.is_tracked(pod) and self._is_leftover(pod):
             await self._untrack(pod)
 
-    async def _untrack(self, pod: Pod) -> Object | None:
+    async def _untrack(self, pod: Pod) -> JsonObject | None:
         kept = [each for each in pod.metadata.finalizers if each != job_progress.FINALIZER]
         try:
             return await status_patches.patch_metadata(
-                self.client, resources.POD, pod.metadata, {"finalizers": kept or None}
+                self.client, kinds.POD, pod.metadata, {"finalizers": kept or None}
             )
         except errors.NotFound:
             return None
@@ -181,7 +181,7 @@ class Jobs(Loop[Work]):
             "preconditions": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
         }
         with contextlib.suppress(errors.NotFound):
-            await self.client.delete(resources.JOB, metadata.name, metadata.namespace, options)
+            await self.client.delete(kinds.JOB, metadata.name, metadata.namespace, options)
         return None
 
     async def _advance(self, job: Job) -> float | None:
@@ -266,7 +266,7 @@ class Jobs(Loop[Work]):
         step.active += outcome.done
         step.failure = outcome.failure
 
-    def _bodies(self, step: Step, count: int) -> list[Object]:
+    def _bodies(self, step: Step, count: int) -> list[JsonObject]:
         job = step.job
         if not job_progress.is_indexed(job):
             return [job_pods.body(job)] * count
@@ -346,7 +346,7 @@ class Jobs(Loop[Work]):
 
     async def _write(self, job: Job, status: JobStatus) -> Job:
         written = await status_patches.patch_status(
-            self.client, resources.JOB, job.metadata, job.status, status
+            self.client, kinds.JOB, job.metadata, job.status, status
         )
         if written is None:
             return job
@@ -360,7 +360,7 @@ class Jobs(Loop[Work]):
             self._tell(job, events.NORMAL, "Completed", "Job completed")
 
     def _tell(self, job: Job, type_: str, reason: str, note: str) -> None:
-        reference = events.reference(resources.JOB, job.metadata)
+        reference = events.reference(kinds.JOB, job.metadata)
         self._recorder.record(reference, type_, reason, note)
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from dray.api import kinds
 from dray.api.semantics import pod_status
 from dray.api.types.nodes import Node, Taint
 from dray.api.types.pods import Pod, Toleration
 from dray.client import events
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, resources
+from dray.controllers import caches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
 
@@ -69,7 +70,7 @@ class NodeEviction(Loop[ObjectKey]):
             return None
         if left > 0:
             return left
-        reference = events.reference(resources.POD, pod.metadata)
+        reference = events.reference(kinds.POD, pod.metadata)
         note = f"Marking for deletion Pod {key}"
         self._recorder.record(reference, events.NORMAL, "TaintManagerEviction", note)
         await pod_disruption.end(
@@ -91,7 +92,7 @@ class NodeEviction(Loop[ObjectKey]):
     def _cancel(self, pod: Pod) -> None:
         if self._since.pop(pod.metadata.uid, None) is None:
             return
-        reference = events.reference(resources.POD, pod.metadata)
+        reference = events.reference(kinds.POD, pod.metadata)
         note = f"Cancelling deletion of Pod {pod.metadata.namespace}/{pod.metadata.name}"
         self._recorder.record(reference, events.NORMAL, "TaintManagerEviction", note)
 

@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, http_messages
+from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_status
 from dray.api.types.core import Lease
 from dray.api.types.nodes import Node, NodeCondition, Taint
 from dray.client import events
 from dray.client.cache import ObjectChange
-from dray.controllers import caches, resources
+from dray.controllers import caches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
 
@@ -134,7 +134,7 @@ class Nodes(Loop[str]):
             return
         conditions = [self._unknown(node, type_) for type_ in _REPORTED]
         await self.client.patch(
-            resources.NODE,
+            kinds.NODE,
             node.metadata.name,
             {
                 "metadata": {"resourceVersion": node.metadata.resource_version},
@@ -149,7 +149,7 @@ class Nodes(Loop[str]):
         name = node.metadata.annotations.get(LEASE_ANNOTATION, node.metadata.name)
         known = self._leases.get(name, LEASE_NAMESPACE)
         try:
-            live = await self.client.get(resources.LEASE, name, LEASE_NAMESPACE)
+            live = await self.client.get(kinds.LEASE, name, LEASE_NAMESPACE)
         except errors.NotFound:
             return False
         renewed = (live.get("spec") or {}).get("renewTime")
@@ -195,7 +195,7 @@ class Nodes(Loop[str]):
                 "lastTransitionTime": gotime.write(self.now()),
             }
             await pod_disruption.set_condition(self.client, pod, not_ready)
-            reference = events.reference(resources.POD, pod.metadata)
+            reference = events.reference(kinds.POD, pod.metadata)
             self._recorder.record(reference, events.WARNING, "NodeNotReady", "Node is not ready")
 
     async def _taint(self, node: Node) -> None:
@@ -212,7 +212,7 @@ class Nodes(Loop[str]):
             "metadata": {"resourceVersion": node.metadata.resource_version},
             "spec": {"taints": taints or None},
         }
-        await self.client.patch(resources.NODE, node.metadata.name, patch)
+        await self.client.patch(kinds.NODE, node.metadata.name, patch)
 
     def _wanted_taints(self, node: Node) -> Iterable[Taint]:
         keys = [
@@ -237,7 +237,7 @@ class Nodes(Loop[str]):
         return Taint(key=key, effect=effect, time_added=gotime.write(self.now()))
 
     def _tell(self, node: Node, reason: str, note: str) -> None:
-        reference = events.reference(resources.NODE, node.metadata)
+        reference = events.reference(kinds.NODE, node.metadata)
         self._recorder.record(reference, events.NORMAL, reason, note)
 
 

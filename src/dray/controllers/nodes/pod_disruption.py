@@ -6,12 +6,11 @@ import contextlib
 import datetime
 from typing import Any
 
-from dray.api import errors, http_messages
+from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_status
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client
-from dray.controllers import resources
 
 DISRUPTION_TARGET = "DisruptionTarget"
 
@@ -38,7 +37,7 @@ async def end(
         options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
         if at_once:
             options["gracePeriodSeconds"] = 0
-        await client.delete(resources.POD, pod.metadata.name, pod.metadata.namespace, options)
+        await client.delete(kinds.POD, pod.metadata.name, pod.metadata.namespace, options)
 
 
 def _is_marked(pod: Pod, reason: str) -> bool:
@@ -65,7 +64,7 @@ async def set_condition(client: Client, pod: Pod, condition: dict[str, Any]) -> 
 async def _patch_status(client: Client, pod: Pod, status: dict[str, Any]) -> None:
     # Merged by type and meant for this very pod: what the node agent reports meanwhile stays.
     await client.patch(
-        resources.POD,
+        kinds.POD,
         pod.metadata.name,
         {"metadata": {"uid": pod.metadata.uid}, "status": status},
         pod.metadata.namespace,

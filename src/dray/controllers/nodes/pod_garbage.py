@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.semantics import pod_status
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, resources
+from dray.controllers import caches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
 
@@ -102,7 +102,7 @@ class PodGarbage(Loop[ObjectKey]):
         if left > 0:
             return left
         try:
-            await self.client.get(resources.NODE, node)
+            await self.client.get(kinds.NODE, node)
         except errors.NotFound:
             await pod_disruption.end(
                 self.client,

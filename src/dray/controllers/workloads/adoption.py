@@ -16,8 +16,8 @@ from dray.api.kinds import Kind
 from dray.api.selectors import label_selectors
 from dray.api.selectors.label_selectors import Selector
 from dray.api.semantics import owner_references
-from dray.api.types.meta import LabelSelector, ObjectMeta
-from dray.client.api_client import Client, Object
+from dray.api.types.meta import JsonObject, LabelSelector, ObjectMeta
+from dray.client.api_client import Client
 from dray.client.cache import Cache, ObjectChange, ObjectKey
 from dray.controllers import caches, status_patches
 
@@ -95,7 +95,7 @@ class Adopter(Generic[T]):
         found = raw["metadata"]
         return found["uid"] == owner.uid and not found.get("deletionTimestamp")
 
-    async def _adopt(self, owner: ObjectMeta, metadata: ObjectMeta) -> Object:
+    async def _adopt(self, owner: ObjectMeta, metadata: ObjectMeta) -> JsonObject:
         reference = owner_references.reference(self._owner_kind, owner)
         change: dict[str, Any] = {"ownerReferences": [*_references(metadata), reference]}
         if self._finalizer and self._finalizer not in metadata.finalizers:

@@ -8,16 +8,17 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.conversion import canonical, defaults
 from dray.api.formats import gojson
 from dray.api.kinds import Kind
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references
+from dray.api.types.meta import JsonObject
 from dray.api.types.workloads import ControllerRevision
-from dray.client.api_client import Client, Object
+from dray.client.api_client import Client
 from dray.client.cache import Cache, ObjectKey
-from dray.controllers import caches, resources, status_patches
+from dray.controllers import caches, status_patches
 from dray.controllers.own_writes import OwnWrites
 from dray.controllers.slim_types import DaemonSet, StatefulSet, Template
 from dray.controllers.workloads.adoption import Adopter
@@ -65,7 +66,7 @@ class History:
         self._client, self._kind, self._revisions = client, kind, revisions
         self._hash_label = hash_label
         self._adopter: Adopter[ControllerRevision] = Adopter(
-            client, resources.CONTROLLER_REVISION, kind
+            client, kinds.CONTROLLER_REVISION, kind
         )
         self.writes: OwnWrites[ObjectKey] = OwnWrites(revisions)
 
@@ -98,7 +99,7 @@ class History:
     def _restores(self, revision: ControllerRevision, data: Data) -> bool:
         """Whether a revision of before gives this template with the defaults there are now."""
         template = canonical.prune_nulls(template_of(revision))
-        restored: Object = {**resources.identity(self._kind), "spec": {"template": template}}
+        restored: JsonObject = {**self._kind.type_meta, "spec": {"template": template}}
         defaults.fill(restored, "")
         written = canonical.without_nulls(self._kind.preferred.schema_type, restored)
         return patch_to(written["spec"]["template"]) == data
@@ -114,18 +115,18 @@ class History:
                 return Recorded(revision, collisions)
             collisions += 1
 
-    async def _create_or_get(self, body: Object, namespace: str) -> Object:
-        kind = resources.CONTROLLER_REVISION
+    async def _create_or_get(self, body: JsonObject, namespace: str) -> JsonObject:
+        kind = kinds.CONTROLLER_REVISION
         try:
             return await self._client.create(kind, body, namespace)
         except errors.AlreadyExists:
             return await self._client.get(kind, body["metadata"]["name"], namespace)
 
-    def _body(self, workload: Workload, data: Data, number: int, hashed: str) -> Object:
+    def _body(self, workload: Workload, data: Data, number: int, hashed: str) -> JsonObject:
         owner = workload.metadata
         template_metadata = workload.spec.template.get("metadata") or {}
         return {
-            **resources.identity(resources.CONTROLLER_REVISION),
+            **kinds.CONTROLLER_REVISION.type_meta,
             "metadata": {
                 "name": f"{owner.name[:LONGEST_PREFIX]}-{hashed}",
                 "labels": {**(template_metadata.get("labels") or {}), self._hash_label: hashed},
@@ -142,7 +143,7 @@ class History:
         """A template that is used again becomes the newest revision."""
         metadata = revision.metadata
         patch = {"metadata": {"resourceVersion": metadata.resource_version}, "revision": number}
-        kind = resources.CONTROLLER_REVISION
+        kind = kinds.CONTROLLER_REVISION
         written = await self._client.patch(kind, metadata.name, patch, metadata.namespace)
         self.writes.note(_key(workload), written)
         return status_patches.decode(written, ControllerRevision)
@@ -153,7 +154,7 @@ class History:
             options = {"preconditions": {"uid": metadata.uid}}
             with contextlib.suppress(errors.NotFound, errors.Conflict):
                 deleted = await self._client.delete(
-                    resources.CONTROLLER_REVISION, metadata.name, metadata.namespace, options
+                    kinds.CONTROLLER_REVISION, metadata.name, metadata.namespace, options
                 )
                 self.writes.note(_key(workload), deleted)
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors
-from dray.api.selectors import label_selectors
+from dray.api import errors, kinds
+from dray.api.selectors import label_selectors, node_selectors
 from dray.api.semantics import owner_references, pod_status
+from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod, PodSpec
 from dray.api.types.workloads import ControllerRevision, DaemonSetStatus
-from dray.client.api_client import Object
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, loops, resources, status_patches
+from dray.controllers import caches, loops, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import node_eviction
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
@@ -52,10 +52,10 @@ class DaemonSets(Loop[ObjectKey]):
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
         self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
         recorder = context.recorder(COMPONENT)
-        self._maker = PodControl(self.client, resources.DAEMON_SET, recorder, self._pod_writes)
-        self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.DAEMON_SET)
+        self._maker = PodControl(self.client, kinds.DAEMON_SET, recorder, self._pod_writes)
+        self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.DAEMON_SET)
         revisions = shared.controller_revisions
-        self._history = History(self.client, resources.DAEMON_SET, revisions, POD_LABEL)
+        self._history = History(self.client, kinds.DAEMON_SET, revisions, POD_LABEL)
         self.follow(self._sets, lambda change: self.queue.add(change.key))
         self.follow(self._pods, self._owned_changed)
         self.follow(self._pods, self._pod_changed)
@@ -68,9 +68,7 @@ class DaemonSets(Loop[ObjectKey]):
     def _owned_changed(self, change: ObjectChange[Pod] | ObjectChange[ControllerRevision]) -> None:
         for each in (change.old, change.new):
             owner = (
-                owner_references.controlled_by(each.metadata, resources.DAEMON_SET)
-                if each
-                else None
+                owner_references.controlled_by(each.metadata, kinds.DAEMON_SET) if each else None
             )
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
@@ -158,7 +156,7 @@ class DaemonSets(Loop[ObjectKey]):
         daemon_set = daemons.daemon_set
         status = next_status(daemons, collisions)
         written = await status_patches.patch_status(
-            self.client, resources.DAEMON_SET, daemon_set.metadata, daemon_set.status, status
+            self.client, kinds.DAEMON_SET, daemon_set.metadata, daemon_set.status, status
         )
         if written:
             self._written.note(key, written)
@@ -207,7 +205,7 @@ def matches(spec: PodSpec, node: Node) -> bool:
         return False
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    fits = label_selectors.compile_required_affinity(spec.node_selector, required)
+    fits = node_selectors.compile_required_affinity(spec.node_selector, required)
     return fits(node.metadata.labels, node.metadata.name)
 
 
@@ -233,8 +231,8 @@ def _tolerations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [each for each in given if each not in added] + added
 
 
-def pod_body(daemon_set: DaemonSet, node: str, revision: str) -> Object:
-    body = pod_control.pod_from(daemon_set.spec.template, resources.DAEMON_SET, daemon_set.metadata)
+def pod_body(daemon_set: DaemonSet, node: str, revision: str) -> JsonObject:
+    body = pod_control.pod_from(daemon_set.spec.template, kinds.DAEMON_SET, daemon_set.metadata)
     labels = {**body["metadata"].get("labels", {}), POD_LABEL: revision}
     if generation := daemon_updates.generation_of(daemon_set):
         labels[daemon_updates.GENERATION_LABEL] = generation

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.types.meta import LabelSelector
@@ -18,7 +18,7 @@ from dray.api.types.pods import Pod
 from dray.api.types.workloads import DeploymentStatus
 from dray.client import events
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, conditions, loops, resources, status_patches
+from dray.controllers import caches, conditions, loops, status_patches
 from dray.controllers.conditions import Conditions
 from dray.controllers.loops import Context, Loop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
@@ -49,7 +49,7 @@ class Deployments(Loop[ObjectKey]):
         self._set_writes: OwnWrites[ObjectKey] = OwnWrites(self._sets)
         self._recorder = context.recorder(COMPONENT)
         self._adopter: Adopter[ReplicaSet] = Adopter(
-            self.client, resources.REPLICA_SET, resources.DEPLOYMENT
+            self.client, kinds.REPLICA_SET, kinds.DEPLOYMENT
         )
         self.follow(self._deployments, lambda change: self.queue.add(change.key))
         self.follow(self._sets, self._set_changed)
@@ -62,7 +62,7 @@ class Deployments(Loop[ObjectKey]):
         for each in (change.old, change.new):
             if each is None:
                 continue
-            owner = owner_references.controlled_by(each.metadata, resources.DEPLOYMENT)
+            owner = owner_references.controlled_by(each.metadata, kinds.DEPLOYMENT)
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
         for key in adoption.possible_owners(change, self._deployments):
@@ -73,10 +73,10 @@ class Deployments(Loop[ObjectKey]):
         pod = change.new or change.old
         if pod is None or (change.new is not None and not pod_status.has_ended(change.new)):
             return
-        owner = owner_references.controlled_by(pod.metadata, resources.REPLICA_SET)
+        owner = owner_references.controlled_by(pod.metadata, kinds.REPLICA_SET)
         replica_set = self._sets.get(owner.name, change.key.namespace) if owner else None
         if replica_set is not None:
-            above = owner_references.controlled_by(replica_set.metadata, resources.DEPLOYMENT)
+            above = owner_references.controlled_by(replica_set.metadata, kinds.DEPLOYMENT)
             if above is not None:
                 self.queue.add(ObjectKey(change.key.namespace, above.name))
 
@@ -129,7 +129,7 @@ class Deployments(Loop[ObjectKey]):
         self, deployment: Deployment, before: DeploymentStatus, status: DeploymentStatus
     ) -> None:
         written = await status_patches.patch_status(
-            self.client, resources.DEPLOYMENT, deployment.metadata, before, status
+            self.client, kinds.DEPLOYMENT, deployment.metadata, before, status
         )
         if written:
             self._written.note(_key(deployment), written)
@@ -180,7 +180,7 @@ class Deployments(Loop[ObjectKey]):
         if deployment.metadata.annotations.get(rollouts.REVISION) == str(revision):
             return deployment
         raw = await status_patches.patch_metadata(
-            self.client, resources.DEPLOYMENT, deployment.metadata, {"annotations": noted}
+            self.client, kinds.DEPLOYMENT, deployment.metadata, {"annotations": noted}
         )
         self._written.note(_key(deployment), raw)
         metadata = status_patches.decode(raw, Deployment).metadata
@@ -191,9 +191,7 @@ class Deployments(Loop[ObjectKey]):
     ) -> ReplicaSet:
         metadata = replica_set.metadata
         changes.setdefault("metadata", {})["resourceVersion"] = metadata.resource_version
-        raw = await self.client.patch(
-            resources.REPLICA_SET, metadata.name, changes, metadata.namespace
-        )
+        raw = await self.client.patch(kinds.REPLICA_SET, metadata.name, changes, metadata.namespace)
         self._set_writes.note(_key(deployment), raw)
         return status_patches.decode(raw, ReplicaSet)
 
@@ -302,9 +300,7 @@ class Deployments(Loop[ObjectKey]):
         body = replicaset_revisions.replica_set(deployment, size, revision)
         name = body["metadata"]["name"]
         try:
-            raw = await self.client.create(
-                resources.REPLICA_SET, body, deployment.metadata.namespace
-            )
+            raw = await self.client.create(kinds.REPLICA_SET, body, deployment.metadata.namespace)
         except errors.AlreadyExists as error:
             return deployment, await self._existing(deployment, name, error)
         except errors.StatusError as error:
@@ -323,7 +319,7 @@ class Deployments(Loop[ObjectKey]):
         self, deployment: Deployment, name: str, error: errors.AlreadyExists
     ) -> ReplicaSet:
         """Ours, not seen yet; or another template with the same hash, which gets another one."""
-        raw = await self.client.get(resources.REPLICA_SET, name, deployment.metadata.namespace)
+        raw = await self.client.get(kinds.REPLICA_SET, name, deployment.metadata.namespace)
         found = status_patches.decode(raw, ReplicaSet)
         owner = owner_references.controller_of(found.metadata)
         is_ours = owner is not None and owner.uid == deployment.metadata.uid
@@ -359,14 +355,12 @@ class Deployments(Loop[ObjectKey]):
         metadata = replica_set.metadata
         options = {"preconditions": {"uid": metadata.uid}}
         try:
-            await self.client.delete(
-                resources.REPLICA_SET, metadata.name, metadata.namespace, options
-            )
+            await self.client.delete(kinds.REPLICA_SET, metadata.name, metadata.namespace, options)
         except errors.NotFound:
             return
 
     def _tell(self, deployment: Deployment, type_: str, reason: str, note: str) -> None:
-        reference = events.reference(resources.DEPLOYMENT, deployment.metadata)
+        reference = events.reference(kinds.DEPLOYMENT, deployment.metadata)
         self._recorder.record(reference, type_, reason, note)
 
 

@@ -7,16 +7,15 @@ from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references
-from dray.api.types.meta import ObjectMeta
+from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.pods import Pod
 from dray.client import events
-from dray.client.api_client import Client, Object
+from dray.client.api_client import Client
 from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
-from dray.controllers import resources
 from dray.controllers.own_writes import OwnWrites
 from dray.controllers.slim_types import Template
 
@@ -39,9 +38,9 @@ class PodControl:
     recorder: Recorder
     writes: OwnWrites[ObjectKey]
 
-    async def create(self, owner: ObjectMeta, body: Object) -> Object:
+    async def create(self, owner: ObjectMeta, body: JsonObject) -> JsonObject:
         try:
-            created = await self.client.create(resources.POD, body, owner.namespace)
+            created = await self.client.create(kinds.POD, body, owner.namespace)
         except errors.StatusError as error:
             if not is_namespace_ending(error):
                 self._tell(owner, events.WARNING, "FailedCreate", f"Error creating: {error}")
@@ -51,7 +50,7 @@ class PodControl:
         self._tell(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
         return created
 
-    async def create_all(self, owner: ObjectMeta, bodies: Sequence[Object]) -> PodBatchResult:
+    async def create_all(self, owner: ObjectMeta, bodies: Sequence[JsonObject]) -> PodBatchResult:
         """One, then two, then four …, so that what always fails fails once."""
         done, batch = 0, 1
         while done < len(bodies):
@@ -68,7 +67,7 @@ class PodControl:
         options = {"preconditions": {"uid": pod.metadata.uid}}
         try:
             deleted = await self.client.delete(
-                resources.POD, pod.metadata.name, owner.namespace, options
+                kinds.POD, pod.metadata.name, owner.namespace, options
             )
         except (errors.NotFound, errors.Conflict):
             return
@@ -86,7 +85,7 @@ class PodControl:
         self.recorder.record(events.reference(self.kind, owner), type_, reason, note)
 
 
-def pod_from(template: Template, kind: Kind, owner: ObjectMeta) -> Object:
+def pod_from(template: Template, kind: Kind, owner: ObjectMeta) -> JsonObject:
     """The body of a pod made from a template for its controller; callers may change it."""
     given: dict[str, Any] = template.get("metadata") or {}
     metadata: dict[str, Any] = {
@@ -98,7 +97,7 @@ def pod_from(template: Template, kind: Kind, owner: ObjectMeta) -> Object:
     metadata["generateName"] = prefix if len(prefix) <= LONGEST_PREFIX else owner.name
     metadata["ownerReferences"] = [owner_references.reference(kind, owner)]
     spec = dict(template.get("spec") or {})
-    return {**resources.identity(resources.POD), "metadata": metadata, "spec": spec}
+    return {**kinds.POD.type_meta, "metadata": metadata, "spec": spec}
 
 
 def is_namespace_ending(error: errors.StatusError) -> bool:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from dray.api import kinds
 from dray.api.semantics import owner_references
-from dray.api.types.meta import LabelSelector
-from dray.client.api_client import Object
-from dray.controllers import resources
+from dray.api.types.meta import JsonObject, LabelSelector
 from dray.controllers.slim_types import Deployment, ReplicaSet
 from dray.controllers.workloads import rollouts
 from dray.controllers.workloads.controller_revisions import short_hash
@@ -69,7 +68,7 @@ def _longer_history(history: str, revision: str) -> str:
     return ",".join(revisions)
 
 
-def replica_set(deployment: Deployment, size: int, revision: int) -> Object:
+def replica_set(deployment: Deployment, size: int, revision: int) -> JsonObject:
     """The body of the ReplicaSet for the template that the deployment has now."""
     spec, metadata = deployment.spec, deployment.metadata
     hashed = short_hash(spec.template, deployment.status.collision_count)
@@ -81,7 +80,7 @@ def replica_set(deployment: Deployment, size: int, revision: int) -> Object:
     selector["matchLabels"] = {**selector.get("matchLabels", {}), **label}
     prefix = metadata.name[: LONGEST_NAME - len(hashed) - 1]
     return {
-        **resources.identity(resources.REPLICA_SET),
+        **kinds.REPLICA_SET.type_meta,
         "metadata": {
             "name": f"{prefix}-{hashed}",
             "namespace": metadata.namespace,
@@ -91,7 +90,7 @@ def replica_set(deployment: Deployment, size: int, revision: int) -> Object:
                 **size_annotations(deployment),
                 rollouts.REVISION: str(revision),
             },
-            "ownerReferences": [owner_references.reference(resources.DEPLOYMENT, metadata)],
+            "ownerReferences": [owner_references.reference(kinds.DEPLOYMENT, metadata)],
         },
         "spec": {
             "replicas": size,

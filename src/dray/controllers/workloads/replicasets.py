@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ReplicaSetStatus
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, conditions, loops, resources, status_patches
+from dray.controllers import caches, conditions, loops, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import ReplicaSet
@@ -34,8 +34,8 @@ class ReplicaSets(Loop[ObjectKey]):
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
         self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
         recorder = context.recorder(COMPONENT)
-        self._maker = PodControl(self.client, resources.REPLICA_SET, recorder, self._pod_writes)
-        self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.REPLICA_SET)
+        self._maker = PodControl(self.client, kinds.REPLICA_SET, recorder, self._pod_writes)
+        self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.REPLICA_SET)
         self.follow(self._sets, lambda change: self.queue.add(change.key))
         self.follow(self._pods, self._pod_changed)
 
@@ -46,7 +46,7 @@ class ReplicaSets(Loop[ObjectKey]):
         for pod in (change.old, change.new):
             if pod is None:
                 continue
-            owner = owner_references.controlled_by(pod.metadata, resources.REPLICA_SET)
+            owner = owner_references.controlled_by(pod.metadata, kinds.REPLICA_SET)
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
         for key in adoption.possible_owners(change, self._sets):
@@ -73,7 +73,7 @@ class ReplicaSets(Loop[ObjectKey]):
         now = self.now()
         status = next_status(replica_set, active, terminating, failure, now)
         written = await status_patches.patch_status(
-            self.client, resources.REPLICA_SET, replica_set.metadata, replica_set.status, status
+            self.client, kinds.REPLICA_SET, replica_set.metadata, replica_set.status, status
         )
         if written:
             self._written.note(key, written)
@@ -96,7 +96,7 @@ class ReplicaSets(Loop[ObjectKey]):
         if excess < 0:
             count = min(-excess, MAX_AT_ONCE)
             template, metadata = replica_set.spec.template, replica_set.metadata
-            body = pod_control.pod_from(template, resources.REPLICA_SET, metadata)
+            body = pod_control.pod_from(template, kinds.REPLICA_SET, metadata)
             pod_control.check(await self._maker.create_all(metadata, [body] * count))
         elif excess > 0:
             ranks = self._crowding(replica_set, active)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import kinds
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
-from dray.client.api_client import Object
-from dray.controllers import resources
 from dray.controllers.slim_types import StatefulSet, Template
 from dray.controllers.workloads import pod_control
 from dray.controllers.workloads.controller_revisions import POD_LABEL
 
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
-VOLUME_CLAIM = kinds.served("", "PersistentVolumeClaim")
 
 
 def ordinals(stateful_set: StatefulSet) -> range:
@@ -32,9 +30,11 @@ def revision_of(pod: Pod) -> str:
     return pod.metadata.labels.get(POD_LABEL, "")
 
 
-def pod_body(stateful_set: StatefulSet, ordinal: int, revision: str, template: Template) -> Object:
+def pod_body(
+    stateful_set: StatefulSet, ordinal: int, revision: str, template: Template
+) -> JsonObject:
     metadata = stateful_set.metadata
-    body = pod_control.pod_from(template, resources.STATEFUL_SET, metadata)
+    body = pod_control.pod_from(template, kinds.STATEFUL_SET, metadata)
     name = f"{metadata.name}-{ordinal}"
     del body["metadata"]["generateName"]
     body["metadata"]["name"] = name
@@ -69,13 +69,13 @@ def _claim_name(stateful_set: StatefulSet, template: dict[str, Any], ordinal: in
     return f"{template['metadata']['name']}-{stateful_set.metadata.name}-{ordinal}"
 
 
-def volume_claims(stateful_set: StatefulSet, ordinal: int) -> list[Object]:
+def volume_claims(stateful_set: StatefulSet, ordinal: int) -> list[JsonObject]:
     """The volume claims of one pod; they outlive it."""
     selector = stateful_set.spec.selector
     labels = selector.match_labels if selector else {}
     return [
         {
-            **resources.identity(VOLUME_CLAIM),
+            **kinds.PERSISTENT_VOLUME_CLAIM.type_meta,
             "metadata": {
                 **{
                     key: value

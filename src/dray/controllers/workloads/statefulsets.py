@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, StatefulSetStatus
 from dray.client.cache import ObjectChange, ObjectKey
-from dray.controllers import caches, loops, resources, status_patches
+from dray.controllers import caches, loops, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import StatefulSet, Template
@@ -52,9 +52,9 @@ class StatefulSets(Loop[ObjectKey]):
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
         self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
         recorder = context.recorder(COMPONENT)
-        self._maker = PodControl(self.client, resources.STATEFUL_SET, recorder, self._pod_writes)
-        self._adopter: Adopter[Pod] = Adopter(self.client, resources.POD, resources.STATEFUL_SET)
-        self._history = History(self.client, resources.STATEFUL_SET, revisions, HASH_LABEL)
+        self._maker = PodControl(self.client, kinds.STATEFUL_SET, recorder, self._pod_writes)
+        self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.STATEFUL_SET)
+        self._history = History(self.client, kinds.STATEFUL_SET, revisions, HASH_LABEL)
         self.follow(self._sets, lambda change: self.queue.add(change.key))
         self.follow(self._pods, self._owned_changed)
         self.follow(self._pods, self._pod_changed)
@@ -66,9 +66,7 @@ class StatefulSets(Loop[ObjectKey]):
     def _owned_changed(self, change: ObjectChange[Pod] | ObjectChange[ControllerRevision]) -> None:
         for each in (change.old, change.new):
             owner = (
-                owner_references.controlled_by(each.metadata, resources.STATEFUL_SET)
-                if each
-                else None
+                owner_references.controlled_by(each.metadata, kinds.STATEFUL_SET) if each else None
             )
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
@@ -117,7 +115,7 @@ class StatefulSets(Loop[ObjectKey]):
     ) -> None:
         status = next_status(stateful_set, list(pods.values()), rollout, self.now())
         written = await status_patches.patch_status(
-            self.client, resources.STATEFUL_SET, stateful_set.metadata, stateful_set.status, status
+            self.client, kinds.STATEFUL_SET, stateful_set.metadata, stateful_set.status, status
         )
         if written:
             self._written.note(key, written)
@@ -204,7 +202,7 @@ class StatefulSets(Loop[ObjectKey]):
         for body in stateful_pods.volume_claims(stateful_set, ordinal):
             with contextlib.suppress(errors.AlreadyExists):
                 await self.client.create(
-                    stateful_pods.VOLUME_CLAIM, body, stateful_set.metadata.namespace
+                    kinds.PERSISTENT_VOLUME_CLAIM, body, stateful_set.metadata.namespace
                 )
         revision, template = rollout.update, stateful_set.spec.template
         if ordinal in stateful_pods.ordinals(stateful_set)[: _kept_back(stateful_set)]:

@@ -16,7 +16,6 @@ from dray.client.events import Recorder
 from dray.driverkit.plugin import Directories, Plugin
 from dray.drivers.nvidia.driver import NvidiaDriver
 
-CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
 REASON = "SharedWithoutLimits"
 
 
@@ -54,7 +53,7 @@ class Running:
 
 def _users(claim: ResourceClaim) -> Iterator[ObjectReference]:
     """Whom a note about a claim concerns: itself, and the pods that use it."""
-    yield events.reference(CLAIM, claim.metadata)
+    yield events.reference(kinds.RESOURCE_CLAIM, claim.metadata)
     for user in claim.status.reserved_for:
         if user.resource == "pods":
             yield ObjectReference(

@@ -16,7 +16,7 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.formats import gotime
-from dray.api.formats.names import DeviceId, PoolId
+from dray.api.ids import DeviceId, PoolId
 from dray.api.types.dra import Device, DeviceTaint
 from dray.api.types.meta import OwnerReference
 from dray.client.api_client import Client, ObjectSelection
@@ -30,8 +30,6 @@ from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
 NO_MACHINE = "spec.nodeName="
 """Selects the slices of pools that belong to no machine."""
-NODE = kinds.served("", "Node")
-DEVICE_CLASS = kinds.served("resource.k8s.io", "DeviceClass")
 
 
 class _Fault(NamedTuple):
@@ -57,7 +55,7 @@ class SimulatedDriver:
         self._shared = {PoolId(pool.driver, pool.name): pool for pool in fleet.shared_pools()}
         self._publishes_machines = machines
         ours = ObjectSelection(label_selector=f"{FLEET_LABEL}={fleet.name}")
-        self._nodes: Cache[HasMetadata] = Cache(client, NODE, HasMetadata, ours)
+        self._nodes: Cache[HasMetadata] = Cache(client, kinds.NODE, HasMetadata, ours)
         slices = ours if machines else dataclasses.replace(ours, field_selector=NO_MACHINE)
         self._publisher = Publisher(
             client, self._describe, selection=slices, labels={FLEET_LABEL: fleet.name}
@@ -95,7 +93,7 @@ class SimulatedDriver:
             body = msgspec.to_builtins(device_class)
             body = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", **body}
             try:
-                await self._client.create(DEVICE_CLASS, body)
+                await self._client.create(kinds.DEVICE_CLASS, body)
             except errors.AlreadyExists:
                 continue
 

@@ -20,8 +20,6 @@ from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
-CONFIG_MAP = kinds.served("", "ConfigMap")
-NODE = kinds.served("", "Node")
 NAMESPACE = "kube-system"
 NODES, MADE_FOR = "nodes", "madeFor"
 
@@ -57,14 +55,14 @@ def size(fleet: Fleet) -> str:
 async def set_desired_size(client: Client, fleet: str, nodes: int) -> None:
     """Say how many machines of each kind a running fleet should have."""
     patch = {"data": {NODES: str(nodes)}}
-    await client.patch(CONFIG_MAP, name_of(fleet), patch, NAMESPACE)
+    await client.patch(kinds.CONFIG_MAP, name_of(fleet), patch, NAMESPACE)
 
 
 async def follow(client: Client, fleet: Fleet, run: Run) -> None:
     """Run the fleet at the size that is wished for, and anew whenever that changes."""
     await _offer(client, fleet)
     selection = ObjectSelection(NAMESPACE, field_selector=f"metadata.name={name_of(fleet.name)}")
-    wishes: Cache[ConfigMap] = Cache(client, CONFIG_MAP, ConfigMap, selection)
+    wishes: Cache[ConfigMap] = Cache(client, kinds.CONFIG_MAP, ConfigMap, selection)
     changed = asyncio.Event()
     wishes.subscribe(lambda _: changed.set())
     async with asyncio.TaskGroup() as group:
@@ -86,15 +84,15 @@ async def _offer(client: Client, fleet: Fleet) -> None:
     """Have a ConfigMap to write a wish into; one for a fleet of another size starts afresh."""
     made_for = size(fleet)
     try:
-        known = await client.get(CONFIG_MAP, name_of(fleet.name), NAMESPACE)
+        known = await client.get(kinds.CONFIG_MAP, name_of(fleet.name), NAMESPACE)
     except errors.NotFound:
         metadata = {"name": name_of(fleet.name), "namespace": NAMESPACE}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-        await client.create(CONFIG_MAP, {**body, "data": {MADE_FOR: made_for}}, NAMESPACE)
+        await client.create(kinds.CONFIG_MAP, {**body, "data": {MADE_FOR: made_for}}, NAMESPACE)
         return
     if (known.get("data") or {}).get(MADE_FOR) != made_for:
         patch = {"data": {MADE_FOR: made_for, NODES: None}}
-        await client.patch(CONFIG_MAP, name_of(fleet.name), patch, NAMESPACE)
+        await client.patch(kinds.CONFIG_MAP, name_of(fleet.name), patch, NAMESPACE)
 
 
 def _wished(fleet: Fleet, said: ConfigMap | None) -> Fleet:
@@ -105,9 +103,9 @@ def _wished(fleet: Fleet, said: ConfigMap | None) -> Fleet:
 async def _remove_surplus(client: Client, fleet: Fleet) -> None:
     """Machines that the fleet no longer has."""
     ours = ObjectSelection(label_selector=f"{FLEET_LABEL}={fleet.name}")
-    page = await client.list(NODE, ours)
+    page = await client.list(kinds.NODE, ours)
     for item in page.items:
         name = msgspec.json.decode(item, type=_Item).metadata.name
         if name not in fleet.machines:
             with contextlib.suppress(errors.NotFound):
-                await client.delete(NODE, name)
+                await client.delete(kinds.NODE, name)

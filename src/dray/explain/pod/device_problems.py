@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dray.allocator.checks import taints
 from dray.api.formats import gotime
-from dray.api.formats.names import ClaimKey, DeviceId
+from dray.api.ids import ClaimKey, DeviceId
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import (
     DeviceRequestAllocationResult,

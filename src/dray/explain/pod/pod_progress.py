@@ -14,8 +14,8 @@ from typing import Protocol
 import msgspec
 
 from dray.api.formats import quantity
-from dray.api.formats.names import ClaimKey, DeviceId
-from dray.api.selectors import label_selectors
+from dray.api.ids import ClaimKey, DeviceId
+from dray.api.selectors import node_selectors
 from dray.api.semantics import pod_claims, quota
 from dray.api.semantics.pod_resources import Amounts
 from dray.api.types.core import CoreEvent, ResourceQuota
@@ -313,7 +313,7 @@ class _PodInspection:
             allocation = claim.status.allocation
             if allocation is None or allocation.node_selector is None:
                 continue
-            reaches = label_selectors.compile_node_selector(allocation.node_selector)
+            reaches = node_selectors.compile_node_selector(allocation.node_selector)
             there = [
                 node
                 for node in self._around.nodes.values()

@@ -13,8 +13,8 @@ from dray.allocator.model.requests import Alternative
 from dray.allocator.problem import eligibility
 from dray.allocator.problem.resolution import ResolvedAlternative
 from dray.api.formats import quantity
-from dray.api.formats.names import ClaimKey
 from dray.api.formats.quantity import Quantity
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import CapacityRequestPolicy, DeviceCapacity, DeviceTaint
 from dray.explain.selectors import spelling
 

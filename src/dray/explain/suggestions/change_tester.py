@@ -7,62 +7,23 @@ question always gets the same answer.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import rejections
-from dray.allocator.placement import Allocator, Fit, FitResult
+from dray.allocator.placement import Fit
 from dray.api.types.dra import ResourceClaim
 from dray.explain.suggestions.changes import ClusterChange, SuggestedChange
+from dray.explain.survey.bounded_allocator import BoundedAllocator
 from dray.explain.survey.node_survey import StepKey, UnservedRequests
 
-POSITIONS_PER_QUESTION = 200_000
 POSITION_BUDGETS = (200, 2_000)
 """Positions for one trial: most that succeed need few, so the many that do not may cost little."""
 
 _POSITIONS_IN_ALL = 10_000
 _NODES_ASKED = 4_000
-
-
-class BoundedAllocator:
-    """The allocator over some nodes of a fleet, with an end to its patience."""
-
-    def __init__(
-        self,
-        fleet: ClusterInventory,
-        nodes: Sequence[str],
-        *,
-        new_share_id: Callable[[], str],
-        positions: int = POSITIONS_PER_QUESTION,
-    ) -> None:
-        self.nodes = nodes
-        self.spent = 0
-        """Positions that all questions so far have taken."""
-        self.positions = self._left = positions
-        """How many a question may take."""
-        self._placement = Allocator(
-            fleet, new_share_id=new_share_id, should_stop=self._is_out_of_patience
-        )
-
-    def first_fit(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Fit | None:
-        """The first of the nodes on which the claims fit; raises Failure as soon as one does."""
-        for node in nodes:
-            answer = self.ask(claims, node)
-            if isinstance(answer, Fit):
-                return answer
-        return None
-
-    def ask(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
-        """Whether the claims fit on a node; what has been asked before is remembered."""
-        self._left = self.positions
-        return self._placement.allocate_on(claims, node)
-
-    def _is_out_of_patience(self) -> bool:
-        self._left -= 1
-        self.spent += 1
-        return self._left < 0
 
 
 class ChangeTester:

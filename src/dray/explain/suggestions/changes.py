@@ -17,7 +17,7 @@ import msgspec
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model import requests
 from dray.api import features
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     CapacityRequirements,
     CELDeviceSelector,

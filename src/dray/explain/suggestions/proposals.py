@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dray.allocator.inventory.cluster_inventory import EXTERNAL_HOLDER, ClusterInventory
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import ResourceClaim
 from dray.explain.selectors import spelling
 from dray.explain.suggestions import availability, selector_rewrites

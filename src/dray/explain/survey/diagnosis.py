@@ -13,7 +13,7 @@ import msgspec
 from dray.allocator.model import rejections
 from dray.allocator.placement import FitResult, NoFit
 from dray.api.types.dra import ResourceClaim
-from dray.explain.suggestions.change_tester import BoundedAllocator
+from dray.explain.survey.bounded_allocator import BoundedAllocator
 from dray.explain.survey.filters import DeviceFilter
 from dray.explain.survey.funnel import Funnel
 from dray.explain.survey.node_survey import EXAMPLES_KEPT, Survey

@@ -22,7 +22,7 @@ from dray.allocator.model import attributes, rejections
 from dray.allocator.model.attributes import Value
 from dray.allocator.problem.resolution import ResolvedClaim
 from dray.api.features import Features
-from dray.api.formats.names import ClaimKey, PoolId
+from dray.api.ids import ClaimKey, PoolId
 from dray.api.types.dra import Device, DeviceTaintRule, ResourceSlice
 from dray.explain.selectors import expressions
 

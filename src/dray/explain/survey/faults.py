@@ -15,7 +15,7 @@ from dray.allocator.model import rejections, requests
 from dray.allocator.model.requests import Alternative
 from dray.allocator.problem.resolution import LocatedSelector, ResolvedAlternative, ResolvedClaim
 from dray.api.features import Features
-from dray.api.formats.names import DeviceId, PoolId
+from dray.api.ids import DeviceId, PoolId
 from dray.cel.device import Selector
 from dray.cel.runtime.values import COST_LIMIT
 from dray.explain.selectors import expressions, spelling

@@ -15,7 +15,7 @@ import msgspec
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model.candidates import Candidate
 from dray.allocator.problem.node_problem import NodeAlternative
-from dray.api.formats.names import ClaimKey, DeviceId
+from dray.api.ids import ClaimKey, DeviceId
 from dray.explain.survey.filters import (
     DeviceFilter,
     FilterKind,

@@ -18,7 +18,7 @@ from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.model import rejections
 from dray.allocator.problem.node_problem import NodeRequest
 from dray.allocator.problem.resolution import ResolvedClaim
-from dray.api.formats.names import PoolId
+from dray.api.ids import PoolId
 from dray.explain.survey import equivalence
 from dray.explain.survey.equivalence import EquivalenceClass, EquivalentNode
 from dray.explain.survey.filters import DeviceFilter, NodeFilters

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.api.formats.names import PoolId
-from dray.api.selectors import label_selectors
+from dray.api.ids import PoolId
+from dray.api.selectors import label_selectors, node_selectors
 from dray.api.types.dra import ResourceSlice
 from dray.api.types.nodes import Node
 
@@ -69,7 +69,7 @@ def _cause(
     if spec.node_selector is None:
         return None
     try:
-        matches = label_selectors.compile_node_selector(spec.node_selector)
+        matches = node_selectors.compile_node_selector(spec.node_selector)
     except label_selectors.SelectorError:
         return None
     if any(matches(node.metadata.labels, node.metadata.name) for node in nodes):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.suggestions.changes import ReplaceClassSelector, ReplaceSelector, SuggestedChange
 from dray.explain.survey.diagnosis import Reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from dray.allocator.model import rejections
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.types.dra import DeviceTaint
 from dray.explain.selectors.expressions import CAPACITY
 from dray.explain.suggestions import changes

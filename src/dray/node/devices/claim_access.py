@@ -13,10 +13,9 @@ from dray.api.conversion import canonical
 from dray.api.semantics import pod_claims
 from dray.api.semantics.pod_claims import PodClaimReference
 from dray.api.types.dra import ResourceClaim
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
-from dray.client.api_client import Client, Object
-
-CLAIM = kinds.served("resource.k8s.io", "ResourceClaim")
+from dray.client.api_client import Client
 
 
 class NotUsable(Exception):
@@ -32,7 +31,7 @@ async def _usable(client: Client, pod: Pod, used: PodClaimReference) -> Resource
     if used.name is None:
         raise NotUsable(f"pod claim {used.pod_claim}: no ResourceClaim has been made for it yet")
     try:
-        document = await client.get(CLAIM, used.name, pod.metadata.namespace)
+        document = await client.get(kinds.RESOURCE_CLAIM, used.name, pod.metadata.namespace)
     except errors.NotFound:
         raise NotUsable(f"fetch ResourceClaim {used.name}: not found") from None
     claim = _decoded(document)
@@ -41,7 +40,7 @@ async def _usable(client: Client, pod: Pod, used: PodClaimReference) -> Resource
     return claim
 
 
-def _decoded(document: Object) -> ResourceClaim:
+def _decoded(document: JsonObject) -> ResourceClaim:
     """A server that writes `null` for absent costs a second try."""
     try:
         return msgspec.convert(document, ResourceClaim)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 import grpc.aio
 
-from dray.api.formats.names import DeviceId
+from dray.api.ids import DeviceId
 from dray.api.types.containers import Container
 from dray.node.devices.drivers import DriverConnection, DriverDevice, Drivers
 from dray.node.devices.preparation import ClaimsOfPod

@@ -13,8 +13,7 @@ from dray.node.devices import preparation
 from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods import environment, volumes
 from dray.node.pods.context import NodeContext
-from dray.node.pods.value_sources import ContainerConfigError
-from dray.node.runtimes.interface import Bind, ContainerSpec
+from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
 
 
 async def build(

@@ -9,7 +9,7 @@ from dray.api.types.containers import Container, EnvFromSource, EnvVar
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client
 from dray.node.pods import value_sources
-from dray.node.pods.value_sources import ContainerConfigError
+from dray.node.runtimes.interface import ContainerConfigError
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from dray.api.formats import gotime
 from dray.api.types.containers import Container
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.node.containers.container_attempts import Attempt, Exit
 from dray.node.pods import status_patches
 from dray.node.runtimes.interface import Runtime
-
-Object = dict[str, Any]
 
 IMAGE_IGNORED: Final = "image-ignored"
 
@@ -71,11 +70,11 @@ def phase(
 def status(
     pod: Pod, containers: Containers, *, is_over: bool, address: str, runtime: Runtime,
     now: datetime.datetime, failure: PodFailure | None = None,
-) -> Object:  # fmt: skip
+) -> JsonObject:  # fmt: skip
     """The patch of the pod's status."""
     current = phase(pod, containers, is_over, failure)
     time = gotime.write(now)
-    made: Object = {
+    made: JsonObject = {
         "phase": current,
         "startTime": pod.status.start_time or time,
         "hostIP": address,
@@ -94,7 +93,7 @@ def status(
     return status_patches.patch(pod, made)
 
 
-def _conditions(pod: Pod, containers: Containers, current: str, time: str) -> Iterable[Object]:
+def _conditions(pod: Pod, containers: Containers, current: str, time: str) -> Iterable[JsonObject]:
     is_over = current in (status_patches.SUCCEEDED, status_patches.FAILED)
     ready = all(_is_ready(containers[each.name]) for each in pod.spec.containers)
     initialized = all(_is_initialized(each, containers) for each in pod.spec.init_containers)
@@ -123,7 +122,9 @@ def _is_initialized(container: Container, containers: Containers) -> bool:
     return seen.exit is not None and seen.exit.code == 0
 
 
-def _container(pod: Pod, container: Container, seen: ObservedContainer, runtime: Runtime) -> Object:
+def _container(
+    pod: Pod, container: Container, seen: ObservedContainer, runtime: Runtime
+) -> JsonObject:
     number = _number(seen)
     made = status_patches.container_status(pod, container, _state(seen))
     identity = f"{runtime.name}://{pod.metadata.uid}/{container.name}/{number}"
@@ -145,7 +146,7 @@ def _number(seen: ObservedContainer) -> int:
     return seen.previous[0].number + 1 if seen.previous else 0
 
 
-def _state(seen: ObservedContainer) -> Object:
+def _state(seen: ObservedContainer) -> JsonObject:
     if seen.attempt is None:
         return {"waiting": {"reason": seen.waiting, "message": seen.message}}
     if seen.exit is None:
@@ -153,7 +154,7 @@ def _state(seen: ObservedContainer) -> Object:
     return {"terminated": _terminated(seen.attempt, seen.exit)}
 
 
-def _terminated(attempt: Attempt, ended: Exit) -> Object:
+def _terminated(attempt: Attempt, ended: Exit) -> JsonObject:
     return {
         "exitCode": ended.code,
         "reason": ended.reason or ("Error" if ended.code else "Completed"),

@@ -17,7 +17,7 @@ from dray.api.types.containers import (
     TCPSocketAction,
 )
 from dray.node.pods.pod_status import ObservedContainer
-from dray.node.pods.value_sources import ContainerConfigError
+from dray.node.runtimes.interface import ContainerConfigError
 
 Execute = Callable[[tuple[str, ...]], Awaitable[int]]
 """Runs a command inside the container; its exit code."""

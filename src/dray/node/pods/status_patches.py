@@ -9,13 +9,11 @@ from __future__ import annotations
 import datetime
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from dray.api.formats import gotime
 from dray.api.types.containers import Container
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
-
-Object = dict[str, Any]
 
 RUNNING, SUCCEEDED, FAILED = "Running", "Succeeded", "Failed"
 TERMINATED_BY_SIGNAL = 143
@@ -26,10 +24,10 @@ def has_ended(pod: Pod) -> bool:
     return pod.status.phase in (SUCCEEDED, FAILED)
 
 
-def running(pod: Pod, host_ip: str, now: datetime.datetime) -> Object:
+def running(pod: Pod, host_ip: str, now: datetime.datetime) -> JsonObject:
     """Every container has started and is ready."""
     time = gotime.write(now)
-    state: Object = {"running": {"startedAt": time}}
+    state: JsonObject = {"running": {"startedAt": time}}
     ready = gates_are_open(pod)
     address = pod_address(pod.metadata.uid)
     return patch(
@@ -50,7 +48,7 @@ def running(pod: Pod, host_ip: str, now: datetime.datetime) -> Object:
     )
 
 
-def restarted(pod: Pod, exit_code: int, now: datetime.datetime) -> Object:
+def restarted(pod: Pod, exit_code: int, now: datetime.datetime) -> JsonObject:
     """Every container has ended with the same code and runs again."""
     time = gotime.write(now)
     before = {each.name: each for each in pod.status.container_statuses}
@@ -65,7 +63,7 @@ def restarted(pod: Pod, exit_code: int, now: datetime.datetime) -> Object:
     return patch(pod, {"containerStatuses": entries})
 
 
-def ended(pod: Pod, exit_code: int, now: datetime.datetime) -> Object:
+def ended(pod: Pod, exit_code: int, now: datetime.datetime) -> JsonObject:
     """Every container has ended with the same code."""
     time = gotime.write(now)
     started = pod.status.start_time or time
@@ -94,7 +92,7 @@ def ended(pod: Pod, exit_code: int, now: datetime.datetime) -> Object:
     )
 
 
-def container_status(pod: Pod, container: Container, state: Object) -> Object:
+def container_status(pod: Pod, container: Container, state: JsonObject) -> JsonObject:
     is_running = "running" in state
     is_complete = (state.get("terminated") or {}).get("exitCode") == 0
     return {
@@ -119,13 +117,13 @@ def pod_address(uid: str) -> str:
     return f"10.{64 + digest[0] % 64}.{digest[1]}.{digest[2]}"
 
 
-def patch(pod: Pod, status: Object) -> Object:
+def patch(pod: Pod, status: JsonObject) -> JsonObject:
     status["observedGeneration"] = pod.metadata.generation
     filled = {name: value for name, value in status.items() if value != []}
     return {"metadata": {"uid": pod.metadata.uid}, "status": filled}
 
 
-def _conditions(pod: Pod, ready: bool, time: str) -> Iterator[Object]:
+def _conditions(pod: Pod, ready: bool, time: str) -> Iterator[JsonObject]:
     for type_ in _ORDER:
         if type_ == "Ready" and not ready:
             message = "corresponding condition of pod readiness gate does not exist or is not True"
@@ -136,7 +134,7 @@ def _conditions(pod: Pod, ready: bool, time: str) -> Iterator[Object]:
 
 def condition(
     pod: Pod, type_: str, status: str, time: str, reason: str = "", message: str = ""
-) -> Object:
+) -> JsonObject:
     before = next((each for each in pod.status.conditions if each.type == type_), None)
     unchanged = before is not None and before.status == status
     since = before.last_transition_time if before is not None and unchanged else time
@@ -156,13 +154,13 @@ def gates_are_open(pod: Pod) -> bool:
     return all(gate.condition_type in open_gates for gate in pod.spec.readiness_gates)
 
 
-def _init_statuses(pod: Pod, running_state: Object, time: str) -> Iterable[Object]:
+def _init_statuses(pod: Pod, running_state: JsonObject, time: str) -> Iterable[JsonObject]:
     for container in pod.spec.init_containers:
         state = running_state if is_sidecar(container) else _terminated(0, time, time)
         yield container_status(pod, container, state)
 
 
-def _terminated(exit_code: int, started: str, finished: str) -> Object:
+def _terminated(exit_code: int, started: str, finished: str) -> JsonObject:
     return {
         "terminated": {
             "exitCode": exit_code,

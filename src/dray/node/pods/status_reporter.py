@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dray.api import errors, http_messages, kinds
+from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.node.devices import health
 from dray.node.devices.preparation import ClaimsOfPod
@@ -17,7 +18,7 @@ from dray.node.pods.pod_status import Containers, PodFailure
 
 log = logging.getLogger(__name__)
 
-POD = kinds.served("", "Pod")
+
 RETRY_SECONDS: Final = 0.2
 MAX_RETRY_SECONDS: Final = 60.0
 
@@ -89,7 +90,7 @@ class PodStatusReporter:
         )
         self._add_health(body["status"])
         await machine.client.patch(
-            POD,
+            kinds.POD,
             metadata.name,
             body,
             metadata.namespace,
@@ -97,7 +98,7 @@ class PodStatusReporter:
             patch_type=http_messages.STRATEGIC_MERGE_PATCH,
         )
 
-    def _add_health(self, status: status_patches.Object) -> None:
+    def _add_health(self, status: JsonObject) -> None:
         specs = {each.name: each for each in self._story.pod.spec.containers}
         for entry in status.get("containerStatuses", ()):
             container = specs[entry["name"]]

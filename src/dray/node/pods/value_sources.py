@@ -15,26 +15,21 @@ from dray.api.types.containers import Container, ResourceFieldSelector
 from dray.api.types.pods import Pod
 from dray.api.types.volumes import KeyToPath
 from dray.client.api_client import Client
+from dray.node.runtimes.interface import ContainerConfigError
 
-CONFIG_MAP = kinds.served("", "ConfigMap")
-SECRET = kinds.served("", "Secret")
 _SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _DEFAULT_LIMITS: Final = {"cpu": "1", "memory": "1Gi"}
 
 
-class ContainerConfigError(Exception):
-    """A container that cannot be made as it is described; the text is for its status."""
-
-
 async def config_map(client: Client, namespace: str, name: str, optional: bool) -> dict[str, bytes]:
-    document = await _read(client, CONFIG_MAP, namespace, name, optional)
+    document = await _read(client, kinds.CONFIG_MAP, namespace, name, optional)
     plain = {key: value.encode() for key, value in (document.get("data") or {}).items()}
     binary = document.get("binaryData") or {}
     return plain | {key: base64.b64decode(value) for key, value in binary.items()}
 
 
 async def secret(client: Client, namespace: str, name: str, optional: bool) -> dict[str, bytes]:
-    document = await _read(client, SECRET, namespace, name, optional)
+    document = await _read(client, kinds.SECRET, namespace, name, optional)
     return {key: base64.b64decode(value) for key, value in (document.get("data") or {}).items()}
 
 

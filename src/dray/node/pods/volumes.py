@@ -15,10 +15,8 @@ from dray.api.types.volumes import DownwardAPIVolumeFile, Volume, VolumeProjecti
 from dray.client.api_client import Client
 from dray.driverkit import checkpoint
 from dray.node.pods import environment, value_sources
-from dray.node.pods.value_sources import ContainerConfigError
-from dray.node.runtimes.interface import Bind
+from dray.node.runtimes.interface import Bind, ContainerConfigError
 
-SERVICE_ACCOUNT = kinds.served("", "ServiceAccount")
 DEFAULT_MODE: Final = 0o644
 TOKEN_SECONDS: Final = 3607
 
@@ -110,7 +108,7 @@ class Volumes:
             },
         }
         made = await self.client.create_subresource(
-            SERVICE_ACCOUNT,
+            kinds.SERVICE_ACCOUNT,
             pod.spec.service_account_name or "default",
             "token",
             {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},

@@ -31,14 +31,13 @@ from dray.node.pods.context import NodeContext
 from dray.node.pods.pod_status import ObservedContainer, PodFailure
 from dray.node.pods.probes import Actions, Prober
 from dray.node.pods.status_reporter import PodState, PodStatusReporter
-from dray.node.pods.value_sources import ContainerConfigError
 from dray.node.pods.volumes import Volumes
-from dray.node.runtimes.interface import ImageError
+from dray.node.runtimes.interface import ContainerConfigError, ImageError
 from dray.protocol.services import DEFAULT_TIMEOUT_SECONDS as CALL_SECONDS
 
 T = TypeVar("T")
 
-POD = kinds.served("", "Pod")
+
 RETRY_SECONDS: Final = 0.2
 MAX_RETRY_SECONDS: Final = 60.0
 BACKOFF_SECONDS: Final = 10.0
@@ -380,7 +379,9 @@ class PodWorker:
             metadata = self.pod.metadata
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": self._uid}}
             with contextlib.suppress(errors.NotFound, errors.Conflict):
-                await self._machine.client.delete(POD, metadata.name, metadata.namespace, options)
+                await self._machine.client.delete(
+                    kinds.POD, metadata.name, metadata.namespace, options
+                )
 
         await self._retry(delete, "FailedDelete")
 
@@ -410,7 +411,7 @@ class PodWorker:
         return self._folder / "containers" / name
 
     def _tell(self, type_: str, reason: str, note: str) -> None:
-        reference = events.reference(POD, self.pod.metadata)
+        reference = events.reference(kinds.POD, self.pod.metadata)
         replace = type_ == events.WARNING
         self._machine.recorder.record(reference, type_, reason, note, replace=replace)
 

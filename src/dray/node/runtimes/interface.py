@@ -96,3 +96,7 @@ class Runtime(Protocol):
 
     def discard(self, attempt: Attempt) -> None:
         """Remove what may be left of a container whose shim was lost."""
+
+
+class ContainerConfigError(Exception):
+    """A container that cannot be made as it is described; the text is for its status."""

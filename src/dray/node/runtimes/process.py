@@ -9,8 +9,7 @@ import os
 from typing import Final
 
 from dray.node.containers.container_attempts import Attempt, Command
-from dray.node.pods.value_sources import ContainerConfigError
-from dray.node.runtimes.interface import ContainerSpec, with_terminal
+from dray.node.runtimes.interface import ContainerConfigError, ContainerSpec, with_terminal
 
 NAME: Final = "process"
 

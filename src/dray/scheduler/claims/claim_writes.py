@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dray.api import errors
+from dray.api import errors, kinds
 from dray.api.conversion import canonical
 from dray.api.features import Features
 from dray.api.formats import gotime
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.semantics import owner_references, pod_claims
 from dray.api.types.dra import AllocationResult, ResourceClaim
-from dray.client.api_client import Client, Object, ObjectSelection
-from dray.scheduler import resources
+from dray.api.types.meta import JsonObject
+from dray.client.api_client import Client, ObjectSelection
 from dray.scheduler.claims.device_fit import ClaimAssignment
 from dray.scheduling import claim_readiness
 
@@ -136,7 +136,7 @@ class ClaimWrites:
         body = _creation(claim)
         while True:
             try:
-                created = await answered(self._client.create(resources.CLAIM, body, namespace))
+                created = await answered(self._client.create(kinds.RESOURCE_CLAIM, body, namespace))
                 return self._heard(created)
             except WriteOutcomeUnknown as error:
                 log.warning("claim for extended resources: %s; looking what became of it", error)
@@ -154,9 +154,9 @@ class ClaimWrites:
         name, namespace = metadata.name, metadata.namespace
 
         async def remove() -> None:
-            await self._client.patch(resources.CLAIM, name, patch, namespace)
+            await self._client.patch(kinds.RESOURCE_CLAIM, name, patch, namespace)
             options = {"preconditions": {"uid": metadata.uid}}
-            await self._client.delete(resources.CLAIM, name, namespace, options)
+            await self._client.delete(kinds.RESOURCE_CLAIM, name, namespace, options)
 
         try:
             await retry_until_answered(remove)
@@ -171,7 +171,9 @@ class ClaimWrites:
         version = metadata.resource_version
         patch = {"metadata": {"resourceVersion": version, "annotations": {EXPLANATION: text}}}
         try:
-            request = self._client.patch(resources.CLAIM, metadata.name, patch, metadata.namespace)
+            request = self._client.patch(
+                kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace
+            )
             self._heard(await answered(request))
         except (WriteOutcomeUnknown, errors.ClientError) as error:
             log.debug("claim %s/%s: no explanation: %s", metadata.namespace, metadata.name, error)
@@ -185,7 +187,7 @@ class ClaimWrites:
         if EXPLANATION in metadata.annotations:
             change["annotations"] = {EXPLANATION: None}
         patch = {"metadata": change}
-        request = self._client.patch(resources.CLAIM, metadata.name, patch, metadata.namespace)
+        request = self._client.patch(kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace)
         return self._heard(await answered(request))
 
     def _granted(self, claim: ResourceClaim, grant: ClaimAssignment) -> dict[str, Any]:
@@ -204,7 +206,7 @@ class ClaimWrites:
         metadata = claim.metadata
         patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": change}
         request = self._client.patch(
-            resources.CLAIM, metadata.name, patch, metadata.namespace, subresource="status"
+            kinds.RESOURCE_CLAIM, metadata.name, patch, metadata.namespace, subresource="status"
         )
         return self._heard(await answered(request))
 
@@ -225,8 +227,8 @@ class ClaimWrites:
         return fresh
 
     async def _read(self, key: ClaimKey) -> ResourceClaim | None:
-        async def read() -> Object:
-            return await self._client.get(resources.CLAIM, key.name, key.namespace)
+        async def read() -> JsonObject:
+            return await self._client.get(kinds.RESOURCE_CLAIM, key.name, key.namespace)
 
         try:
             return self._heard(await retry_until_answered(read))
@@ -237,7 +239,9 @@ class ClaimWrites:
         """The claim that a create without answer may have left."""
         selection = ObjectSelection(namespace=claim.metadata.namespace)
         owner = owner_references.controller_of(claim.metadata)
-        page = await retry_until_answered(lambda: self._client.list(resources.CLAIM, selection))
+        page = await retry_until_answered(
+            lambda: self._client.list(kinds.RESOURCE_CLAIM, selection)
+        )
         for raw in page.items:
             found = decode(msgspec.json.decode(raw))
             annotations = found.metadata.annotations
@@ -246,7 +250,7 @@ class ClaimWrites:
                 return found
         return None
 
-    def _heard(self, raw: Object) -> ResourceClaim:
+    def _heard(self, raw: JsonObject) -> ResourceClaim:
         claim = decode(raw)
         self._wrote(claim)
         return claim
@@ -261,7 +265,7 @@ class ClaimWrites:
             self._turns.pop(key, None)
 
 
-def decode(raw: Object) -> ResourceClaim:
+def decode(raw: JsonObject) -> ResourceClaim:
     try:
         return msgspec.convert(raw, ResourceClaim)
     except msgspec.ValidationError:
@@ -294,10 +298,10 @@ def _doing(grant: ClaimAssignment) -> str:
 
 def _creation(claim: ResourceClaim) -> dict[str, Any]:
     metadata = msgspec.structs.replace(claim.metadata, name="")
-    api_version = resources.CLAIM.preferred.api_version
+    api_version = kinds.RESOURCE_CLAIM.preferred.api_version
     return {
         "apiVersion": api_version,
-        "kind": resources.CLAIM.kind,
+        "kind": kinds.RESOURCE_CLAIM.kind,
         "metadata": metadata,
         "spec": claim.spec,
     }

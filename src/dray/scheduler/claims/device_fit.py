@@ -18,8 +18,8 @@ from dray.allocator.model import rejections, requests
 from dray.allocator.placement import Allocator, FitResult, NoFit
 from dray.allocator.search.device_order import Order
 from dray.api.features import Features
-from dray.api.formats.names import ClaimKey
-from dray.api.selectors import label_selectors
+from dray.api.ids import ClaimKey
+from dray.api.selectors import node_selectors
 from dray.api.semantics import owner_references, pod_claims
 from dray.api.types.dra import (
     AllocationResult,
@@ -93,7 +93,7 @@ class AllocatedClaim(NamedTuple):
 
     used: PodClaim
     allocation: AllocationResult
-    selects: label_selectors.NodeTest | None
+    selects: node_selectors.NodeTest | None
     """On which nodes they can be used; None for all."""
     is_written: bool
     """Otherwise the pod shares an allocation that its group is about to get."""
@@ -367,7 +367,7 @@ class DeviceMatcher:
 
 def _fix(used: PodClaim, allocation: AllocationResult) -> AllocatedClaim:
     selector = allocation.node_selector
-    selects = label_selectors.compile_node_selector(selector) if selector is not None else None
+    selects = node_selectors.compile_node_selector(selector) if selector is not None else None
     return AllocatedClaim(used, allocation, selects, used.claim.status.allocation is not None)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.api.formats.names import ClaimKey
+from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import (
     AllocationResult,

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from dray.api.formats import gotext, names
+from dray.api import ids
+from dray.api.formats import gotext
 from dray.api.types import dra
 from dray.validation import (
     fields,
@@ -159,8 +160,8 @@ def _devices(status: dra.ResourceClaimStatus, path: fields.Path) -> fields.Error
 
 def _shared_id(
     device: dra.AllocatedDeviceStatus | dra.DeviceRequestAllocationResult,
-) -> names.SharedDeviceId:
-    return names.SharedDeviceId(device.driver, device.pool, device.device, device.share_id or "")
+) -> ids.SharedDeviceId:
+    return ids.SharedDeviceId(device.driver, device.pool, device.device, device.share_id or "")
 
 
 def _printed_id(device: dra.AllocatedDeviceStatus) -> go_values.Fields:
@@ -173,7 +174,7 @@ def _printed_id(device: dra.AllocatedDeviceStatus) -> go_values.Fields:
 def _device(
     device: dra.AllocatedDeviceStatus,
     path: fields.Path,
-    allocated: Collection[names.SharedDeviceId],
+    allocated: Collection[ids.SharedDeviceId],
 ) -> fields.Errors:
     yield from identifiers.driver_name(device.driver, path.child("driver"))
     yield from identifiers.pool_name(device.pool, path.child("pool"))

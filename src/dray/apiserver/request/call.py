@@ -1,0 +1,52 @@
+"""The context of one request: who asks for what, and how the answer is written."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+
+import msgspec
+
+from dray.api import errors
+from dray.api.http_messages import Request, User
+from dray.api.kinds import GroupVersionKind, Kind
+from dray.apiserver.request import negotiation
+from dray.apiserver.request.negotiation import Form
+from dray.apiserver.request.request_info import RequestInfo
+from dray.apiserver.storage import store_keys
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request about a kind that exists, by a user who may make it."""
+
+    request: Request
+    info: RequestInfo
+    kind: Kind
+    gvk: GroupVersionKind
+    """What the client speaks."""
+    user: User
+    now: datetime.datetime
+
+    def about(self, kind: Kind, info: RequestInfo) -> Call:
+        """The same request, as if it had been about something of another kind."""
+        gvk = kind.in_version(info.version)
+        return msgspec.structs.replace(self, kind=kind, gvk=gvk, info=info)
+
+    @property
+    def form(self) -> Form:
+        accept = self.request.headers.get("accept", "")
+        return negotiation.negotiate(accept, streams=self.info.verb in ("list", "watch"))
+
+    @property
+    def key(self) -> str:
+        return store_keys.key(self.kind, self.info.name, self.namespace)
+
+    @property
+    def namespace(self) -> str:
+        return self.info.namespace if self.kind.namespaced else ""
+
+    def not_found(self) -> errors.NotFound:
+        return errors.not_found(store_keys.group_resource(self.kind), self.info.name)
+
+
+Clock = Callable[[], datetime.datetime]
