@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import functools
-import json
 import math
 import re
 from typing import Any
@@ -28,6 +27,7 @@ from dray.cel.runtime import put
 from dray.cel.syntax import Call, Comprehension, Identifier, Node, Select
 from dray.cel.trees import children
 from dray.cel.values import CostExceeded, EvaluationError, UInt
+from tests import recorded
 from tests.conformance import cases
 
 SIMPLE_TYPES = {
@@ -51,8 +51,7 @@ UNBOUND = "@unbound"
 
 @functools.cache
 def specification() -> list[dict[str, Any]]:
-    text = (cases.CASES / "cel_spec.jsonl").read_text("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return recorded.CASES.lines("cel_spec.jsonl")
 
 
 def decoded(recorded: dict[str, Any]) -> Any:

@@ -8,10 +8,8 @@ cuts long bodies; those are replaced by ones of the same kind.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -21,13 +19,9 @@ from dray.api import kinds
 from dray.api.exchange import PROTOBUF, Request
 from dray.apiserver import requests
 from dray.apiserver.requests import RequestInfo
+from tests.recorded import GOLDEN
 from tests.wire import protobuf
 from tests.wire.serving import ADMIN, Api, with_api
-
-GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
-RECORDING = GOLDEN / "kubectl-http.txt"
-
-pytestmark = pytest.mark.skipif(not RECORDING.exists(), reason=f"{GOLDEN} is absent")
 
 Object = dict[str, Any]
 
@@ -74,7 +68,7 @@ _ANSWER = re.compile(r" {4}Accept: (.*?)(?: \| (.*?))? -> (\d*)[^(]*\((.*)\)$")
 
 def read_recording() -> Iterator[Recorded]:
     command, request = "", ""
-    lines = RECORDING.read_text("utf-8").split("\n") if RECORDING.exists() else []
+    lines = GOLDEN.read("kubectl-http.txt").split("\n")
     for number, line in enumerate(lines):
         answer = _ANSWER.match(line)
         if line.startswith("## "):
