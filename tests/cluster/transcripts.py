@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 from typing import Any
 
 import yaml
 
 from dray.api.types.meta import JsonObject
-
-FOLDER = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
+from tests.recorded import GOLDEN
 
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
 _SUFFIX = re.compile(rf"-({_SAFE}{{8,10}}|{_SAFE}{{5}})(?=-|$)")
@@ -58,18 +56,16 @@ class Transcript:
 
 
 def present(*prefixes: str) -> list[str]:
-    if not FOLDER.is_dir():
-        return []
-    return sorted(entry.name for entry in FOLDER.iterdir() if entry.name.startswith(prefixes))
+    """Return the names of the transcripts that start so."""
+    return [name for name in GOLDEN.parents("*/output.txt") if name.startswith(prefixes)]
 
 
 def read(name: str) -> Transcript:
-    folder = FOLDER / name
     manifests = {
-        file.name: [each for each in yaml.safe_load_all(file.read_text("utf-8")) if each]
-        for file in folder.glob("*.yaml")
+        PurePath(file).name: [each for each in yaml.safe_load_all(GOLDEN.read(file)) if each]
+        for file in GOLDEN.names(f"{name}/*.yaml")
     }
-    return Transcript(name, list(_steps((folder / "output.txt").read_text("utf-8"))), manifests)
+    return Transcript(name, list(_steps(GOLDEN.read(f"{name}/output.txt"))), manifests)
 
 
 def _steps(text: str) -> Iterator[Step]:

@@ -1,28 +1,25 @@
-"""Reads Kubernetes' own test tables, recorded as JSON lines, from `$DRAY_CASES`."""
+"""Recorded problems as parameters of tests."""
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-CASES = Path(os.environ.get("DRAY_CASES", Path(__file__).parents[3] / "shared" / "cases"))
+from tests import recorded
 
 
 def parameters(stem: str, name: Callable[[dict[str, Any]], str] | None = None) -> list[Any]:
-    """One pytest parameter per line of `stem`.jsonl; a single skipped one where it is absent."""
-    path = CASES / f"{stem}.jsonl"
-    if not path.exists():
-        return [pytest.param(None, id="absent", marks=pytest.mark.skip(f"{path} is absent"))]
-    cases = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+    """Return a parameter per line of `stem`.jsonl; a single skipped one where it is absent."""
+    file = f"{stem}.jsonl"
+    if not recorded.CASES.has(file):
+        skip = pytest.mark.skip(recorded.CASES.why_absent(file))
+        return [pytest.param(None, id="absent", marks=skip)]
     seen: Counter[str] = Counter()
     found = []
-    for case in cases:
+    for case in recorded.CASES.lines(file):
         label = name(case) if name else str(case["name"])
         seen[label] += 1
         found.append(pytest.param(case, id=label if seen[label] == 1 else f"{label}#{seen[label]}"))

@@ -8,9 +8,9 @@ import pytest
 
 from dray.cel.checking import environment
 from dray.cel.functions.overloads import Function, Overload
-from tests.conformance import cases
+from tests import recorded
 
-PATH = cases.CASES / "cel_overloads.txt"
+TABLE = "cel_overloads.txt"
 DECLARATION = re.compile(r"\S+: .* -> .* \[.*\]")
 
 
@@ -21,10 +21,10 @@ def written(function: Function, overload: Overload) -> str:
     return f"{function.name}: {signature}   [{overload.id}]"
 
 
-@pytest.mark.skipif(not PATH.exists(), reason=f"{PATH} is absent")
+@pytest.mark.skipif(not recorded.CASES.has(TABLE), reason=recorded.CASES.why_absent(TABLE))
 def test_same_overloads() -> None:
-    lines = PATH.read_text("utf-8").splitlines()
-    recorded = {line for line in lines if DECLARATION.fullmatch(line)}
+    lines = recorded.CASES.read(TABLE).splitlines()
+    expected = {line for line in lines if DECLARATION.fullmatch(line)}
     known = environment.device_environment(
         stored=True, consumable_capacity=True, list_type_attributes=True
     )
@@ -33,4 +33,4 @@ def test_same_overloads() -> None:
         for function in known.functions.values()
         for overload in function.overloads
     }
-    assert declared == recorded
+    assert declared == expected

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import dataclasses
 import functools
-import json
 import math
 import re
 from typing import Any
@@ -32,6 +31,7 @@ from dray.cel.runtime.values import CostExceeded, EvaluationError, UInt
 from dray.cel.syntax import parser
 from dray.cel.syntax.factory import children
 from dray.cel.syntax.nodes import Call, Comprehension, Identifier, Node, Select
+from tests import recorded
 from tests.conformance import cases
 
 SIMPLE_TYPES = {
@@ -55,8 +55,7 @@ UNBOUND = "@unbound"
 
 @functools.cache
 def specification() -> list[dict[str, Any]]:
-    text = (cases.CASES / "cel_spec.jsonl").read_text("utf-8")
-    return [json.loads(line) for line in text.splitlines()]
+    return recorded.CASES.lines("cel_spec.jsonl")
 
 
 def decoded(recorded: dict[str, Any]) -> Any:

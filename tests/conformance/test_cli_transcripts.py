@@ -1,12 +1,10 @@
-"""The command line prints what kubectl 1.37 printed, from the transcripts in `$DRAY_GOLDEN`."""
+"""The command line prints what kubectl 1.37 printed, from the recorded transcripts."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,9 +16,7 @@ from dray.cli.lint import object_checks, reference_checks, source_documents
 from dray.cli.lint.findings import Severity
 from dray.cli.output import serialization
 from dray.cli.verbs import describe
-from tests.conformance import cases
-
-GOLDEN = Path(os.environ.get("DRAY_GOLDEN", cases.CASES.parent / "golden"))
+from tests.recorded import GOLDEN
 
 _COMMAND = re.compile(r"^\$ kubectl (.*)\n((?:(?!^\$ ).*\n?)*)", re.MULTILINE)
 _READING = ("get", "describe", "logs", "events", "explain", "version", "api-resources")
@@ -31,20 +27,13 @@ class Step(NamedTuple):
     output: str
 
 
-def _steps(directory: Path) -> list[Step]:
-    transcript = (directory / "output.txt").read_text("utf-8")
+def _steps(directory: str) -> list[Step]:
+    transcript = GOLDEN.read(f"{directory}/output.txt")
     return [Step(match[1], match[2].rstrip("\n")) for match in _COMMAND.finditer(transcript)]
 
 
-def _directories() -> list[Any]:
-    found = sorted(path.parent for path in GOLDEN.glob("*/output.txt"))
-    if not found:
-        return [pytest.param(None, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))]
-    return [pytest.param(path, id=path.name) for path in found]
-
-
-@pytest.mark.parametrize("directory", _directories())
-def test_documents_are_written_as_kubectl_writes_them(directory: Path) -> None:
+@pytest.mark.parametrize("directory", GOLDEN.parents("*/output.txt"))
+def test_documents_are_written_as_kubectl_writes_them(directory: str) -> None:
     for step in _steps(directory):
         if "-o yaml" in step.command and step.output.startswith("apiVersion:"):
             document = yaml.load(step.output, manifests.Loader)
@@ -53,8 +42,8 @@ def test_documents_are_written_as_kubectl_writes_them(directory: Path) -> None:
             assert serialization.write_json(json.loads(step.output), indent=4) == step.output
 
 
-@pytest.mark.parametrize("directory", _directories())
-def test_objects_are_described_as_kubectl_describes_them(directory: Path) -> None:
+@pytest.mark.parametrize("directory", GOLDEN.parents("*/output.txt"))
+def test_objects_are_described_as_kubectl_describes_them(directory: str) -> None:
     known: dict[tuple[str, str], dict[str, Any]] = {}
     for step in _steps(directory):
         verb = step.command.split()[0]
@@ -98,19 +87,12 @@ def _without_events(text: str) -> Iterator[str]:
         yield re.sub(r" {2,}(?=\S)", "  ", line).rstrip()
 
 
-def _refused_directories() -> list[Any]:
-    found = sorted(path.parent for path in GOLDEN.glob("*/status.json"))
-    if not found:
-        return [pytest.param(None, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))]
-    return [pytest.param(path, id=path.name) for path in found]
-
-
-@pytest.mark.parametrize("directory", _refused_directories())
-def test_lint_finds_what_the_server_refused_and_nothing_else(directory: Path) -> None:
-    recorded = json.loads((directory / "status.json").read_text("utf-8"))
+@pytest.mark.parametrize("directory", GOLDEN.parents("*/status.json"))
+def test_lint_finds_what_the_server_refused_and_nothing_else(directory: str) -> None:
+    recorded = GOLDEN.json(f"{directory}/status.json")
     answers = recorded if isinstance(recorded, list) else [recorded]
-    file = directory / "manifest.yaml"
-    documents = list(source_documents.documents(str(file), file.read_text("utf-8")))
+    file = f"{directory}/manifest.yaml"
+    documents = list(source_documents.documents(file, GOLDEN.read(file)))
     found = [
         each for document in documents for each in object_checks.check(document, features.DEFAULT)
     ]

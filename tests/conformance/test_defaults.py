@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +13,8 @@ import yaml
 from dray.api import kinds
 from dray.api.conversion import canonical, defaults, versions
 from dray.api.types.meta import JsonObject
+from tests.recorded import GOLDEN
 
-GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 NOW = "2026-11-15T01:00:00Z"
 
 
@@ -53,9 +51,10 @@ def shown_objects(transcript: str) -> Iterator[JsonObject]:
 
 def recorded_pairs() -> Iterator[Any]:
     """Each object of a manifest with each of its pictures in the transcript."""
-    for manifest in sorted(GOLDEN.glob("*/manifest.yaml")):
+    for directory in GOLDEN.parents("*/manifest.yaml"):
+        manifest = GOLDEN.read(f"{directory}/manifest.yaml")
         try:
-            documents = [plain(each) for each in yaml.safe_load_all(manifest.read_text()) if each]
+            documents = [plain(each) for each in yaml.safe_load_all(manifest) if each]
         except yaml.YAMLError:
             continue
         sent = {
@@ -63,20 +62,15 @@ def recorded_pairs() -> Iterator[Any]:
             for each in documents
             if "kind" in each and "metadata" in each
         }
-        transcript = (manifest.parent / "output.txt").read_text()
+        transcript = GOLDEN.read(f"{directory}/output.txt")
         for number, shown in enumerate(shown_objects(transcript)):
             given = sent.get((shown["kind"], shown["metadata"]["name"]))
             if given:
-                label = f"{manifest.parent.name}-{number}-{shown['kind']}"
+                label = f"{directory}-{number}-{shown['kind']}"
                 yield pytest.param(given, shown, id=label)
 
 
-PAIRS = list(recorded_pairs()) or [
-    pytest.param({}, {}, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))
-]
-
-
-@pytest.mark.parametrize(("given", "shown"), PAIRS)
+@pytest.mark.parametrize(("given", "shown"), list(recorded_pairs()))
 def test_spec_is_what_a_real_server_made_of_it(given: JsonObject, shown: JsonObject) -> None:
     stored = versions.to_storage(plain(given))
     defaults.fill(stored, NOW)

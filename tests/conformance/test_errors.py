@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dray.api import errors
 from dray.api.ids import GroupKind
-
-GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
+from tests.recorded import GOLDEN
 
 
 def recorded_statuses() -> Iterator[Any]:
-    for path in sorted(GOLDEN.glob("*/status.json")):
-        for number, answer in enumerate(json.loads(path.read_text())):
+    for directory in GOLDEN.parents("*/status.json"):
+        for number, answer in enumerate(GOLDEN.json(f"{directory}/status.json")):
             status = answer["body"]
             if isinstance(status, dict) and status.get("status") == "Failure":
-                yield pytest.param(status, id=f"{path.parent.name}-{number}")
+                yield pytest.param(status, id=f"{directory}-{number}")
 
 
-STATUSES = list(recorded_statuses()) or [
-    pytest.param({}, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))
-]
+STATUSES = list(recorded_statuses())
 
 
 @pytest.mark.parametrize("status", STATUSES)

@@ -24,6 +24,7 @@ from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.suggestions import changes
 from dray.explain.suggestions.changes import SuggestedChange
 from dray.explain.text import explanation_text
+from tests import recorded
 from tests.conformance import allocation, cases
 
 NOTHING_ALLOCATED: dict[str, list[Any]] = {
@@ -33,8 +34,9 @@ NOTHING_ALLOCATED: dict[str, list[Any]] = {
 }
 POSITIONS_TRIED = 2_000
 HOLDERS_TRIED = 16
-HELPED_AT_LEAST = 0.6
-"""The share of refusals for which a change is found. The others have two causes, or no devices."""
+HELPED_AT_LEAST = {"allocator": 0.7, "fuzz_allocator": 0.55}
+"""By table, the share of refusals for which a change is found. The others have two causes, or no
+devices: random problems more often than those that were written to show one thing."""
 
 
 def is_refused(case: dict[str, Any] | None) -> bool:
@@ -45,11 +47,14 @@ def is_refused(case: dict[str, Any] | None) -> bool:
     return bool(case["claimsToAllocate"]) and not any(answers)
 
 
+REFUSED = {
+    stem: [each for each in cases.parameters(stem) if is_refused(each.values[0])]
+    for stem in HELPED_AT_LEAST
+}
 CASES = [
     pytest.param(parameter.values[0], id=f"{stem}-{parameter.id}", marks=parameter.marks)
-    for stem in ("allocator", "fuzz_allocator")
-    for parameter in cases.parameters(stem)
-    if is_refused(parameter.values[0])
+    for stem, parameters in REFUSED.items()
+    for parameter in parameters
 ]
 
 
@@ -178,11 +183,14 @@ def changes_of_request(
         yield changes.OtherClass(claim=claim, request=request, device_class=name, asked="")
 
 
-def test_most_refusals_can_be_mended_by_one_change(capsys: pytest.CaptureFixture[str]) -> None:
-    known: list[Any] = [parameter.values[0] for parameter in CASES if parameter.values[0]]
-    if not known:
-        pytest.skip("no recorded cases")
+@pytest.mark.parametrize("stem", HELPED_AT_LEAST)
+def test_most_refusals_can_be_mended_by_one_change(
+    stem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known: list[Any] = [parameter.values[0] for parameter in REFUSED[stem]]
+    if None in known:
+        pytest.skip(recorded.CASES.why_absent(f"{stem}.jsonl"))
     helped = sum(bool(explained(case).changes) for case in known)
     with capsys.disabled():
-        print(f"\n{helped} of {len(known)} refusals can be mended by one change")
-    assert helped / len(known) >= HELPED_AT_LEAST
+        print(f"\n{stem}: {helped} of {len(known)} refusals can be mended by one change")
+    assert helped / len(known) >= HELPED_AT_LEAST[stem]

@@ -1,12 +1,10 @@
-"""What a real Kubernetes printed and refused, from the transcripts in `$DRAY_GOLDEN`."""
+"""What a real Kubernetes printed and refused, from the recorded transcripts."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +13,7 @@ import yaml
 from dray.api import kinds
 from dray.api.conversion import canonical, decoding
 from dray.api.schema import field_docs, field_types
-from tests.conformance import cases
-
-GOLDEN = Path(os.environ.get("DRAY_GOLDEN", cases.CASES.parent / "golden"))
+from tests.recorded import GOLDEN
 
 _COMMAND = re.compile(r"^\$ (.*)\n((?:(?!^\$ ).*\n?)*)", re.MULTILINE)
 
@@ -32,8 +28,8 @@ _JSONLikeLoader.yaml_implicit_resolvers = {
 }
 
 
-def _outputs(directory: Path) -> dict[str, str]:
-    transcript = (directory / "output.txt").read_text("utf-8")
+def _outputs(directory: str) -> dict[str, str]:
+    transcript = GOLDEN.read(f"{directory}/output.txt")
     return {match[1]: match[2] for match in _COMMAND.finditer(transcript)}
 
 
@@ -47,7 +43,7 @@ def _objects(document: Any, api_version: str = "", kind: str = "") -> Iterator[d
         yield {"apiVersion": api_version, "kind": kind} | document
 
 
-def _printed_objects(directory: Path) -> Iterator[dict[str, Any]]:
+def _printed_objects(directory: str) -> Iterator[dict[str, Any]]:
     for command, output in _outputs(directory).items():
         if "-o yaml" in command and output.startswith("apiVersion:"):
             yield from _objects(yaml.load(output, _JSONLikeLoader))
@@ -60,15 +56,8 @@ def _type_of(value: dict[str, Any]) -> str:
     return kinds.GroupVersionKind(group, version, value["kind"]).schema_type
 
 
-def _directories_with(file_name: str) -> list[Any]:
-    directories = sorted(path.parent for path in GOLDEN.glob(f"*/{file_name}"))
-    if not directories:
-        return [pytest.param(None, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))]
-    return [pytest.param(path, id=path.name) for path in directories]
-
-
-@pytest.mark.parametrize("directory", _directories_with("output.txt"))
-def test_objects_from_the_server_are_well_formed_and_canonical(directory: Path) -> None:
+@pytest.mark.parametrize("directory", GOLDEN.parents("*/output.txt"))
+def test_objects_from_the_server_are_well_formed_and_canonical(directory: str) -> None:
     for value in _printed_objects(directory):
         type_name = _type_of(value)
         if field_types.has(type_name):
@@ -76,11 +65,11 @@ def test_objects_from_the_server_are_well_formed_and_canonical(directory: Path) 
             assert canonical.write(type_name, value) == value
 
 
-@pytest.mark.parametrize("directory", _directories_with("status.json"))
-def test_manifests_are_refused_for_their_form_as_recorded(directory: Path) -> None:
+@pytest.mark.parametrize("directory", GOLDEN.parents("*/status.json"))
+def test_manifests_are_refused_for_their_form_as_recorded(directory: str) -> None:
     """Only what decoding refuses: whatever else was wrong, the recorded code is not 400."""
-    recorded = json.loads((directory / "status.json").read_text("utf-8"))
-    manifests = yaml.load_all((directory / "manifest.yaml").read_text("utf-8"), _JSONLikeLoader)
+    recorded = GOLDEN.json(f"{directory}/status.json")
+    manifests = yaml.load_all(GOLDEN.read(f"{directory}/manifest.yaml"), _JSONLikeLoader)
     for value, answer in zip(manifests, recorded, strict=False):
         refusal = decoding.refusal(decoding.check(_type_of(value), value))
         if answer["code"] == 400:
@@ -106,12 +95,10 @@ def test_manifests_are_refused_for_their_form_as_recorded(directory: Path) -> No
 def test_explanations_are_those_of_kubectl(
     directory: str, command: str, kind: str, path: list[str]
 ) -> None:
-    if not (GOLDEN / directory).exists():
-        pytest.skip(f"{GOLDEN} is absent")
     row = kinds.by_name(kind)
     assert row is not None
     text = field_docs.explain(
         row.in_version(row.versions[0]), path, recursive="--recursive" in command
     )
-    printed = _outputs(GOLDEN / directory)[f"kubectl explain {command}"]
+    printed = _outputs(directory)[f"kubectl explain {command}"]
     assert text.rstrip() == printed.rstrip()

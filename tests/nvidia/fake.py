@@ -1,11 +1,10 @@
 """GPUs from a recording of a real one, behind the same seam as NVML: they can be cut, and can fail.
 
-`h200.json` was recorded on a machine with one NVIDIA H200.
+They are like the NVIDIA H200 of `tests/corpus/nvml`.
 """
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
@@ -29,8 +28,9 @@ from dray.drivers.nvidia.hardware import (
     Unsupported,
     Versions,
 )
+from tests.recorded import NVML
 
-RECORDING = Path(__file__).with_name("h200.json")
+RECORDING = "h200.json"
 _NAMESPACE = uuid.UUID("6d1f4c50-58a5-4c43-9d0c-1f6c7a7b9a11")
 SMI = """#!/bin/sh
 for cap in /dev/nvidia-caps/*; do [ -e "$cap" ] && echo "MIG $(cat "$cap")"; done
@@ -189,7 +189,7 @@ def hardware(
     root: Path, *, count: int = 1, can_partition: bool = True, has_nvswitch: bool = False
 ) -> FakeHardware:
     """Machines like the recorded one, with more GPUs, without MIG, or with NVSwitches."""
-    recorded = json.loads(RECORDING.read_text("utf-8"))
+    recorded = NVML.json(RECORDING)
     (raw,) = recorded["gpus"]
     gpus = [
         replace(_gpu(raw, index), can_partition=can_partition, has_nvswitch=has_nvswitch)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +10,18 @@ import pytest
 import yaml
 
 from dray.apiserver.server import Settings
+from tests.recorded import GOLDEN
 from tests.wire.serving import Answer, Api, all_alpha, with_api
-
-GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
 
 KNOWN_DIFFERENCES: dict[str, str] = {}
 """Cases in which dray answers otherwise on purpose; each is in docs/compatibility.md."""
 
 
-def recorded() -> Iterator[Any]:
-    found = sorted(GOLDEN.glob("e*/status.json"))
-    if not found:
-        yield pytest.param(None, id="absent", marks=pytest.mark.skip(f"{GOLDEN} is absent"))
-    for path in found:
-        yield pytest.param(path.parent, id=path.parent.name)
-
-
-@pytest.mark.parametrize("case", list(recorded()))
-def test_same_refusal(case: Path, tmp_path: Path) -> None:
-    documents = [each for each in yaml.safe_load_all((case / "manifest.yaml").read_text()) if each]
-    answers = json.loads((case / "status.json").read_text())
+@pytest.mark.parametrize("case", GOLDEN.parents("e*/status.json"))
+def test_same_refusal(case: str, tmp_path: Path) -> None:
+    manifest = GOLDEN.read(f"{case}/manifest.yaml")
+    documents = [each for each in yaml.safe_load_all(manifest) if each]
+    answers = GOLDEN.json(f"{case}/status.json")
 
     async def replay(api: Api) -> list[Answer]:
         found = []
@@ -43,7 +33,7 @@ def test_same_refusal(case: Path, tmp_path: Path) -> None:
     for expected, found in zip(
         answers, with_api(replay, tmp_path, Settings(features=all_alpha())), strict=False
     ):
-        if case.name in KNOWN_DIFFERENCES:
+        if case in KNOWN_DIFFERENCES:
             continue
         assert found.status == expected["code"], found.body
         if found.status >= 400:

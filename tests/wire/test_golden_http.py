@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,12 +12,8 @@ import yaml
 
 from dray.api.http_messages import User
 from dray.apiserver.server import Settings
+from tests.recorded import GOLDEN
 from tests.wire.serving import ADMIN, Answer, Api, all_alpha, with_api
-
-GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
-TRANSCRIPT = GOLDEN / "100-raw-http" / "output.txt"
-
-pytestmark = pytest.mark.skipif(not TRANSCRIPT.exists(), reason=f"{GOLDEN} is absent")
 
 # What is recorded of these is cut off, or is about what dray does not have.
 NOT_COMPARED = {
@@ -53,9 +47,7 @@ class Recorded(NamedTuple):
 
 
 def read_transcript() -> Iterator[Recorded]:
-    if not TRANSCRIPT.exists():
-        return
-    for block in TRANSCRIPT.read_text("utf-8").split("\n### curl ")[1:]:
+    for block in GOLDEN.read("100-raw-http/output.txt").split("\n### curl ")[1:]:
         command, _, rest = block.partition("\nHTTP/2 ")
         if not rest:
             continue
@@ -111,7 +103,7 @@ async def prepare(api: Api) -> None:
     for number in range(5):
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{number}"}}
         await api("POST", "/api/v1/nodes", node)
-    manifest = (GOLDEN / "001-deviceclass" / "manifest.yaml").read_text("utf-8")
+    manifest = GOLDEN.read("001-deviceclass/manifest.yaml")
     await api("POST", "/apis/resource.k8s.io/v1/deviceclasses", yaml.safe_load(manifest))
     for number in range(5):
         name = f"node-{number}"

@@ -8,10 +8,8 @@ cuts long bodies; those are replaced by ones of the same kind.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -22,14 +20,9 @@ from dray.api.http_messages import PROTOBUF, Request
 from dray.api.types.meta import JsonObject
 from dray.apiserver.request import request_info
 from dray.apiserver.request.request_info import RequestInfo
+from tests.recorded import GOLDEN
 from tests.wire import protobuf
 from tests.wire.serving import ADMIN, Api, with_api
-
-GOLDEN = Path(os.environ.get("DRAY_GOLDEN", Path(__file__).parents[3] / "shared" / "golden"))
-RECORDING = GOLDEN / "kubectl-http.txt"
-
-pytestmark = pytest.mark.skipif(not RECORDING.exists(), reason=f"{GOLDEN} is absent")
-
 
 CUT_AT = 280
 """Bodies longer than this may be cut."""
@@ -74,7 +67,7 @@ _ANSWER = re.compile(r" {4}Accept: (.*?)(?: \| (.*?))? -> (\d*)[^(]*\((.*)\)$")
 
 def read_recording() -> Iterator[Recorded]:
     command, request = "", ""
-    lines = RECORDING.read_text("utf-8").split("\n") if RECORDING.exists() else []
+    lines = GOLDEN.read("kubectl-http.txt").split("\n")
     for number, line in enumerate(lines):
         answer = _ANSWER.match(line)
         if line.startswith("## "):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,9 @@ from dray.cel import types
 from dray.cel.checking import environment
 from dray.cel.checking.environment import Environment, Extent
 from dray.cel.functions.overloads import Overload, Range
-from tests.conformance import cases
+from tests import recorded
 
-RECORDED = Path(cases.CASES) / "cel_overloads.txt"
+TABLE = "cel_overloads.txt"
 OVERLOAD = re.compile(r"(?P<function>\S+): (?P<signature>.+)   \[(?P<id>.+)\]")
 
 
@@ -34,10 +33,10 @@ def written(function: str, overload: Overload) -> str:
     return f"{function}: {receiver}{function}({', '.join(arguments)}) -> {overload.result}"
 
 
-@pytest.mark.skipif(not RECORDED.exists(), reason=f"{RECORDED} is absent")
+@pytest.mark.skipif(not recorded.CASES.has(TABLE), reason=recorded.CASES.why_absent(TABLE))
 def test_every_overload_of_kubernetes_is_declared_and_no_other() -> None:
-    lines = RECORDED.read_text("utf-8").splitlines()
-    recorded = {
+    lines = recorded.CASES.read(TABLE).splitlines()
+    expected = {
         (f"{match['function']}: {match['signature']}", match["id"])
         for line in lines
         if (match := OVERLOAD.fullmatch(line))
@@ -48,7 +47,7 @@ def test_every_overload_of_kubernetes_is_declared_and_no_other() -> None:
         for name, function in known.functions.items()
         for overload in function.overloads
     }
-    assert declared == recorded
+    assert declared == expected
 
 
 def test_a_new_expression_sees_the_gates() -> None:

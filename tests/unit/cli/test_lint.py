@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
 import yaml
 
-from tests.conformance import cases
+from tests.recorded import SEEDS
 from tests.unit.cli.conftest import run
-
-SEEDS = Path(os.environ.get("DRAY_SEEDS", cases.CASES.parent / "seeds"))
 
 
 def lint(path: Path, text: str, *options: str) -> list[tuple[str, str, str]]:
@@ -128,9 +125,9 @@ def test_what_people_paste_is_named_with_its_fix(
     assert any(each[0] == rule and advice in each[2] for each in found), found
 
 
-@pytest.mark.skipif(not SEEDS.exists(), reason=f"{SEEDS} is absent")
+@pytest.mark.skipif(not SEEDS.names("003*"), reason=SEEDS.why_absent("003*"))
 def test_the_blocks_of_the_seeds_are_linted_without_a_stumble(tmp_path: Path) -> None:
-    text = next(SEEDS.glob("003*")).read_text("utf-8")
+    text = SEEDS.read(SEEDS.names("003*")[0])
     rules = set()
     for block in text.split("apiVersion:")[1:]:
         lines = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,6 +21,7 @@ from dray.drivers.nvidia.hardware import (
 )
 from dray.drivers.nvidia.nvml import Nvml
 from tests.nvidia import fake
+from tests.recorded import NVML
 
 GPU = "GPU-f7a4a22d-afd7-60bf-7ab2-b9312bf6a3f5"
 
@@ -30,7 +30,7 @@ class RecordedLibrary:
     """Answers from the recording where it can, refuses the rest; constants are pynvml's own."""
 
     def __init__(self) -> None:
-        self.recorded = json.loads(fake.RECORDING.read_text("utf-8"))
+        self.recorded = NVML.json(fake.RECORDING)
         (self.gpu,) = self.recorded["gpus"]
         self.mode, self.pending = 0, 0
         self.activation = pynvml.NVML_SUCCESS
