@@ -187,7 +187,7 @@ def device_class(name: str = "gpu", *expressions: str) -> DeviceClass:
 
 
 def _selectors(expressions: Iterable[str]) -> tuple[DeviceSelector, ...]:
-    return tuple(DeviceSelector(CELDeviceSelector(each)) for each in expressions)
+    return tuple(DeviceSelector(CELDeviceSelector(expression)) for expression in expressions)
 
 
 def request(

@@ -85,7 +85,7 @@ def test_without_a_variable_the_repository_comes_first_and_what_it_lacks_is_look
     write(tmp_path / "beside/cases/cel_probes.jsonl", "{}")
     write(tmp_path / "beside/cases/validation.jsonl", '{"name": "a"}\n{"name": "a"}\n')
     assert CASES.lines("cel_probes.jsonl") == kept
-    assert [each.id for each in cases.parameters("validation")] == ["a", "a#2"]
+    assert [parameter.id for parameter in cases.parameters("validation")] == ["a", "a#2"]
 
 
 def test_a_table_that_is_nowhere_is_skipped_by_name_and_says_what_to_set() -> None:

@@ -55,10 +55,10 @@ def _section(command: click.Command, name: str) -> str:
     context = click.Context(command, info_name=name)
     usage = " ".join([name, *command.collect_usage_pieces(context)])
     lines = [f"## {name}", "", f"    {usage}", "", *_description(command)]
-    options = [each for each in command.params if isinstance(each, click.Option)]
+    options = [param for param in command.params if isinstance(param, click.Option)]
     if options:
         lines += ["", "| option | meaning |", "|---|---|"]
-        lines += [_option(each, context) for each in options]
+        lines += [_option(option, context) for option in options]
     return "\n".join(lines) + "\n"
 
 

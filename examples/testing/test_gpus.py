@@ -45,6 +45,6 @@ def test_one_gpu_is_not_enough(cluster: Cluster) -> None:
 
     def reason() -> str:
         conditions = cluster.get("pod", "trainer")["status"].get("conditions", [])
-        return " ".join(each.get("message", "") for each in conditions)
+        return " ".join(condition.get("message", "") for condition in conditions)
 
     cluster.wait_for(lambda: "fewer than 2 devices" in reason(), "the reason")

@@ -116,7 +116,7 @@ def test_server_side_apply_owns_fields_and_meets_conflicts(
         )
 
     applied = apply("first", "a")
-    assert [(each.manager, each.operation) for each in applied.metadata.managed_fields] == [
+    assert [(field.manager, field.operation) for field in applied.metadata.managed_fields] == [
         ("first", "Apply")
     ]
     with pytest.raises(ApiException) as refused:

@@ -163,7 +163,7 @@ class Site:
         """Files, mounts and processes of containers."""
         patterns = ("pods/*", "cdi/*", "cards/*.card")
         nodes = self.folder / "nodes"
-        files = [str(path) for each in patterns for path in nodes.glob(f"*/{each}")]
+        files = [str(path) for pattern in patterns for path in nodes.glob(f"*/{pattern}")]
         mounted = Path("/proc/self/mounts").read_text("utf-8").splitlines()
         mounts = [line for line in mounted if str(self.folder) in line]
         return [*files, *mounts, *processes_of(self.folder)]
@@ -280,7 +280,7 @@ def container(script: str, name: str = "main", claims: Any = (), **fields: Any) 
         "name": name,
         "image": "host",
         "command": ["/bin/sh", "-c", script],
-        "resources": {"claims": [{"name": each} for each in claims]},
+        "resources": {"claims": [{"name": claim} for claim in claims]},
         **fields,
     }
 

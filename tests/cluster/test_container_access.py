@@ -210,7 +210,7 @@ def test_a_pod_cannot_read_what_is_not_its_own() -> None:
         home = Path.home() / ".dray-test-secret"
         home.write_text("TOP SECRET", "utf-8")
         keys = list(here.folder.glob("*.key"))
-        assert {each.name for each in keys} >= {"ca.key", "service-accounts.key"}
+        assert {key.name for key in keys} >= {"ca.key", "service-accounts.key"}
         files = [volume, here.folder / "kubeconfig", home, *keys, Path("/etc/shadow")]
         script = " ; ".join(f"cat {path} && echo READ" for path in files)
         script += (

@@ -64,7 +64,7 @@ def test_environment_volumes_and_init_containers() -> None:
 
 def ready(document: JsonObject) -> str:
     conditions = document["status"].get("conditions", ())
-    return "".join(each["status"] for each in conditions if each["type"] == "Ready")
+    return "".join(condition["status"] for condition in conditions if condition["type"] == "Ready")
 
 
 def test_a_readiness_probe_decides_when_a_pod_is_ready() -> None:

@@ -260,7 +260,7 @@ def test_story_4_workloads_take_a_device_for_each_pod_and_share_one() -> None:
         finished = await here.world.all(kinds.POD, label_selector="job-name=j")
         logs = [await here.log(each["metadata"]["name"]) for each in finished]
         uuids = [set(re.findall(r"UUID: (\S+)\)", log)) for log in logs]
-        assert {len(each) for each in uuids} == {2}
+        assert {len(uuid) for uuid in uuids} == {2}
         assert len(set[str].intersection(*uuids)) == 1
         await here.world.client.delete(kinds.DEPLOYMENT, "d", "default")
         await here.world.client.delete(kinds.JOB, "j", "default")
@@ -269,7 +269,7 @@ def test_story_4_workloads_take_a_device_for_each_pod_and_share_one() -> None:
 
 
 def pod_template(script: str, *claims: JsonObject, labels: JsonObject, policy: str) -> JsonObject:
-    names = [each["name"] for each in claims]
+    names = [claim["name"] for claim in claims]
     spec = pod("", container(script, claims=names), claims=claims, restartPolicy=policy)["spec"]
     return {"metadata": {"labels": labels}, "spec": spec}
 

@@ -118,7 +118,7 @@ def test_a_shared_gpu_is_shared_and_falls_ill(site: Site) -> None:
 
     def shares() -> list[Any]:
         claims = site.get("resourceclaims").get("items", ())
-        return [each["data"] for claim in claims for each in claim["status"].get("devices", ())]
+        return [device["data"] for claim in claims for device in claim["status"].get("devices", ())]
 
     def health(pod: str) -> Any:
         path = "{.status.containerStatuses[0].allocatedResourcesStatus[0].resources[0].health}"

@@ -27,15 +27,15 @@ CONTROLLERS, SCHEDULER = "dray-controller-manager", "dray-scheduler"
 def managers(document: JsonObject) -> set[tuple[str, str]]:
     """Who wrote an object, and its status, as (manager, subresource)."""
     entries = document["metadata"]["managedFields"]
-    return {(each["manager"], each.get("subresource", "")) for each in entries}
+    return {(entry["manager"], entry.get("subresource", "")) for entry in entries}
 
 
 def manager_of(document: JsonObject, *fields: str) -> set[str]:
     """Who manages a field, named by the keys on the way to it."""
     return {
-        each["manager"]
-        for each in document["metadata"]["managedFields"]
-        if _holds(each["fieldsV1"], fields)
+        field["manager"]
+        for field in document["metadata"]["managedFields"]
+        if _holds(field["fieldsV1"], fields)
     }
 
 

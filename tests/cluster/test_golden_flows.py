@@ -175,7 +175,7 @@ class _Replay:
 
         async def found() -> list[JsonObject]:
             claims = await self._world.all(kinds.RESOURCE_CLAIM, namespace=namespace)
-            chosen = [each for each in claims if not names or each["metadata"]["name"] in names]
+            chosen = [claim for claim in claims if not names or claim["metadata"]["name"] in names]
             return _in_order(map(transcripts.claim_view, chosen))
 
         await self._world.come_to(found, expected)

@@ -95,7 +95,10 @@ async def lose_a_node(world: World) -> None:
 
     async def is_ready() -> bool:
         conditions = (await world.get(kinds.NODE, "h100-0"))["status"]["conditions"]
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        return any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in conditions
+        )
 
     await world.until(is_ready, "the node being ready again")
 
@@ -106,7 +109,9 @@ async def break_a_device(world: World) -> None:
 
     async def is_tainted() -> bool:
         slices = await has_slices(world, "h100-0")
-        devices = [device for each in slices for device in each["spec"]["devices"]]
+        devices = [
+            device for resource_slice in slices for device in resource_slice["spec"]["devices"]
+        ]
         return any(device.get("taints") for device in devices)
 
     await world.until(is_tainted, "the device being tainted")

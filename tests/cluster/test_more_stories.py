@@ -168,7 +168,7 @@ def test_story_13_admin_access_sees_devices_that_others_use(tmp_path: Path) -> N
         found = await world.get(kinds.RESOURCE_CLAIM, "monitor", "admins")
         results = found["status"]["allocation"]["devices"]["results"]
         assert len(results) == 8
-        assert all(each["adminAccess"] for each in results)
+        assert all(result["adminAccess"] for result in results)
 
     with_cluster(story, tmp_path, nodes=1)
 
@@ -259,7 +259,7 @@ def test_story_17_the_rule_counts_what_it_evicts_after_the_tolerated_time(tmp_pa
         async def counted() -> bool:
             rule = await world.get(kinds.DEVICE_TAINT_RULE, "r")
             conditions = (rule.get("status") or {}).get("conditions") or ()
-            return any("1 pod evicted" in each["message"] for each in conditions)
+            return any("1 pod evicted" in condition["message"] for condition in conditions)
 
         await world.until(counted, "the eviction being counted")
 
@@ -277,7 +277,7 @@ def test_story_22_a_nic_beside_the_gpu(tmp_path: Path) -> None:
         for number in range(3):
             await world.pod_phase(f"p{number}", "Running")
             results = await _results(world, await world.claim_of(f"p{number}"))
-            roots = {str((await _attributes(world, each))[root]) for each in results}
+            roots = {str((await _attributes(world, result))[root]) for result in results}
             assert (len(results), len(roots)) == (2, 1)
 
     with_cluster(story, tmp_path)
@@ -289,7 +289,7 @@ def test_story_22_a_device_on_the_network_is_used_from_any_allowed_node(tmp_path
         await world.create(claim("zone", claim_spec(asked)))
         await world.create(pod("p", claim="zone"))
         found = await world.pod_phase("p", "Running")
-        pools = {each["pool"] for each in await _results(world, "zone")}
+        pools = {result["pool"] for result in await _results(world, "zone")}
         assert pools <= {"fabric-zone-a", "fabric-everywhere"}
         assert "fabric-zone-a" not in pools or found["spec"]["nodeName"].startswith("host-a-")
 

@@ -40,7 +40,7 @@ class FakeMachineDriver(NvidiaDriver):
         replace = msgspec.structs.replace
         nodes = [DeviceNode(node.path, self._on(node.path)) for node in made.edits.device_nodes]
         mounts = [
-            Mount(self._on(each.host_path), each.container_path) for each in made.edits.mounts
+            Mount(self._on(mount.host_path), mount.container_path) for mount in made.edits.mounts
         ]
         edits: Edits = replace(made.edits, device_nodes=tuple(nodes), mounts=tuple(mounts))
         return Prepared(edits, made.status, made.attributes)
@@ -166,7 +166,7 @@ def test_a_layout_made_by_hand_is_published_and_left_alone(tmp_path: Path) -> No
 
     async def story(here: Site, hardware: FakeHardware) -> None:
         (published,) = await here.world.all(kinds.RESOURCE_SLICE)
-        uuids = [each["attributes"]["uuid"]["string"] for each in published["spec"]["devices"]]
+        uuids = [device["attributes"]["uuid"]["string"] for device in published["spec"]["devices"]]
         assert uuids == fake.uuids(hardware, gpu)
         await here.world.create(claim_template("t", MIG_CLASS))
         await here.world.create(shell("p", STAY, "t"))
@@ -209,8 +209,8 @@ def test_a_fault_taints_the_gpu_and_evicts_its_pod(tmp_path: Path) -> None:
         slices = await here.world.all(kinds.RESOURCE_SLICE)
         taints = [
             taint
-            for each in slices
-            for device in each["spec"].get("devices", ())
+            for resource_slice in slices
+            for device in resource_slice["spec"].get("devices", ())
             if device["name"] == "gpu-0"
             for taint in device.get("taints", ())
         ]

@@ -36,7 +36,7 @@ NAMESPACE_BODY = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": 
 
 
 def of_kind(documents: list[JsonObject], kind: str) -> list[JsonObject]:
-    return [each for each in documents if each["kind"] == kind]
+    return [document for document in documents if document["kind"] == kind]
 
 
 def driver_container(**values: Any) -> JsonObject:

@@ -37,7 +37,10 @@ async def images_of_ready(world: World) -> list[str]:
 
     def is_ready(pod: JsonObject) -> bool:
         conditions = pod["status"].get("conditions", ())
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        return any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in conditions
+        )
 
     pods = [pod for pod in await world.all(kinds.POD) if is_ready(pod)]
     pods.sort(key=lambda pod: str(pod["metadata"]["name"]))
@@ -65,9 +68,9 @@ def test_a_stateful_set_rolls_down_to_its_canary_and_back(tmp_path: Path) -> Non
         async def is_new() -> bool:
             pods = await world.all(kinds.POD)
             return any(
-                each["metadata"]["name"] == "serve-0"
-                and each["metadata"]["uid"] != lost["metadata"]["uid"]
-                for each in pods
+                pod["metadata"]["name"] == "serve-0"
+                and pod["metadata"]["uid"] != lost["metadata"]["uid"]
+                for pod in pods
             )
 
         await world.until(is_new, "serve-0 coming back")

@@ -185,7 +185,7 @@ def test_story_9_partitions_of_a_gpu_never_overlap(tmp_path: Path) -> None:
         for number in range(4):
             await world.pod_phase(f"p{number}", "Running")
         devices = [await world.devices_of(await world.claim_of(f"p{n}")) for n in range(4)]
-        assert len({str(each) for each in devices}) == 4
+        assert len({str(device) for device in devices}) == 4
 
     with_cluster(story, tmp_path, "a100-mig")
 
@@ -205,7 +205,7 @@ def test_story_11_four_pods_share_a_gpu_and_the_fifth_waits(tmp_path: Path) -> N
         shares = [
             each["status"].get("allocation") for each in await world.all(kinds.RESOURCE_CLAIM)
         ]
-        results = [each["devices"]["results"][0] for each in shares if each]
+        results = [share["devices"]["results"][0] for share in shares if share]
         assert len({result["device"] for result in results}) == 1
         assert len({result["shareID"] for result in results}) == 4
         assert {result["consumedCapacity"]["memory"] for result in results} == {"10Gi"}
@@ -296,7 +296,7 @@ def test_a_refused_pod_has_one_event(tmp_path: Path) -> None:
 
         async def told() -> list[JsonObject]:
             events = await world.all(kinds.EVENT)
-            return [each for each in events if each.get("reason") == "FailedScheduling"]
+            return [event for event in events if event.get("reason") == "FailedScheduling"]
 
         assert len(await world.until(told, "an event")) == 1
 

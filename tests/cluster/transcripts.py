@@ -97,7 +97,7 @@ def claim_view(claim: JsonObject) -> JsonObject:
         "annotations": annotations,
         "labels": metadata.get("labels") or {},
         "finalizers": metadata.get("finalizers") or [],
-        "owners": [(each["kind"], _plain(each["name"])) for each in owners],
+        "owners": [(owner["kind"], _plain(owner["name"])) for owner in owners],
         "isDeleted": "deletionTimestamp" in metadata,
         "spec": _plain(claim["spec"]),
         "status": _without_order(_plain(claim.get("status") or {})),

@@ -123,7 +123,7 @@ class World:
     async def claim_of(self, pod: str, name: str = "gpu") -> str:
         """The name of the claim that was generated for a pod."""
         statuses = (await self.get(kinds.POD, pod))["status"].get("resourceClaimStatuses", ())
-        (found,) = [each["resourceClaimName"] for each in statuses if each["name"] == name]
+        (found,) = [status["resourceClaimName"] for status in statuses if status["name"] == name]
         return str(found)
 
 

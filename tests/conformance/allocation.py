@@ -36,7 +36,7 @@ def run(case: dict[str, Any]) -> Outcome:
     except AllocationError as failure:
         return Outcome(None, failure.text(claims))
     if isinstance(answer, placement.Fit):
-        return Outcome([as_recorded(each) for each in answer.allocations])
+        return Outcome([as_recorded(allocation) for allocation in answer.allocations])
     if answer.failure is not None:
         return Outcome(None, answer.failure.text(claims), is_node_local=True)
     return Outcome(None)
@@ -77,10 +77,10 @@ def build_fleet(case: dict[str, Any]) -> ClusterInventory:
     state = case["allocatedState"]
     fleet.hold_state(
         AllocatedState(
-            [device_id(each) for each in state["allocatedDevices"]],
+            [device_id(device) for device in state["allocatedDevices"]],
             [
-                SharedDeviceId(*device_id(each), each["shareID"])
-                for each in state["allocatedSharedDeviceIDs"]
+                SharedDeviceId(*device_id(id_), id_["shareID"])
+                for id_ in state["allocatedSharedDeviceIDs"]
             ],
             {device_id(each): each["capacity"] for each in state["aggregatedCapacity"]},
         )
@@ -118,7 +118,7 @@ def assert_consists_of(
     results: list[dict[str, Any]], expected: list[dict[str, Any]], ordered: list[bool]
 ) -> None:
     """The results are the expected ones in any order; the inside too, where not `ordered`."""
-    remaining = [_comparable(each) for each in results]
+    remaining = [_comparable(result) for result in results]
     for wanted, is_ordered in zip(expected, ordered, strict=True):
         wanted = _comparable(wanted)
         match = next((each for each in remaining if _agrees(each, wanted, is_ordered)), None)

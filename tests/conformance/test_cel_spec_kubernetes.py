@@ -157,7 +157,7 @@ def call_reference(node: Call, functions: dict[str, Function]) -> Reference:
         return Reference(qualified)
     arity = len(node.arguments) + (node.target is not None)
     function = functions.get(node.function)
-    if function and any(len(each.arguments) == arity for each in function.overloads):
+    if function and any(len(overload.arguments) == arity for overload in function.overloads):
         return Reference(node.function)
     if function and len(function.overloads) == 1:
         raise InstantiationFailed(f"no such overload: {node.function}")

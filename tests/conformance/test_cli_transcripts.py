@@ -102,4 +102,4 @@ def test_lint_finds_what_the_server_refused_and_nothing_else(directory: str) -> 
     else:
         # kubectl drops the first of two fields of one name before the server sees them.
         errors = [each for each in found if each.severity is Severity.ERROR]
-        assert {each.rule for each in errors} <= {"repeated-field"}
+        assert {error.rule for error in errors} <= {"repeated-field"}

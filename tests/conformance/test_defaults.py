@@ -58,9 +58,9 @@ def recorded_pairs() -> Iterator[Any]:
         except yaml.YAMLError:
             continue
         sent = {
-            (each["kind"], each["metadata"].get("name")): each
-            for each in documents
-            if "kind" in each and "metadata" in each
+            (document["kind"], document["metadata"].get("name")): document
+            for document in documents
+            if "kind" in document and "metadata" in document
         }
         transcript = GOLDEN.read(f"{directory}/output.txt")
         for number, shown in enumerate(shown_objects(transcript)):

@@ -81,7 +81,7 @@ def held(state: dict[str, Any]) -> Iterator[DeviceRequestAllocationResult]:
         allocation.device_id(each): each["capacity"] for each in state["aggregatedCapacity"]
     }
     shares = [
-        (allocation.device_id(each), each["shareID"]) for each in state["allocatedSharedDeviceIDs"]
+        (allocation.device_id(id_), id_["shareID"]) for id_ in state["allocatedSharedDeviceIDs"]
     ]
     known = {device for device, _ in shares}
     for device, share in [*shares, *((each, "sum") for each in consumed if each not in known)]:

@@ -74,8 +74,8 @@ def test_what_there_is(library: Nvml, gpu: Gpu, report: list[str], tmp_path: Pat
         f"next fault {library.next_fault(0)}",
         f"nodes {host.common_nodes()}, {sorted(os.listdir('/dev'))}",
         f"libraries {[str(each) for each in host.libraries]}",
-        f"programs {[str(each) for each in host.programs]}",
-        f"devices {[each.name for each in made.devices()]}",
+        f"programs {[str(program) for program in host.programs]}",
+        f"devices {[device.name for device in made.devices()]}",
     ]
     assert gpu.uuid.startswith("GPU-")
     assert any(path.name == "libcuda.so.1" for path in host.libraries)

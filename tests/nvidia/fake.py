@@ -241,8 +241,8 @@ def _gpu(raw: dict[str, Any], index: int) -> Gpu:
 
 def _profiles(raw: dict[str, Any]) -> list[Profile]:
     found = []
-    for each in raw["gi_profiles"].values():
-        info = each["info"]
+    for profile in raw["gi_profiles"].values():
+        info = profile["info"]
         if "error" in info:
             continue
         found.append(
@@ -257,7 +257,7 @@ def _profiles(raw: dict[str, Any]) -> list[Profile]:
                 encoders=info["encoderCount"],
                 jpeg_engines=info["jpegCount"],
                 ofa_engines=info["ofaCount"],
-                placements=tuple(Placement(*place) for place in each["placements"]),
+                placements=tuple(Placement(*place) for place in profile["placements"]),
             )
         )
     return found

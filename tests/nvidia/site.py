@@ -97,7 +97,7 @@ class Site:
 
         async def data() -> str:
             claim = await self.world.get(kinds.RESOURCE_CLAIM, await self.world.claim_of(pod))
-            told = [each.get("data", {}) for each in claim["status"].get("devices", ())]
+            told = [device.get("data", {}) for device in claim["status"].get("devices", ())]
             return str(told[0]["uuid"]) if told else ""
 
         await self.world.bound(pod)

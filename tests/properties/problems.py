@@ -84,13 +84,20 @@ def draw(dice: random.Random) -> Problem:
         derived_attributes=True,
     )
     slices = [piece for _ in range(dice.choice((1, 2, 2))) for piece in draw_pool(dice, gates)]
-    unique = {(each.spec.driver, each.spec.pool.name, each.metadata.name): each for each in slices}
+    unique = {
+        (
+            resource_slice.spec.driver,
+            resource_slice.spec.pool.name,
+            resource_slice.metadata.name,
+        ): resource_slice
+        for resource_slice in slices
+    }
     slices = list(unique.values())
     dice.shuffle(slices)
     ids = [
-        (each.spec.driver, each.spec.pool.name, device.name)
-        for each in slices
-        for device in each.spec.devices
+        (resource_slice.spec.driver, resource_slice.spec.pool.name, device.name)
+        for resource_slice in slices
+        for device in resource_slice.spec.devices
     ]
     taken = [id for id in ids if dice.random() < 0.1]
     shared = [id for id in ids if gates.consumable_capacity and dice.random() < 0.1]

@@ -44,7 +44,9 @@ def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
         violations = verifier.find_violations(
             problem.slices, given, problem.features, just_allocated=keys
         )
-        assert [each for each in violations if not was_mixed_before(each, problem)] == []
+        assert [
+            violation for violation in violations if not was_mixed_before(violation, problem)
+        ] == []
 
 
 def was_mixed_before(violation: verifier.Violation, problem: problems.Problem) -> bool:

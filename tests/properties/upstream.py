@@ -395,7 +395,7 @@ class Upstream:
     def _joins_groups(self, offered: Offered) -> bool:
         if not self.features.device_compatibility_groups:
             return True
-        present = [each for each in self._devices() if self.state.has(each.id)]
+        present = [device for device in self._devices() if self.state.has(device.id)]
         for mine in offered.device.consumes_counters:
             groups = [
                 frozenset(theirs.compatibility_groups)

@@ -77,7 +77,7 @@ class Node:
     def left(self) -> list[str]:
         """Files of claims: everything but the checkpoint and what belongs to it."""
         files = [each for each in self._folder.rglob("*") if each.is_file()]
-        return sorted(each.name for each in files if not each.name.startswith("prepared-claims"))
+        return sorted(file.name for file in files if not file.name.startswith("prepared-claims"))
 
     def faults(self) -> Iterator[str]:
         """What is wrong after a restart: nothing may be lost, nothing double, nothing left over."""

@@ -61,12 +61,12 @@ def test_several_drivers_of_one_request_are_read_together(tmp_path: Path) -> Non
         text = document(name=driver[0])
         put(tmp_path, f"resourceclaims/one/gpu/{driver}-metadata.json", text)
     names = [
-        each.name for each in devicemetadata.for_claim("one", "gpu", directory=tmp_path).devices
+        device.name for device in devicemetadata.for_claim("one", "gpu", directory=tmp_path).devices
     ]
     assert names == ["a", "b"]
     assert len(devicemetadata.for_claim("one", "gpu", directory=tmp_path).requests) == 1
     only = devicemetadata.for_claim("one", "gpu", "b.example.com", directory=tmp_path)
-    assert [each.name for each in only.devices] == ["b"]
+    assert [device.name for device in only.devices] == ["b"]
 
 
 def test_unknown_versions_are_skipped() -> None:

@@ -34,7 +34,7 @@ def test_a_long_one_gets_a_short_name(folder: Path, monkeypatch: pytest.MonkeyPa
     for _ in range(2):
         root = simulated_nodes.sockets_root(long, SOCKETS)
         assert root.resolve() == long
-        assert all(len(str(root / each)) <= 107 for each in SOCKETS)
+        assert all(len(str(root / socket)) <= 107 for socket in SOCKETS)
 
 
 def test_a_short_name_in_a_folder_of_somebody_else_is_refused(

@@ -63,7 +63,7 @@ def test_whoever_leaves_takes_his_watch_along(
         await until(lambda: open_watches(opened) == 0)
 
     serve(tmp_path, leave)
-    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_a_watch_ends_in_order_when_the_server_does(
@@ -81,7 +81,7 @@ def test_a_watch_ends_in_order_when_the_server_does(
             return await answer.read()
 
     assert asyncio.run(asyncio.wait_for(run(), SECONDS)) == b""
-    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_requests_in_flight_are_answered_before_the_server_ends(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_what_is_no_http_is_answered_and_not_logged(
         writer.close()
 
     serve(tmp_path, babble)
-    assert [each for each in caplog.records if each.levelno >= logging.WARNING] == []
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_without_credentials_one_sees_health_and_version_only(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def in_list(document: Any) -> list[str]:
 
 
 def in_group(document: Any) -> list[str]:
-    return [each["version"] for each in document["versions"]]
+    return [version["version"] for version in document["versions"]]
 
 
 def in_discovery(document: Any) -> list[str]:

@@ -167,9 +167,9 @@ class _Verifier:
         self._features = features
         self._slices = _newest(slices)
         self._devices = {
-            DeviceId(piece.spec.driver, piece.spec.pool.name, device.name): device
-            for piece in self._slices
-            for device in piece.spec.devices
+            DeviceId(resource_slice.spec.driver, resource_slice.spec.pool.name, device.name): device
+            for resource_slice in self._slices
+            for device in resource_slice.spec.devices
         }
         self._claims = {
             ClaimKey(claim.metadata.namespace, claim.metadata.name): claim
@@ -199,9 +199,9 @@ class _Verifier:
 
     def counters(self) -> Iterator[Violation]:
         totals: dict[tuple[PoolId, str, str], int] = {}
-        for piece in self._slices:
-            pool = PoolId(piece.spec.driver, piece.spec.pool.name)
-            for counter_set in piece.spec.shared_counters:
+        for resource_slice in self._slices:
+            pool = PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+            for counter_set in resource_slice.spec.shared_counters:
                 for name, counter in counter_set.counters.items():
                     totals[pool, counter_set.name, name] = _nano(counter.value)
         used: dict[tuple[PoolId, str, str], int] = defaultdict(int)
@@ -339,13 +339,14 @@ class _Verifier:
 def _newest(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
     newest: dict[PoolId, int] = {}
     pieces = list(slices)
-    for piece in pieces:
-        pool = PoolId(piece.spec.driver, piece.spec.pool.name)
-        newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
+    for resource_slice in pieces:
+        pool = PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+        newest[pool] = max(newest.get(pool, 0), resource_slice.spec.pool.generation)
     return [
-        piece
-        for piece in pieces
-        if newest[PoolId(piece.spec.driver, piece.spec.pool.name)] == piece.spec.pool.generation
+        resource_slice
+        for resource_slice in pieces
+        if newest[PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)]
+        == resource_slice.spec.pool.generation
     ]
 
 
@@ -393,10 +394,10 @@ def _derives(claim: ResourceClaim, request: str, attribute: str) -> bool:
 
 def _is_tolerated(taint: Any, tolerations: Iterable[Any]) -> bool:
     return any(
-        each.effect in ("", taint.effect)
-        and each.key in ("", taint.key)
-        and (each.operator == "Exists" or each.value == taint.value)
-        for each in tolerations
+        toleration.effect in ("", taint.effect)
+        and toleration.key in ("", taint.key)
+        and (toleration.operator == "Exists" or toleration.value == taint.value)
+        for toleration in tolerations
     )
 
 

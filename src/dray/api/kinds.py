@@ -128,9 +128,9 @@ class Kind:
         return self.returns_deleted and version not in self.status_of_deleted
 
     def subresource(self, name: str) -> Subresource | None:
-        for each in self.subresources:
-            if each.name == name:
-                return each
+        for subresource in self.subresources:
+            if subresource.name == name:
+                return subresource
         return None
 
 

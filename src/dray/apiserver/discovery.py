@@ -147,11 +147,11 @@ def _aggregated(kind: Kind) -> JsonObject:
     if kind.subresources:
         row["subresources"] = [
             {
-                "subresource": each.name,
-                "responseKind": _response_kind(kind.kind, each.kind),
-                "verbs": list(each.verbs),
+                "subresource": subresource.name,
+                "responseKind": _response_kind(kind.kind, subresource.kind),
+                "verbs": list(subresource.verbs),
             }
-            for each in kind.subresources
+            for subresource in kind.subresources
         ]
     return row
 

@@ -86,7 +86,9 @@ class Server:
             self._is_closing = True
             for task in tuple(self._streaming):
                 task.cancel()
-            transports = [each.transport for each in low_level.connections if each.transport]
+            transports = [
+                connection.transport for connection in low_level.connections if connection.transport
+            ]
             await runner.cleanup()
             await _hang_up(transports)
 

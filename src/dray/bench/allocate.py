@@ -95,7 +95,7 @@ class _Run:
 
     def __init__(self, scenario: Scenario, *, rotates: bool, policy: str | None) -> None:
         self._scenario = scenario
-        self._waiting = [each for each in scenario.claims if each.status.allocation is None]
+        self._waiting = [claim for claim in scenario.claims if claim.status.allocation is None]
         self._rotates = rotates
         self._order = device_order.BY_NAME[policy] if policy else None
         self._start = 0
@@ -141,8 +141,8 @@ class _Run:
         self._refusals[name] = answer.reason
 
     def _report(self, seconds: float, first_claim: float) -> Report:
-        milliseconds = sorted(1000 * each for each in self._latencies) or [0.0]
-        placed = [each for each in self._answers.values() if isinstance(each, tuple)]
+        milliseconds = sorted(1000 * latency for latency in self._latencies) or [0.0]
+        placed = [answer for answer in self._answers.values() if isinstance(answer, tuple)]
         answers = {
             name: _written(*each) if isinstance(each, tuple) else each
             for name, each in self._answers.items()
@@ -170,8 +170,8 @@ def _fleet(scenario: Scenario) -> ClusterInventory:
         fleet.put_class(device_class)
     for rule in scenario.device_taint_rules:
         fleet.put_taint_rule(rule)
-    for piece in scenario.slices:
-        fleet.put_slice(piece)
+    for resource_slice in scenario.slices:
+        fleet.put_slice(resource_slice)
     for claim in scenario.claims:
         if claim.status.allocation is not None:
             fleet.put_claim(claim)
@@ -184,7 +184,7 @@ def _share_id() -> str:
 
 def _written(node: str, allocation: AllocationResult) -> dict[str, Any]:
     """An answer as it is recorded."""
-    return {"node": node, "devices": [_device(each) for each in allocation.devices.results]}
+    return {"node": node, "devices": [_device(result) for result in allocation.devices.results]}
 
 
 def _device(result: DeviceRequestAllocationResult) -> str:

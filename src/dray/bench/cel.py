@@ -142,7 +142,9 @@ def _engine(count: int) -> dict[str, Callable[[], int]]:
 
     def way(text: str) -> Callable[[], int]:
         expression = environment.compile(text)
-        return lambda: sum(expression.eval(activation=each).value() for each in activations)
+        return lambda: sum(
+            expression.eval(activation=activation).value() for activation in activations
+        )
 
     return {ENGINE: way(SELECTOR), f"{ENGINE}, integers": way(PLAIN_SELECTOR)}
 

@@ -142,7 +142,7 @@ def _cpu_of_children() -> float:
 
 
 def _request(name: str, count: int, *expressions: str) -> JsonObject:
-    selectors = [{"cel": {"expression": each}} for each in expressions]
+    selectors = [{"cel": {"expression": expression}} for expression in expressions]
     return {
         "name": name,
         "exactly": {"deviceClassName": CLASS, "count": count, "selectors": selectors},

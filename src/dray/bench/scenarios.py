@@ -70,7 +70,7 @@ def read(data: bytes) -> Scenario:
     decoder = msgspec.json.Decoder(ResourceSlice)
     # One by one, so that what equals something seen before is freed before the next is decoded.
     interner = Interner()
-    slices = [interner.share(decoder.decode(piece)) for piece in file.slices]
+    slices = [interner.share(decoder.decode(resource_slice)) for resource_slice in file.slices]
     return Scenario(
         name=file.name,
         nodes=file.nodes,

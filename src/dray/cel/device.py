@@ -162,7 +162,7 @@ def _attribute_value(attribute: dra.DeviceAttribute) -> Any:
     """The one value of an attribute; raises ValueError with upstream's text."""
     scalars = (attribute.int_value, attribute.bool_value, attribute.string_value)
     lists = (attribute.int_values, attribute.bool_values, attribute.string_values)
-    if found := next((each for each in lists if each), None):
+    if found := next((list_ for list_ in lists if list_), None):
         return found
     if attribute.version_values:
         return tuple(map(_version, attribute.version_values))

@@ -40,7 +40,9 @@ def check(text: str, environment: Environment) -> Checked:
 
 def _amplifies(checked: Checked) -> bool:
     """Whether values may grow that the estimate does not account for."""
-    return any(each.name in runtime_costs.AMPLIFYING for each in checked.references.values())
+    return any(
+        reference.name in runtime_costs.AMPLIFYING for reference in checked.references.values()
+    )
 
 
 class Program:

@@ -8,15 +8,21 @@ from dray.api.ids import PoolId
 from dray.api.types.dra import ResourceSlice
 
 
-def pool_of(piece: ResourceSlice) -> PoolId:
-    return PoolId(piece.spec.driver, piece.spec.pool.name)
+def pool_of(resource_slice: ResourceSlice) -> PoolId:
+    return PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
 
 
 def current(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:
     """Pool by pool, in the order of their slices' names."""
-    known = sorted(slices, key=lambda piece: (pool_of(piece), piece.metadata.name))
+    known = sorted(
+        slices, key=lambda resource_slice: (pool_of(resource_slice), resource_slice.metadata.name)
+    )
     newest: dict[PoolId, int] = {}
-    for piece in known:
-        pool = pool_of(piece)
-        newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
-    return (piece for piece in known if piece.spec.pool.generation == newest[pool_of(piece)])
+    for resource_slice in known:
+        pool = pool_of(resource_slice)
+        newest[pool] = max(newest.get(pool, 0), resource_slice.spec.pool.generation)
+    return (
+        resource_slice
+        for resource_slice in known
+        if resource_slice.spec.pool.generation == newest[pool_of(resource_slice)]
+    )

@@ -77,6 +77,6 @@ class LocalNode:
 async def _create_classes(client: Client) -> None:
     """Those that are there already may have been changed by somebody, and stay."""
     identity = {"apiVersion": "resource.k8s.io/v1", "kind": kinds.DEVICE_CLASS.kind}
-    for each in device_classes.device_classes():
+    for device_class in device_classes.device_classes():
         with contextlib.suppress(errors.AlreadyExists):
-            await client.create(kinds.DEVICE_CLASS, identity | msgspec.to_builtins(each))
+            await client.create(kinds.DEVICE_CLASS, identity | msgspec.to_builtins(device_class))

@@ -143,7 +143,7 @@ def sockets_root(wanted: Path, sockets: Iterable[str]) -> Path:
     """The folder of the nodes under a name that is short enough for the sockets in it."""
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
     absolute = wanted.resolve()
-    longest = max((len(str(absolute / each)) for each in sockets), default=0)
+    longest = max((len(str(absolute / socket)) for socket in sockets), default=0)
     if longest <= SOCKET_PATH_BYTES:
         return absolute
     short = _private_folder() / hashlib.blake2s(str(absolute).encode(), digest_size=6).hexdigest()

@@ -15,7 +15,7 @@ TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
 
 
 def find(conditions: Conditions, type_: str) -> WorkloadCondition | None:
-    return next((each for each in conditions if each.type == type_), None)
+    return next((condition for condition in conditions if condition.type == type_), None)
 
 
 def is_true(conditions: Conditions, type_: str) -> bool:
@@ -24,7 +24,7 @@ def is_true(conditions: Conditions, type_: str) -> bool:
 
 
 def without(conditions: Conditions, type_: str) -> Conditions:
-    return tuple(each for each in conditions if each.type != type_)
+    return tuple(condition for condition in conditions if condition.type != type_)
 
 
 def changed(conditions: Conditions, condition: WorkloadCondition) -> Conditions:

@@ -162,9 +162,11 @@ def _conditions(
         last_transition_time=gotime.write(now),
     )
     others = []
-    for each in budget.status.conditions:
-        if each.type != ALLOWED:
-            others.append(each)
-        elif each.status == made.status:
-            made = msgspec.structs.replace(made, last_transition_time=each.last_transition_time)
+    for condition in budget.status.conditions:
+        if condition.type != ALLOWED:
+            others.append(condition)
+        elif condition.status == made.status:
+            made = msgspec.structs.replace(
+                made, last_transition_time=condition.last_transition_time
+            )
     return (*others, made)

@@ -47,7 +47,10 @@ class OwnedObject:
         return self.is_deleted and ORPHAN in self.metadata.finalizers
 
     def reference_to(self, uid: str) -> OwnerReference | None:
-        return next((each for each in self.metadata.owner_references if each.uid == uid), None)
+        return next(
+            (reference for reference in self.metadata.owner_references if reference.uid == uid),
+            None,
+        )
 
 
 class OwnerState(enum.Enum):
@@ -240,17 +243,17 @@ class Garbage(Loop[str]):
 
     async def _drop_references(self, node: OwnedObject, uids: set[str]) -> None:
         kept = [
-            msgspec.to_builtins(each)
-            for each in node.metadata.owner_references
-            if each.uid not in uids
+            msgspec.to_builtins(reference)
+            for reference in node.metadata.owner_references
+            if reference.uid not in uids
         ]
         await self._change(node, {"ownerReferences": kept or None})
 
     async def _stop_blocking(self, node: OwnedObject) -> None:
         """A circle of objects that wait for each other has to be opened somewhere."""
         references = [
-            {**msgspec.to_builtins(each), "blockOwnerDeletion": False}
-            for each in node.metadata.owner_references
+            {**msgspec.to_builtins(reference), "blockOwnerDeletion": False}
+            for reference in node.metadata.owner_references
         ]
         await self._change(node, {"ownerReferences": references})
 

@@ -115,7 +115,7 @@ class Namespaces(Loop[str]):
         if raw["metadata"]["uid"] != uid:
             return
         spec = raw.get("spec") or {}
-        kept = [each for each in spec.get("finalizers") or () if each != FINALIZER]
+        kept = [finalizer for finalizer in spec.get("finalizers") or () if finalizer != FINALIZER]
         with contextlib.suppress(errors.NotFound):
             await self.client.replace(
                 kinds.NAMESPACE, {**raw, "spec": {**spec, "finalizers": kept}}, "finalize"
@@ -124,7 +124,7 @@ class Namespaces(Loop[str]):
     async def _report(self, namespace: Namespace, remaining: Remaining) -> None:
         """Say what still keeps the namespace."""
         now = gotime.write(self.now())
-        known = {each.type: each for each in namespace.status.conditions}
+        known = {condition.type: condition for condition in namespace.status.conditions}
         for made in conditions(remaining):
             before = known.get(made.type)
             since = before.last_transition_time if before else now

@@ -39,7 +39,7 @@ class PodGroups(Loop[ObjectKey]):
         if FINALIZER not in group.metadata.finalizers:
             return
         if all(map(pod_status.has_ended, self._pods.find(caches.GROUP, key))):
-            kept = [each for each in group.metadata.finalizers if each != FINALIZER]
+            kept = [finalizer for finalizer in group.metadata.finalizers if finalizer != FINALIZER]
             with contextlib.suppress(errors.NotFound):
                 await status_patches.patch_metadata(
                     self.client, kinds.POD_GROUP, group.metadata, {"finalizers": kept or None}

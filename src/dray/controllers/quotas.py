@@ -105,9 +105,9 @@ class Quotas(Loop[ObjectKey]):
 
     def _claim_charges(self, claim: ResourceClaim) -> Amounts:
         extended = {
-            each.metadata.name: each.spec.extended_resource_name
-            for each in self._classes
-            if each.spec.extended_resource_name
+            device_class.metadata.name: device_class.spec.extended_resource_name
+            for device_class in self._classes
+            if device_class.spec.extended_resource_name
         }
         return counting.claim_charges(claim, extended, self._charged_by_pod(claim))
 

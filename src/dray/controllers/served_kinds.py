@@ -29,4 +29,4 @@ async def _plurals(client: Client, group: str, version: str) -> set[str]:
     if response.status >= 400:
         raise error_of(response)
     document = msgspec.json.decode(response.body)
-    return {each["name"] for each in document.get("resources") or ()}
+    return {resource["name"] for resource in document.get("resources") or ()}

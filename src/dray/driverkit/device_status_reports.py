@@ -46,7 +46,7 @@ class StatusReports:
         claim = self._claims.get(uid)
         if claim is None:
             return
-        entries = [self._entry(each) for each in claim.devices if each.status]
+        entries = [self._entry(device) for device in claim.devices if device.status]
         if entries:
             try:
                 await self._apply(claim, entries)

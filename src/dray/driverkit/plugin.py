@@ -182,7 +182,7 @@ class Plugin:
         if self._seen is None or len(said.devices) != len(self._seen.devices):
             log.info("%s has %d devices on %s", self._driver.name, len(said.devices), self._node)
         self._seen = said
-        current = [said.health.get(each.name, _healthy(each.name)) for each in said.devices]
+        current = [said.health.get(device.name, _healthy(device.name)) for device in said.devices]
         self._feed.set(current)
         self._metrics.count_devices(Counter(each.health.name.lower() for each in current))
         self._publisher.refresh(self._pool_id)

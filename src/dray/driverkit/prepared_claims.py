@@ -248,13 +248,17 @@ class PreparedClaims:
 
     def _dated(self, status: DeviceStatus, before: DeviceStatus | None = None) -> DeviceStatus:
         """Each condition with the time at which it became what it is."""
-        known = {(each.type, each.status): each for each in before.conditions} if before else {}
+        known = (
+            {(condition.type, condition.status): condition for condition in before.conditions}
+            if before
+            else {}
+        )
         now = gotime.write(self._now())
         conditions = []
-        for each in status.conditions:
-            same = known.get((each.type, each.status))
-            since = each.last_transition_time or (same.last_transition_time if same else now)
-            conditions.append(msgspec.structs.replace(each, last_transition_time=since))
+        for condition in status.conditions:
+            same = known.get((condition.type, condition.status))
+            since = condition.last_transition_time or (same.last_transition_time if same else now)
+            conditions.append(msgspec.structs.replace(condition, last_transition_time=since))
         return msgspec.structs.replace(status, conditions=tuple(conditions))
 
     def _remember(self, claim: PreparedClaim, *, durable: bool = True) -> None:

@@ -127,7 +127,7 @@ class PluginServer:
             for claim in request.claims:
                 answer = response.claims[claim.uid]
                 devices, answer.error = await self._outcome("prepare", self._prepare(claim))
-                answer.devices.extend(_device(messages, each) for each in devices or ())
+                answer.devices.extend(_device(messages, device) for device in devices or ())
             return response
 
         async def unprepare(request: Any, _context: Any) -> Any:

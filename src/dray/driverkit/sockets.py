@@ -51,7 +51,7 @@ class Sockets:
         except FileNotFoundError:
             return False
         siblings = (each for each in self.plugin.parent.glob("dra*.sock") if each != self.plugin)
-        return any(_is_younger(each, born) and _is_served(each) for each in siblings)
+        return any(_is_younger(sibling, born) and _is_served(sibling) for sibling in siblings)
 
 
 def _registration(driver: str, registry: Path, instance: str) -> Path:

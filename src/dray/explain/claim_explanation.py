@@ -118,7 +118,7 @@ def explain(
 
 
 def _keys(claims: Iterable[ResourceClaim]) -> tuple[ClaimKey, ...]:
-    return tuple(ClaimKey(each.metadata.namespace, each.metadata.name) for each in claims)
+    return tuple(ClaimKey(claim.metadata.namespace, claim.metadata.name) for claim in claims)
 
 
 def _picked(claim: ResourceClaim, allocation: AllocationResult | None) -> list[PickedDevice]:

@@ -56,7 +56,7 @@ class NodeStatusUpdater:
         return (
             node.metadata.annotations.get(CERTIFICATE_ANNOTATION) == self._certificate
             and status.daemon_endpoints.kubelet_endpoint.port == self._reach.port
-            and any(each.address == self._reach.address for each in status.addresses)
+            and any(address.address == self._reach.address for address in status.addresses)
             and status.node_info.container_runtime_version == self._runtime_version
             and list(status.declared_features) == self._declared
         )

@@ -64,7 +64,8 @@ class _Registered(Wire, frozen=True):
     @property
     def is_ready(self) -> bool:
         return any(
-            each.type == "Ready" and each.status == "True" for each in self.status.conditions
+            condition.type == "Ready" and condition.status == "True"
+            for condition in self.status.conditions
         )
 
 

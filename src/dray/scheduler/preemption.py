@@ -163,7 +163,7 @@ class Preemption:
     async def plan(self, demand: PodDemand, ranking: Ranking) -> PreemptionPlan | None:
         """The best way to make room, if there is one."""
         best: PreemptionPlan | None = None
-        self._budgets = [_Budget.of(each) for each in self._state.budgets or ()]
+        self._budgets = [_Budget.of(budget) for budget in self._state.budgets or ()]
         lowest = min(map(priority_of, self._state.pods), default=0)
         candidates = self._candidates(demand.pod, ranking)
         for state, possible in itertools.islice(candidates, CANDIDATES_LIMIT):
@@ -190,13 +190,13 @@ class Preemption:
 
     def _most_important_first(self, pods: list[Pod]) -> list[Pod]:
         """Those that no disruption budget keeps."""
-        allowed = [each for each in pods if self._may_go([each])]
+        allowed = [pod for pod in pods if self._may_go([pod])]
         allowed.sort(key=lambda each: (priority_of(each), _reversed_start(each)), reverse=True)
         return allowed
 
     def _may_go(self, pods: Sequence[Pod]) -> bool:
         """Whether all of these together overdraw no disruption budget."""
-        leaving = [each for each in pods if each.metadata.deletion_timestamp is None]
+        leaving = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
         return all(budget.allows(leaving) for budget in self._budgets)
 
     def _holders_of_shared_devices(self, pod: Pod) -> Iterator[Pod]:

@@ -237,7 +237,9 @@ def _about_template(pod: Pod, name: str, exists: bool) -> str:
 
 
 def _condition(pod: Pod) -> PodCondition | None:
-    return next((each for each in pod.status.conditions if each.type == POD_SCHEDULED), None)
+    return next(
+        (condition for condition in pod.status.conditions if condition.type == POD_SCHEDULED), None
+    )
 
 
 class _Explanations:

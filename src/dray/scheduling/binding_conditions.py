@@ -74,9 +74,14 @@ def _status_of(
 def _first_true(conditions: Iterable[Condition], names: Iterable[str]) -> Condition | None:
     wanted = set(names)
     return next(
-        (each for each in conditions if each.type in wanted and each.status == "True"), None
+        (
+            condition
+            for condition in conditions
+            if condition.type in wanted and condition.status == "True"
+        ),
+        None,
     )
 
 
 def _is_true(conditions: Iterable[Condition], name: str) -> bool:
-    return any(each.type == name and each.status == "True" for each in conditions)
+    return any(condition.type == name and condition.status == "True" for condition in conditions)

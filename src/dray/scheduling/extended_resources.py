@@ -44,10 +44,13 @@ class Classes:
     def reload(self, classes: Collection[DeviceClass]) -> None:
         """Of two classes with one name, the newer wins (extendedresourcecache.go)."""
         found = {
-            pod_resources.DEVICE_CLASS_PREFIX + each.metadata.name: each.metadata.name
-            for each in classes
+            pod_resources.DEVICE_CLASS_PREFIX
+            + device_class.metadata.name: device_class.metadata.name
+            for device_class in classes
         }
-        explicit = [each for each in classes if each.spec.extended_resource_name]
+        explicit = [
+            device_class for device_class in classes if device_class.spec.extended_resource_name
+        ]
         # The last one wins: the newest, of several the first by name.
         explicit.sort(key=lambda each: each.metadata.name, reverse=True)
         explicit.sort(key=lambda each: each.metadata.creation_timestamp or "")

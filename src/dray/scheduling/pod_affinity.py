@@ -53,7 +53,9 @@ class _Term:
         if term.namespace_selector is not None and not self._any_namespace:
             chosen = _compiled(term.namespace_selector)
             self._namespaces |= {
-                each.metadata.name for each in namespaces if chosen.matches(each.metadata.labels)
+                namespace.metadata.name
+                for namespace in namespaces
+                if chosen.matches(namespace.metadata.labels)
             }
         elif not term.namespaces and term.namespace_selector is None:
             self._namespaces = {owner.metadata.namespace}
@@ -168,14 +170,14 @@ class PodAffinityIndex:
 
     def _spread(self, pod: Pod, wanted: PodRequirements) -> Check | None:
         constraints = [
-            each
-            for each in pod.spec.topology_spread_constraints
-            if each.when_unsatisfiable == DO_NOT_SCHEDULE
+            constraint
+            for constraint in pod.spec.topology_spread_constraints
+            if constraint.when_unsatisfiable == DO_NOT_SCHEDULE
         ]
         if not constraints:
             return None
         eligible = [state for state in self._nodes if self._is_eligible(state, constraints, wanted)]
-        spreads = [self._one_spread(pod, each, eligible) for each in constraints]
+        spreads = [self._one_spread(pod, constraint, eligible) for constraint in constraints]
 
         def check(state: NodeState) -> FilterReason | None:
             for spread in spreads:

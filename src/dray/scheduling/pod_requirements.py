@@ -107,10 +107,10 @@ def _signature(pod: Pod) -> bytes:
             spec.overhead,
             spec.resources,
             spec.host_network,
-            [(each.resources.requests, each.ports) for each in spec.containers],
+            [(container.resources.requests, container.ports) for container in spec.containers],
             [
-                (each.resources.requests, each.restart_policy, each.ports)
-                for each in spec.init_containers
+                (container.resources.requests, container.restart_policy, container.ports)
+                for container in spec.init_containers
             ],
         )
     )

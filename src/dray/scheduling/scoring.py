@@ -96,7 +96,7 @@ def alternatives(pairs: Iterable[tuple[ResourceClaim, AllocationResult]]) -> int
     """
     score = 0
     for claim, allocation in pairs:
-        chosen = {each.request for each in allocation.devices.results if "/" in each.request}
+        chosen = {result.request for result in allocation.devices.results if "/" in result.request}
         for request in claim.spec.devices.requests:
             for place, alternative in enumerate(request.first_available):
                 if f"{request.name}/{alternative.name}" in chosen:

@@ -141,7 +141,7 @@ class Cluster:
 
     def apply(self, manifests: Manifests, namespace: str = "default") -> Objects:
         """Make objects what they should be, by server-side apply; what they are then."""
-        return [self.run(self._apply(each, namespace)) for each in _documents(manifests)]
+        return [self.run(self._apply(document, namespace)) for document in _documents(manifests)]
 
     def get(self, kind: str, name: str, namespace: str = "default") -> JsonObject:
         found = _kind(kind)
@@ -351,5 +351,9 @@ def _namespace(kind: Kind, namespace: str) -> str:
 
 def _state(pod: JsonObject) -> str:
     status = pod.get("status", {})
-    notes = [each["message"] for each in status.get("conditions", ()) if each.get("message")]
+    notes = [
+        condition["message"]
+        for condition in status.get("conditions", ())
+        if condition.get("message")
+    ]
     return "; ".join([str(status.get("phase")), *notes])

@@ -83,7 +83,7 @@ class DriverUnderTest:
     async def _prepare(self, claim: str, namespace: str) -> Edits:
         reference = await self._reference(claim, namespace)
         devices = await self._registered().prepare(reference)
-        ids = [each for device in devices for each in device.cdi_ids]
+        ids = [id_ for device in devices for id_ in device.cdi_ids]
         return cdi.resolve(ids, [self._places.cdi])
 
     async def _unprepare(self, claim: str, namespace: str) -> None:

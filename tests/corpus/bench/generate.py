@@ -109,7 +109,7 @@ def _exactly(
         "count": count,
     }
     if expressions:
-        asked["selectors"] = [{"cel": {"expression": each}} for each in expressions]
+        asked["selectors"] = [{"cel": {"expression": expression}} for expression in expressions]
     return {**asked, **more}
 
 
@@ -294,7 +294,7 @@ def _s6a(scale: Scale) -> Parts:
         _gpu(0, number, nvswitchDomain={"string": f"d{number % 2}"}) for number in range(size)
     ]
     requests = [{"name": f"r{number}", "exactly": _exactly()} for number in range(size // 2 + 1)]
-    same = {"requests": [each["name"] for each in requests], "matchAttribute": DOMAIN}
+    same = {"requests": [request["name"] for request in requests], "matchAttribute": DOMAIN}
     return _hopeless(devices, _claim(0, *requests, constraints=[same]))
 
 

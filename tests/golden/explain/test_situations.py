@@ -50,7 +50,7 @@ def test_names_a_cause(name: str) -> None:
 def test_each_change_helps_when_it_is_made(name: str) -> None:
     for number, change in enumerate(explained(SITUATIONS[name]()).changes):
         fleet, claims = SITUATIONS[name]()
-        waiting = [each for each in claims if each.status.allocation is None]
+        waiting = [claim for claim in claims if claim.status.allocation is None]
         with change.applied_in(fleet):
             changed = change.applied_to(waiting)
             asked = Allocator(fleet, new_share_id=lambda: "share")

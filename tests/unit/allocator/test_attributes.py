@@ -32,7 +32,7 @@ def test_equal_contents_in_other_forms_are_different_values() -> None:
         DeviceAttribute(string_value="1"),
         DeviceAttribute(version_value="1"),
     ]
-    assert len({attributes.scalar_value(each) for each in forms}) == len(forms)
+    assert len({attributes.scalar_value(form) for form in forms}) == len(forms)
 
 
 def test_a_list_is_incomparable_unless_lists_are_compared() -> None:

@@ -30,8 +30,8 @@ def given(
     claim: ResourceClaim, *devices: str, request: str = "gpu", **fields: object
 ) -> ResourceClaim:
     results = tuple(
-        DeviceRequestAllocationResult(request, builders.DRIVER, "n1", each, **fields)  # type: ignore[arg-type]
-        for each in devices
+        DeviceRequestAllocationResult(request, builders.DRIVER, "n1", device, **fields)  # type: ignore[arg-type]
+        for device in devices
     )
     allocation = AllocationResult(DeviceAllocationResult(results))
     return msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation))
@@ -44,7 +44,7 @@ def one(name: str = "one", **fields: object) -> ResourceClaim:
 def judged(
     slices: Sequence[ResourceSlice], *claims: ResourceClaim
 ) -> list[type[verifier.Violation]]:
-    keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in claims]
+    keys = [ClaimKey(claim.metadata.namespace, claim.metadata.name) for claim in claims]
     found = verifier.find_violations(slices, claims, features.DEFAULT, just_allocated=keys)
     return [type(each) for each in found]
 

@@ -91,7 +91,9 @@ def test_local_devices_bind_the_claim_to_their_node() -> None:
     selector = node_selector(builders.gpu_slice(count=1))
     assert selector is not None
     (term,) = selector.node_selector_terms
-    assert [(each.key, each.values) for each in term.match_fields] == [("metadata.name", ("n1",))]
+    assert [(field.key, field.values) for field in term.match_fields] == [
+        ("metadata.name", ("n1",))
+    ]
 
 
 def test_devices_for_all_nodes_do_not() -> None:

@@ -219,7 +219,7 @@ def test_a_malformed_value_is_refused_before_a_mistyped_one_before_an_unknown_fi
     value = claim(memory=1, count="x", capacity={"requests": {"m": "1Gx"}})
     problems = decoding.check(CLAIM, value)
     assert decoding.refusal(problems).startswith("quantities must match")
-    without_malformed = [each for each in problems if each.kind != "malformed"]
+    without_malformed = [problem for problem in problems if problem.kind != "malformed"]
     assert decoding.refusal(without_malformed).startswith("json: cannot unmarshal string")
     assert decoding.refusal([]) == ""
 

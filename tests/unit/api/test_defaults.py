@@ -406,7 +406,10 @@ def test_kinds_without_defaults_stay_as_they_are() -> None:
 def test_pod_level_resources(
     resources: dict[str, Any], containers: list[dict[str, Any]], expected: dict[str, Any]
 ) -> None:
-    spec = {"resources": resources, "containers": [{"resources": each} for each in containers]}
+    spec = {
+        "resources": resources,
+        "containers": [{"resources": container} for container in containers],
+    }
     pod = {"spec": spec}
     pod_defaults.fill_pod_level_resources(pod)
     assert pod["spec"]["resources"] == expected

@@ -63,7 +63,9 @@ def test_kubectl_finds_field_validation_for_every_kind(kind: kinds.Kind) -> None
     for version in kind.versions:
         gvk = {"group": kind.group, "kind": kind.kind, "version": version}
         operation = patch_of(openapi.document(kind.group, version), gvk)
-        names = {each["name"] for each in operation["parameters"] if each["in"] == "query"}
+        names = {
+            parameter["name"] for parameter in operation["parameters"] if parameter["in"] == "query"
+        }
         assert {"fieldValidation", "dryRun", "force"} <= names
 
 
@@ -147,7 +149,7 @@ def test_operation_names_are_unique_in_a_document() -> None:
 
 def test_path_parameters_are_declared() -> None:
     item = openapi.document("", "v1")["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]
-    declared = {each["name"] for each in item["parameters"] if each["in"] == "path"}
+    declared = {parameter["name"] for parameter in item["parameters"] if parameter["in"] == "path"}
     assert declared == {"namespace", "name"}
 
 

@@ -75,7 +75,7 @@ def test_the_condition_of_a_pod_that_could_not_be_scheduled_is_replaced() -> Non
     assert server.ask("PUT", f"{world.PODS}/p/status", made).status == 200
     bind(server)
     status = server.get(f"{world.PODS}/p")["status"]
-    assert [each["status"] for each in status["conditions"]] == ["True"]
+    assert [condition["status"] for condition in status["conditions"]] == ["True"]
     assert "reason" not in status["conditions"][0]
     assert "nominatedNodeName" not in status
 

@@ -29,7 +29,9 @@ def with_devices(number: int = 4) -> World:
 
 
 def selecting(*expressions: str) -> JsonObject:
-    return world.claim("c", selectors=[{"cel": {"expression": each}} for each in expressions])
+    return world.claim(
+        "c", selectors=[{"cel": {"expression": expression}} for expression in expressions]
+    )
 
 
 MATCHING = 'device.attributes["gpu.example.com"].model == "a100"'

@@ -62,7 +62,9 @@ def test_a_pod_without_a_budget_goes() -> None:
     leaving = server.get(f"{world.PODS}/p")
     assert leaving["metadata"]["deletionTimestamp"]
     target = next(
-        each for each in leaving["status"]["conditions"] if each["type"] == "DisruptionTarget"
+        condition
+        for condition in leaving["status"]["conditions"]
+        if condition["type"] == "DisruptionTarget"
     )
     assert (target["reason"], target["message"]) == (
         "EvictionByEvictionAPI",

@@ -185,7 +185,7 @@ def test_partitions_without_a_profile_are_told_apart_by_their_capacity() -> None
     (alternative,) = request["firstAvailable"]
     expression = alternative["selectors"][-1]["cel"]["expression"]
     selector = cel.compile_selector(expression, stored=False)
-    found = [selector.matches(cel.view(each.driver, each.device)) for each in offers(*devices)]
+    found = [selector.matches(cel.view(offer.driver, offer.device)) for offer in offers(*devices)]
     assert found == [False, True]
 
 

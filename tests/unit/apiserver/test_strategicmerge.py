@@ -66,13 +66,19 @@ def test_what_is_new_comes_first_and_the_rest_stays_in_order() -> None:
     document = {"status": {"conditions": [{"type": kind} for kind in "abcd"]}}
     patch = {"status": {"conditions": [{"type": "new"}, {"type": "c", "status": "True"}]}}
     result = strategic_merge.merge(document, patch, "core.v1.Pod")
-    assert [each["type"] for each in result["status"]["conditions"]] == ["new", "a", "b", "c", "d"]
+    assert [condition["type"] for condition in result["status"]["conditions"]] == [
+        "new",
+        "a",
+        "b",
+        "c",
+        "d",
+    ]
 
 
 def test_order_is_obeyed() -> None:
     patch = {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}
     result = strategic_merge.merge(pod(containers=CONTAINERS), {"spec": patch}, "core.v1.Pod")
-    assert [each["name"] for each in result["spec"]["containers"]] == ["b", "a"]
+    assert [container["name"] for container in result["spec"]["containers"]] == ["b", "a"]
 
 
 def test_retain_keys_clears_the_rest() -> None:

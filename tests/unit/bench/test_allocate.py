@@ -19,7 +19,7 @@ def scenario(*claims: Any, nodes: int = 2, **more: Any) -> dict[str, Any]:
         "nodes": [msgspec.to_builtins(builders.node(name)) for name in names],
         "slices": [msgspec.to_builtins(builders.gpu_slice(name, 2)) for name in names],
         "classes": [msgspec.to_builtins(builders.device_class())],
-        "claims": [msgspec.to_builtins(each) for each in claims],
+        "claims": [msgspec.to_builtins(claim) for claim in claims],
         **more,
     }
 

@@ -126,12 +126,12 @@ def test_lists_longer_than_their_price_covers_are_charged() -> None:
 
 def test_functions_charged_for_their_output_are_known_as_such() -> None:
     for library in (strings.LIBRARY, string_format.LIBRARY, regexes.LIBRARY, lists.LIBRARY):
-        for each in library.functions:
+        for function in library.functions:
             is_charged = any(
                 overload.cost and overload.cost.__qualname__.startswith("with_output")
-                for overload in each.overloads
+                for overload in function.overloads
             )
-            assert is_charged == (each.name in runtime_costs.AMPLIFYING)
+            assert is_charged == (function.name in runtime_costs.AMPLIFYING)
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,22 @@
 
 import pytest
 
-from dray.cel.functions.extensions.string_format import UNEXPECTED_END, Clause, pieces, refusal
+from dray.cel.functions.extensions.string_format import (
+    UNEXPECTED_END,
+    Clause,
+    refusal,
+    template_parts,
+)
 
 
 def problem(template: str) -> str | None:
-    last = list(pieces(template))[-1]
+    last = list(template_parts(template))[-1]
     assert isinstance(last, Clause)
     return last.problem
 
 
 def test_text_and_clauses_alternate() -> None:
-    assert list(pieces("a %s, %.3f%%")) == [
+    assert list(template_parts("a %s, %.3f%%")) == [
         "a ",
         Clause("s"),
         ", ",
@@ -24,7 +29,7 @@ def test_text_and_clauses_alternate() -> None:
 
 
 def test_nothing_follows_a_clause_that_cannot_be_read() -> None:
-    found = list(pieces("%q %s"))
+    found = list(template_parts("%q %s"))
     assert len(found) == 2
 
 
@@ -57,7 +62,7 @@ def test_what_is_wrong_with_a_clause_is_said(template: str, expected: str) -> No
 
 
 def test_leading_zeros_do_not_make_a_precision_large() -> None:
-    assert list(pieces("%.000000000000000000000005f"))[1] == Clause("f", 5)
+    assert list(template_parts("%.000000000000000000000005f"))[1] == Clause("f", 5)
 
 
 def test_a_refusal_names_the_type() -> None:

@@ -67,7 +67,11 @@ def test_versions_can_be_switched_off(tmp_path: Path) -> None:
     try:
         cluster = Cluster(tmp_path / "kubeconfig")
         found = json.loads(cluster.dray("get", "--raw", "/apis/resource.k8s.io").output)
-        assert [each["version"] for each in found["versions"]] == ["v1", "v1beta2", "v1alpha3"]
+        assert [version["version"] for version in found["versions"]] == [
+            "v1",
+            "v1beta2",
+            "v1alpha3",
+        ]
     finally:
         assert stop(process) == 0
 

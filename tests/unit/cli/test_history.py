@@ -65,8 +65,8 @@ def test_a_device_remembers_who_had_it(tmp_path: Path) -> None:
 
 def claim(uid: str, revision: int, *devices: str, written: str, user: str = "") -> JsonObject:
     results = [
-        {"driver": "gpu.example.com", "pool": "n1", "device": each, "request": "r"}
-        for each in devices
+        {"driver": "gpu.example.com", "pool": "n1", "device": device, "request": "r"}
+        for device in devices
     ]
     status: JsonObject = {"allocation": {"devices": {"results": results}}} if devices else {}
     if user:
@@ -91,13 +91,13 @@ def test_periods_begin_with_an_allocation_and_end_with_its_removal_or_the_claim(
             ClaimRevision(11, None, other),
         ],
     )
-    found = [each for each in history.periods(past) if each.device == DEVICE]
+    found = [period for period in history.periods(past) if period.device == DEVICE]
     assert [(each.claim, each.since, each.until, each.used_by) for each in found] == [
         ("a", "10:00", "10:05", ("pods/p",)),
         ("b", "10:06", "", ()),
     ]
     deleted = ClaimHistory(11, "", [other], [ClaimRevision(12, other, None)])
-    ends = {(each.until, each.until_is_about) for each in history.periods(deleted)}
+    ends = {(period.until, period.until_is_about) for period in history.periods(deleted)}
     assert ends == {("10:06", True)}
 
 

@@ -136,7 +136,7 @@ def test_the_blocks_of_the_seeds_are_linted_without_a_stumble(tmp_path: Path) ->
         (tmp_path / "block.yaml").write_text("apiVersion:" + "\n".join(lines))
         result = run("lint", str(tmp_path / "block.yaml"), "-o", "json")
         assert result.exit_code in (0, 1), result.output
-        rules |= {each["rule"] for each in json.loads(result.stdout)}
+        rules |= {load["rule"] for load in json.loads(result.stdout)}
     assert "unknown-field" in rules
 
 
@@ -185,7 +185,7 @@ def test_extended_resources_become_claims_and_comments_stay(tmp_path: Path) -> N
         {"name": "gpu", "resourceClaimTemplateName": "web-gpu"},
         {"name": "gpu-2", "resourceClaimTemplateName": "web-gpu-2"},
     ]
-    assert [each["resources"] for each in spec["containers"]] == [
+    assert [container["resources"] for container in spec["containers"]] == [
         {"claims": [{"name": "gpu"}], "limits": {"cpu": 2}},
         {"claims": [{"name": "gpu-2"}]},
     ]

@@ -94,7 +94,7 @@ def lint(*arguments: str) -> list[dict]:
 
 
 def found_by(findings: list[dict]) -> list[tuple[int, str]]:
-    return [(each["line"], each["rule"]) for each in findings]
+    return [(finding["line"], finding["rule"]) for finding in findings]
 
 
 def test_lint_finds_everything_at_once_with_its_line(tmp_path: Path) -> None:

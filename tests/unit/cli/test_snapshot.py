@@ -229,7 +229,9 @@ def test_with_too_few_rights_it_says_what_it_could_not_read(
             "roleRef": role,
         },
     ]
-    documents = [{"apiVersion": "rbac.authorization.k8s.io/v1", **each} for each in documents]
+    documents = [
+        {"apiVersion": "rbac.authorization.k8s.io/v1", **document} for document in documents
+    ]
     assert filled.dray("apply", "-f", "-", input=as_list(documents)).exit_code == 0
     admin = kubeconfig.load(filled.kubeconfig)
     alice = standalone.connection(filled.kubeconfig.parent, admin.server, "alice")

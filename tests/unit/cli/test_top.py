@@ -39,7 +39,7 @@ def pod(name: str, claim_name: str, message: str) -> JsonObject:
 
 def world(tmp_path: Path) -> str:
     documents = fleet_documents("quickstart")
-    broken = next(each for each in documents if each["kind"] == "ResourceSlice")
+    broken = next(document for document in documents if document["kind"] == "ResourceSlice")
     broken["spec"]["devices"][1]["taints"] = [{"key": "bad", "effect": "NoSchedule"}]
     documents += [claim("had", "gpu-0"), claim("wanted"), claim("unused")]
     documents.append(pod("waiting", "wanted", "0/3 nodes are available"))
@@ -50,10 +50,14 @@ def world(tmp_path: Path) -> str:
 
 def test_devices_are_counted_by_class_and_state(tmp_path: Path) -> None:
     seen = json.loads(run("top", "--against", world(tmp_path), "-o", "json").stdout)
-    (gpus,) = [each for each in seen["classes"] if each["name"] == "gpu.nvidia.com"]
+    (gpus,) = [
+        device_class for device_class in seen["classes"] if device_class["name"] == "gpu.nvidia.com"
+    ]
     assert gpus["devices"] == 5
     assert gpus["states"] == {"allocated": 1, "tainted": 1, "free": 3}
-    (partitions,) = [each for each in seen["classes"] if each["name"] == "mig.nvidia.com"]
+    (partitions,) = [
+        device_class for device_class in seen["classes"] if device_class["name"] == "mig.nvidia.com"
+    ]
     assert partitions["states"] == {"free": 25}
     assert seen["claims"] == {"allocated": 1, "pending": 2}
 

@@ -87,7 +87,9 @@ _numbers = itertools.count()
 
 
 def write(path: Path, *documents: str | dict) -> str:
-    texts = [each if isinstance(each, str) else json.dumps(each) for each in documents]
+    texts = [
+        document if isinstance(document, str) else json.dumps(document) for document in documents
+    ]
     path.write_text("\n---\n".join(texts), "utf-8")
     return str(path)
 

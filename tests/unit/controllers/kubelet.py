@@ -71,6 +71,6 @@ class Kubelet(Loop[ObjectKey]):
 
 def _has_its_claims(pod: Pod) -> bool:
     """No pod is bound before the claims of its templates are made."""
-    made = {each.name for each in pod.status.resource_claim_statuses}
-    wanted = (each for each in pod.spec.resource_claims if each.resource_claim_template_name)
+    made = {status.name for status in pod.status.resource_claim_statuses}
+    wanted = (claim for claim in pod.spec.resource_claims if claim.resource_claim_template_name)
     return all(each.name in made for each in wanted)

@@ -22,7 +22,9 @@ async def noted_claim(here: World, pod: str, entry: str = "gpu") -> str:
 
     async def check() -> Any:
         statuses = (await here.get("pods", pod))["status"].get("resourceClaimStatuses", [])
-        return next((each["resourceClaimName"] for each in statuses if each["name"] == entry), "")
+        return next(
+            (status["resourceClaimName"] for status in statuses if status["name"] == entry), ""
+        )
 
     name: str = await here.until(check, f"the claim of {pod}")
     return name
@@ -35,7 +37,7 @@ async def allocate(here: World, claim: str, *pods: JsonObject, device: str = "gp
         await here.patch("resourceclaims", claim, {"metadata": {"finalizers": [FINALIZER]}})
     status = {
         "allocation": objects.allocation(device),
-        "reservedFor": [objects.consumer(each) for each in pods],
+        "reservedFor": [objects.consumer(pod) for pod in pods],
     }
     await here.set_status("resourceclaims", claim, status)
 

@@ -44,7 +44,7 @@ async def use(here: World, kind: str, image: str) -> None:
 
 async def images(here: World) -> dict[str, str]:
     pods = await here.list("pods")
-    return {each["metadata"]["name"]: each["spec"]["containers"][0]["image"] for each in pods}
+    return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in pods}
 
 
 async def come_to(here: World, *expected: str) -> None:
@@ -71,7 +71,7 @@ async def history(here: World) -> dict[int, str]:
 async def revision_named(here: World, image: str) -> JsonObject:
     numbers = {image: number for number, image in (await history(here)).items()}
     revisions = await here.list("controllerrevisions")
-    return next(each for each in revisions if each["revision"] == numbers[image])
+    return next(revision for revision in revisions if revision["revision"] == numbers[image])
 
 
 def test_the_hash_of_a_revision_is_the_one_kubernetes_computes() -> None:

@@ -47,7 +47,7 @@ async def rolled_out(here: World, name: str = "web") -> JsonObject:
         found = await here.get("deployments", name)
         status, wanted = found.get("status", {}), found["spec"]["replicas"]
         counts = ("replicas", "updatedReplicas", "availableReplicas")
-        is_done = all(status.get(each, 0) == wanted for each in counts)
+        is_done = all(status.get(count, 0) == wanted for count in counts)
         is_seen = status.get("observedGeneration") == found["metadata"]["generation"]
         return found if is_done and is_seen else None
 
@@ -147,7 +147,7 @@ async def test_going_back_revives_the_old_replica_set(here: World) -> None:
     assert found["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "3"
     sets = await here.list("replicasets")
     assert len(sets) == 2
-    current = next(each for each in sets if each["spec"]["replicas"])
+    current = next(set_ for set_ in sets if set_["spec"]["replicas"])
     annotations = current["metadata"]["annotations"]
     assert annotations["deployment.kubernetes.io/revision-history"] == "1"
 
@@ -257,7 +257,7 @@ async def test_a_pod_that_matches_is_adopted_and_one_that_does_not_is_released(
     await here.settle()
     found = await here.find("pods", "orphan")
     owners = [] if found is None else found["metadata"]["ownerReferences"]
-    assert [each["uid"] for each in owners] in ([], [replica_set["metadata"]["uid"]])
+    assert [owner["uid"] for owner in owners] in ([], [replica_set["metadata"]["uid"]])
     owned = [each for each in await here.list("pods") if "ownerReferences" in each["metadata"]]
     assert len(owned) == 2
 

@@ -122,7 +122,7 @@ async def test_one_remaining_owner_is_enough(here: World) -> None:
 
     async def dropped() -> bool:
         references = (await here.get("configmaps", "shared"))["metadata"]["ownerReferences"]
-        return [each["uid"] for each in references] == [second["metadata"]["uid"]]
+        return [reference["uid"] for reference in references] == [second["metadata"]["uid"]]
 
     await here.until(dropped)
     await here.delete("configmaps", "second")

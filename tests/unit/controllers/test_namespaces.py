@@ -49,7 +49,11 @@ async def test_what_keeps_a_namespace_is_told(here: World) -> None:
 
     async def told() -> Any:
         conditions = (await here.get("namespaces", "team"))["status"].get("conditions", [])
-        return {each["type"]: each["message"] for each in conditions if each["status"] == "True"}
+        return {
+            condition["type"]: condition["message"]
+            for condition in conditions
+            if condition["status"] == "True"
+        }
 
     messages = await here.until(told)
     assert messages == {

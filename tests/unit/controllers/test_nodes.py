@@ -23,7 +23,7 @@ UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 def taints(node: Any) -> set[tuple[str, str]]:
-    return {(each["key"], each["effect"]) for each in node["spec"].get("taints", [])}
+    return {(taint["key"], taint["effect"]) for taint in node["spec"].get("taints", [])}
 
 
 def condition(found: Any, type_: str) -> Any:

@@ -66,7 +66,7 @@ UNUSED = Use()
 def view(
     *slices: JsonObject, use: Use = UNUSED, rules: Any = (), attribute: str | None = None
 ) -> Any:
-    decoded = [decode(each, ResourceSlice) for each in slices]
+    decoded = [decode(resource_slice, ResourceSlice) for resource_slice in slices]
     return pool_summary.pool_status(
         decoded, use, [decode(each, DeviceTaintRule) for each in rules], attribute
     )

@@ -115,7 +115,7 @@ async def test_an_evicted_pod_says_why(here: World) -> None:
     await here.create(rule("NoExecute"))
     await here.until(lambda: is_leaving(here))
     conditions = (await here.get("pods", "victim"))["status"]["conditions"]
-    target = next(each for each in conditions if each["type"] == "DisruptionTarget")
+    target = next(condition for condition in conditions if condition["type"] == "DisruptionTarget")
     assert target["reason"] == "DeletionByDeviceTaintManager"
 
 

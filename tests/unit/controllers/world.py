@@ -191,7 +191,7 @@ async def world(
             tasks = [group.create_task(context.caches.run())]
             await context.caches.synced()
             tasks += [group.create_task(loop.run()) for loop in made]
-            tasks += [group.create_task(each.run()) for each in context.recorders.values()]
+            tasks += [group.create_task(recorder.run()) for recorder in context.recorders.values()]
             yield World(store, admin, context)
             for task in tasks:
                 task.cancel()

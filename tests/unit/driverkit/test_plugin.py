@@ -97,12 +97,12 @@ class Kubelet:
         async with self.caller(service, self.plugin_socket) as caller:
             request = service.methods[method].request(
                 claims=[
-                    caller.messages.Claim(namespace="default", uid=uid(each), name=name(each))
-                    for each in claims
+                    caller.messages.Claim(namespace="default", uid=uid(claim), name=name(claim))
+                    for claim in claims
                 ]
             )
             response = await caller.call(method, request)
-        return {name(each): response.claims[uid(each)] for each in claims}
+        return {name(claim): response.claims[uid(claim)] for claim in claims}
 
 
 def uid(document: JsonObject) -> str:
@@ -134,7 +134,7 @@ def with_driver(test: Callable[[Kubelet], Awaitable[None]]) -> None:
 def test_it_publishes_its_devices_as_the_nodes_own() -> None:
     async def test(kubelet: Kubelet) -> None:
         (found,) = await kubelet.here.list("resourceslices")
-        assert [each["name"] for each in found["spec"]["devices"]] == ["hello-0", "hello-1"]
+        assert [device["name"] for device in found["spec"]["devices"]] == ["hello-0", "hello-1"]
         assert found["spec"]["nodeName"] == "n1"
         assert found["metadata"]["ownerReferences"][0]["kind"] == "Node"
 
@@ -189,7 +189,7 @@ def test_one_claim_that_fails_does_not_fail_the_others() -> None:
         stale = {"metadata": {"name": "good", "uid": "another-uid"}}
         prepare = "NodePrepareResources"
         answers = await kubelet.call(services.DRA_V1, prepare, good, bad, gone)
-        assert [each.device_name for each in answers["good"].devices] == ["hello-0"]
+        assert [device.device_name for device in answers["good"].devices] == ["hello-0"]
         assert "there is no device hello-7 any more" in answers["bad"].error
         assert "not found" in answers["gone"].error
         answers = await kubelet.call(services.DRA_V1, prepare, stale)
@@ -206,20 +206,20 @@ def test_health_is_told_and_an_unhealthy_device_is_tainted(service: Service) -> 
                 "NodeWatchResources", caller.messages.NodeWatchResourcesRequest()
             )
             first = await stream.read()
-            assert {each.device.device_name: each.health for each in first.devices} == {
+            assert {device.device.device_name: device.health for device in first.devices} == {
                 "hello-0": 1,
                 "hello-1": 1,
             }
             kubelet.driver.broken = ("hello-1",)
             kubelet.driver.changed()
             second = await stream.read()
-            found = {each.device.device_name: each for each in second.devices}
+            found = {device.device.device_name: device for device in second.devices}
             assert (found["hello-1"].health, found["hello-1"].message) == (2, "on fire")
             stream.cancel()
 
         async def tainted() -> bool:
             (found,) = await kubelet.here.list("resourceslices")
-            taints = [each.get("taints") for each in found["spec"]["devices"]]
+            taints = [device.get("taints") for device in found["spec"]["devices"]]
             return taints[0] is None and bool(taints[1]) and taints[1][0]["effect"] == "NoExecute"
 
         await kubelet.here.until(tainted)

@@ -23,13 +23,13 @@ def pool(*made: Device, **fields: object) -> PublishedPool:
 
 
 def sizes(slices: pool_layout.Slices) -> list[int]:
-    return [len(each.spec.devices) for each in slices]
+    return [len(resource_slice.spec.devices) for resource_slice in slices]
 
 
 def test_plain_devices_come_128_to_a_slice() -> None:
     slices = pool_layout.lay_out(pool(*devices(300)))
     assert sizes(slices) == [128, 128, 44]
-    assert {each.spec.pool.resource_slice_count for each in slices} == {3}
+    assert {resource_slice.spec.pool.resource_slice_count for resource_slice in slices} == {3}
 
 
 def test_a_tainted_device_makes_slices_of_64() -> None:
@@ -48,14 +48,14 @@ def test_counters_travel_in_slices_of_their_own_eight_to_a_slice() -> None:
     slices = pool_layout.lay_out(
         pool(*devices(2, consumes_counters=(consumption,)), shared_counters=sets)
     )
-    assert [len(each.spec.shared_counters) for each in slices] == [0, 8, 1]
+    assert [len(resource_slice.spec.shared_counters) for resource_slice in slices] == [0, 8, 1]
     assert sizes(slices) == [2, 0, 0]
-    assert {each.spec.pool.resource_slice_count for each in slices} == {3}
+    assert {resource_slice.spec.pool.resource_slice_count for resource_slice in slices} == {3}
 
 
 def test_names_of_slices_sort_in_the_order_of_the_devices() -> None:
     slices = pool_layout.lay_out(pool(*devices(128 * 11)))
-    names = [each.metadata.name for each in slices]
+    names = [resource_slice.metadata.name for resource_slice in slices]
     assert names == sorted(names)
     assert names[0] == "n1-gpu.example.com-00"
 
@@ -68,8 +68,8 @@ def test_an_empty_pool_is_published_as_empty() -> None:
 
 def test_every_slice_carries_the_generation_and_the_place() -> None:
     slices = pool_layout.lay_out(pool(*devices(200)), generation=7)
-    assert {each.spec.pool.generation for each in slices} == {7}
-    assert {each.spec.node_name for each in slices} == {"n1"}
+    assert {resource_slice.spec.pool.generation for resource_slice in slices} == {7}
+    assert {resource_slice.spec.node_name for resource_slice in slices} == {"n1"}
 
 
 def test_a_pool_name_with_slashes_gives_a_valid_object_name() -> None:

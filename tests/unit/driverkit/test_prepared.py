@@ -248,7 +248,7 @@ def test_metadata_is_mounted_once_for_each_request(
         )
         (request,) = document["requests"]
         assert request["name"] == "gpu/large"
-        assert [each["attributes"]["uuid"]["string"] for each in request["devices"]] == [
+        assert [device["attributes"]["uuid"]["string"] for device in request["devices"]] == [
             "GPU-0",
             "GPU-1",
         ]

@@ -107,7 +107,7 @@ def test_a_change_inside_one_slice_keeps_the_generation() -> None:
         some[1] = tainted(some[1])
         after = await published.offer(*some)
         assert [pool_of(each) for each in after] == [pool_of(each) for each in before]
-        assert len([each for each in after[0]["spec"]["devices"] if each.get("taints")]) == 2
+        assert len([device for device in after[0]["spec"]["devices"] if device.get("taints")]) == 2
         assert before[1]["metadata"] == after[1]["metadata"]
 
     run(test)

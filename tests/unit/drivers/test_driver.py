@@ -17,7 +17,7 @@ async def taints(here: Machines, name: str = SLICE) -> list[JsonObject]:
 
 async def until_tainted(here: Machines, effects: list[str]) -> None:
     async def look() -> bool:
-        return [each["effect"] for each in await taints(here)] == effects
+        return [taint["effect"] for taint in await taints(here)] == effects
 
     await here.world.until(look, f"taints {effects}")
 
@@ -25,7 +25,7 @@ async def until_tainted(here: Machines, effects: list[str]) -> None:
 @with_fleet("h100")
 async def test_every_slice_and_class_of_the_fleet_is_published(here: Machines) -> None:
     published = await here.world.list("resourceslices")
-    wanted = {each.metadata.name for each in here.fleet.slices()}
+    wanted = {resource_slice.metadata.name for resource_slice in here.fleet.slices()}
     assert {each["metadata"]["name"] for each in published} == wanted
     classes = {each["metadata"]["name"] for each in await here.world.list("deviceclasses")}
     assert classes == {"gpu.nvidia.com", "mig.nvidia.com", "dra.net", "rdma.dra.net"}

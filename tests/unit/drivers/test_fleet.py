@@ -23,7 +23,11 @@ GI = 2**30
 
 
 def devices(loaded: Fleet) -> list[tuple[str, Device]]:
-    return [(each.spec.driver, one) for each in loaded.slices() for one in each.spec.devices]
+    return [
+        (resource_slice.spec.driver, one)
+        for resource_slice in loaded.slices()
+        for one in resource_slice.spec.devices
+    ]
 
 
 def complaints(resource_slice: ResourceSlice) -> list[str]:
@@ -31,7 +35,11 @@ def complaints(resource_slice: ResourceSlice) -> list[str]:
 
 
 def selects(loaded: Fleet, class_name: str, driver: str, device: Device) -> bool:
-    (chosen,) = [each for each in loaded.classes() if each.metadata.name == class_name]
+    (chosen,) = [
+        device_class
+        for device_class in loaded.classes()
+        if device_class.metadata.name == class_name
+    ]
     (selector,) = chosen.spec.selectors
     assert selector.cel is not None
     compiled = cel.compile_selector(selector.cel.expression, stored=True)
@@ -47,7 +55,7 @@ def write(directory: Path, text: str) -> Path:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_shipped_fleet_is_valid(name: str) -> None:
     loaded = fleet.load(name)
-    assert [text for each in loaded.slices() for text in complaints(each)] == []
+    assert [text for resource_slice in loaded.slices() for text in complaints(resource_slice)] == []
     for device_class in loaded.classes():
         assert [str(each) for each in classes.device_class(device_class, features.DEFAULT)] == []
 
@@ -62,9 +70,9 @@ def test_shipped_fleet_has_unique_uuids_and_device_names(name: str) -> None:
     ]
     assert len(set(found)) == len(found)
     names = Counter(
-        (each.spec.driver, each.spec.pool.name, one.name)
-        for each in loaded.slices()
-        for one in each.spec.devices
+        (resource_slice.spec.driver, resource_slice.spec.pool.name, one.name)
+        for resource_slice in loaded.slices()
+        for one in resource_slice.spec.devices
     )
     assert set(names.values()) == {1}
 
@@ -136,7 +144,7 @@ def test_mig_counters_allow_what_the_hardware_allows(
 ) -> None:
     (machine, *_) = fleet.load("a100-mig").machines.values()
     (pool,) = machine.pools()
-    chosen = [partition(pool.devices, *each) for each in profiles]
+    chosen = [partition(pool.devices, *profile) for profile in profiles]
     assert fits(chosen, pool.shared_counters[0].counters) is fit
 
 
@@ -180,7 +188,9 @@ def test_network_attached_pools_belong_to_no_node() -> None:
     zone, everywhere = fleet.load("network-attached").shared_pools()
     assert zone.node_selector is not None
     assert everywhere.all_nodes
-    assert not any(list(each.pools()) for each in fleet.load("network-attached").machines.values())
+    assert not any(
+        list(machine.pools()) for machine in fleet.load("network-attached").machines.values()
+    )
 
 
 def test_number_of_nodes_can_be_chosen() -> None:
@@ -212,7 +222,7 @@ def test_own_models_and_classes_come_before_the_catalogue(tmp_path: Path) -> Non
     assert first.attributes["speed"].int_value == 3
     assert first.attributes["on"].bool_value is False
     assert first.attributes["os"].version_value == "1.2.3"
-    assert [each.metadata.name for each in loaded.classes()] == ["fpga"]
+    assert [device_class.metadata.name for device_class in loaded.classes()] == ["fpga"]
 
 
 @pytest.mark.parametrize(

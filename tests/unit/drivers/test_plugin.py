@@ -45,7 +45,7 @@ def shown(folder: Path, driver: SimulatedPlugin, devices: list[str], *arguments:
     (folder / "tool").write_text(script, "utf-8")
     for name in devices:
         edits = asyncio.run(driver.prepare(allocated(driver, name)))
-        (card,) = [each for each in edits.mounts if each.container_path.startswith(GPU_FOLDER)]
+        (card,) = [mount for mount in edits.mounts if mount.container_path.startswith(GPU_FOLDER)]
         (gpus / Path(card.container_path).name).write_bytes(Path(card.host_path).read_bytes())
     ran = subprocess.run(
         ["sh", str(folder / "tool"), *arguments], capture_output=True, text=True, check=False

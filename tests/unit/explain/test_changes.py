@@ -37,13 +37,13 @@ def test_selector_is_replaced_in_its_place() -> None:
     change = changes.ReplaceSelector(
         claim=0, request="gpu", index=1, expression="b", replacement="c", how=Rewriting.VALUE
     )
-    texts = [each.cel.expression for each in exactly(change).selectors if each.cel]
+    texts = [selector.cel.expression for selector in exactly(change).selectors if selector.cel]
     assert texts == ["a", "c"]
 
 
 def test_selector_is_dropped() -> None:
     change = changes.DropSelector(claim=0, request="gpu", index=0, expression="a")
-    texts = [each.cel.expression for each in exactly(change).selectors if each.cel]
+    texts = [selector.cel.expression for selector in exactly(change).selectors if selector.cel]
     assert texts == ["b"]
 
 

@@ -31,7 +31,7 @@ from tests.builders import (
 def test_claims_that_fit_say_where() -> None:
     found = claim_explanation.explain(fleet(gpu_slice()), [claim(request())], new_share_id=str)
     assert (found.outcome, found.node) == (Outcome.FITS, "n1")
-    assert [each.device.device for each in found.devices] == ["gpu-0"]
+    assert [device.device.device for device in found.devices] == ["gpu-0"]
 
 
 def test_only_the_given_nodes_come_into_question() -> None:
@@ -60,7 +60,7 @@ def test_nodes_that_come_closest_are_named_first() -> None:
     hold(world, "other", "gpu-0", "gpu-1")
     selector = f'device.attributes["{DRIVER}"].productName == "H100"'
     found = claim_explanation.explain(world, [claim(request("gpu", selector))], new_share_id=str)
-    causes = [(each.gate and each.gate.kind, each.nodes) for each in found.reasons]
+    causes = [(reason.gate and reason.gate.kind, reason.nodes) for reason in found.reasons]
     assert causes == [(FilterKind.TAKEN, 1), (FilterKind.SELECTOR, 1), (None, 5)]
 
 
@@ -81,7 +81,7 @@ def test_failure_carries_upstreams_words_and_every_fault() -> None:
     found = claim_explanation.explain(fleet(gpu_slice()), [asked], new_share_id=str)
     assert found.outcome is Outcome.FAILED
     assert found.message.startswith("claim default/train, request nic: could not retrieve device")
-    assert [type(each) for each in found.faults] == [faults.SelectorBroken, faults.ClassUnknown]
+    assert [type(fault) for fault in found.faults] == [faults.SelectorBroken, faults.ClassUnknown]
 
 
 @pytest.mark.parametrize(

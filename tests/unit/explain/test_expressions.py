@@ -68,7 +68,7 @@ def test_comparison_with_a_constant(text: str, expected: tuple[object, ...]) -> 
 
 def test_every_member_of_a_list_is_compared() -> None:
     text = 'device.attributes["a.com"].model in ["x", "y"]'
-    assert [each.constant for each in expressions.comparisons(text)] == ["x", "y"]
+    assert [comparison.constant for comparison in expressions.comparisons(text)] == ["x", "y"]
 
 
 def test_text_that_does_not_parse_compares_nothing() -> None:

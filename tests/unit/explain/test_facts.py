@@ -19,7 +19,7 @@ def observed(world: ClusterInventory, asked: ResourceClaim) -> tuple[GateFacts, 
     resolved = resolution.resolve([question], world.classes, world.selectors, world.features)
     found = node_survey.survey_nodes(world, list(world.nodes), resolved)
     observations = facts.observe(world, found, resolved)
-    return tuple(each.facts for each in observations)
+    return tuple(observation.facts for observation in observations)
 
 
 def two_models() -> ClusterInventory:
@@ -62,7 +62,7 @@ def test_clauses_count_what_is_left_and_look_at_what_comes_to_them() -> None:
     second = f'{CAPACITY}.memory.compareTo(quantity("80Gi")) >= 0'
     (found,) = observed(two_models(), claim(request("gpu", f"{first} && {second}")))
     assert found.clauses == (ClauseCount(first, 2), ClauseCount(second, 0))
-    memory = next(each for each in found.subjects if each.name == "memory")
+    memory = next(subject for subject in found.subjects if subject.name == "memory")
     assert (memory.total, memory.most) == (2, "40Gi")
 
 

@@ -130,7 +130,7 @@ def test_nearest_miss_is_the_device_that_the_fewest_gates_refuse() -> None:
     near = measured(world, claim(request("gpu", f'{PRODUCT} == "H100"'))).nearest
     assert near is not None
     assert near.device.device == "gpu-2"
-    assert [type(each) for each in near.lacks] == [rejections.TaintNotTolerated]
+    assert [type(lack) for lack in near.lacks] == [rejections.TaintNotTolerated]
 
 
 def test_device_of_another_class_is_further_away_than_one_that_is_taken() -> None:

@@ -36,7 +36,9 @@ def test_json_has_data_and_words_and_ids_as_text() -> None:
     change = built["changes"][0]
     assert (change["change"], change["holder"]) == ("WaitForClaim", "default/other")
     assert change["text"] == "wait until default/other ends"
-    taken = next(each for each in built["funnels"][0]["stages"] if each["gate"]["kind"] == "taken")
+    taken = next(
+        stage for stage in built["funnels"][0]["stages"] if stage["gate"]["kind"] == "taken"
+    )
     assert taken["holders"] == [{"claim": "default/other", "devices": 1}]
     assert taken["example"] == "gpu.example.com/n1/gpu-0"
     assert built["reasons"][0]["text"] == "fewer than 2 devices are free"

@@ -17,18 +17,20 @@ USES_CLAIM = {
 
 
 def conditions(document: JsonObject) -> dict[str, str]:
-    return {each["type"]: each["status"] for each in document["status"]["conditions"]}
+    return {
+        condition["type"]: condition["status"] for condition in document["status"]["conditions"]
+    }
 
 
 @with_fleet("l4")
 async def test_nodes_are_registered_ready_with_what_they_have(here: Machines) -> None:
     nodes = await here.world.list("nodes")
     assert len(nodes) == 8
-    first = next(each for each in nodes if each["metadata"]["name"] == "l4-0")
+    first = next(node for node in nodes if node["metadata"]["name"] == "l4-0")
     assert conditions(first)["Ready"] == "True"
     assert first["status"]["allocatable"]["cpu"] == "8"
     assert first["metadata"]["labels"]["kubernetes.io/hostname"] == "l4-0"
-    assert len({each["status"]["addresses"][0]["address"] for each in nodes}) == 8
+    assert len({node["status"]["addresses"][0]["address"] for node in nodes}) == 8
 
 
 @with_fleet("l4")
@@ -36,7 +38,7 @@ async def test_all_nodes_share_one_lease(here: Machines) -> None:
     (lease,) = await here.world.list("leases", "kube-node-lease")
     assert lease["metadata"]["name"] == "machines"
     nodes = await here.world.list("nodes")
-    assert {each["metadata"]["annotations"]["dray.dev/lease"] for each in nodes} == {"machines"}
+    assert {node["metadata"]["annotations"]["dray.dev/lease"] for node in nodes} == {"machines"}
 
 
 @with_fleet("l4")
@@ -75,7 +77,7 @@ async def test_init_containers_have_completed_and_sidecars_run(here: Machines) -
     sidecar = {"name": "sidecar", "image": "none", "restartPolicy": "Always"}
     await here.pod("web", "l4-0", initContainers=[first, sidecar])
     pod = await here.phase("web", "Running")
-    states = {each["name"]: each["state"] for each in pod["status"]["initContainerStatuses"]}
+    states = {status["name"]: status["state"] for status in pod["status"]["initContainerStatuses"]}
     assert states["first"]["terminated"]["exitCode"] == 0
     assert "running" in states["sidecar"]
 

@@ -41,7 +41,7 @@ class FakeDriver:
 
 class FakeDrivers:
     def __init__(self, *drivers: FakeDriver) -> None:
-        self.by_name = {each.name: each for each in drivers}
+        self.by_name = {driver.name: driver for driver in drivers}
 
     def find(self, name: str) -> FakeDriver | None:
         return self.by_name.get(name)
@@ -183,8 +183,8 @@ def test_many_at_once_are_all_on_disk_when_they_are_prepared(tmp_path: Path) -> 
     async def run() -> None:
         names = [f"c{number}" for number in range(30)]
         driver = FakeDriver()
-        made = prepared(tmp_path, driver, *(claim("a", uid=each) for each in names))
-        await asyncio.gather(*(made.prepare(pod("a", each)) for each in names))
+        made = prepared(tmp_path, driver, *(claim("a", uid=name) for name in names))
+        await asyncio.gather(*(made.prepare(pod("a", name)) for name in names))
         found = prepared(tmp_path, driver)
         assert sorted(each.uid for each in found.held) == sorted(names)
         assert all(each.is_prepared for each in found.held)

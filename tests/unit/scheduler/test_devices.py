@@ -44,9 +44,9 @@ async def test_four_pods_share_a_device_and_a_fifth_waits(world: World) -> None:
         (await world.claims_of(f"p{number}"))[0]["status"]["allocation"]["devices"]["results"][0]
         for number in range(4)
     ]
-    assert {each["device"] for each in results} == {"gpu-0"}
-    assert len({each["shareID"] for each in results}) == 4
-    assert {each["consumedCapacity"]["memory"] for each in results} == {"10Gi"}
+    assert {result["device"] for result in results} == {"gpu-0"}
+    assert len({result["shareID"] for result in results}) == 4
+    assert {result["consumedCapacity"]["memory"] for result in results} == {"10Gi"}
     await world.remove_pod("p0")
     await world.bound("p4")
 

@@ -62,14 +62,14 @@ def pod_with(containers: list[int], init: list[tuple[int, bool]]) -> Pod:
 
 def requests_of(made: extended_resources.ExtendedClaim) -> dict[str, int]:
     return {
-        each.name: each.exactly.count
-        for each in made.claim.spec.devices.requests
-        if each.exactly is not None
+        request.name: request.exactly.count
+        for request in made.claim.spec.devices.requests
+        if request.exactly is not None
     }
 
 
 def mappings_of(made: extended_resources.ExtendedClaim) -> list[tuple[str, str]]:
-    return [(each.container_name, each.request_name) for each in made.mappings]
+    return [(mapping.container_name, mapping.request_name) for mapping in made.mappings]
 
 
 def test_the_newest_class_with_a_name_wins() -> None:
@@ -289,10 +289,13 @@ async def test_explicit_and_implicit_names_share_one_claim(world: World) -> None
     await world.bound("ext")
     (made,) = await world.all("resourceclaims", "default")
     counts = {
-        each["exactly"]["deviceClassName"]: each["exactly"]["count"]
-        for each in made["spec"]["devices"]["requests"]
+        request["exactly"]["deviceClassName"]: request["exactly"]["count"]
+        for request in made["spec"]["devices"]["requests"]
     }
     assert counts == {"ext.example.com": 1, "gpu.example.com": 2}
     assert len(set(devices_of(made))) == 3
     status = (await world.get("pods", "ext"))["status"]["extendedResourceClaimStatus"]
-    assert {each["resourceName"] for each in status["requestMappings"]} == {RESOURCE, implicit}
+    assert {mapping["resourceName"] for mapping in status["requestMappings"]} == {
+        RESOURCE,
+        implicit,
+    }

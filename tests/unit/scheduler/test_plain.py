@@ -163,7 +163,7 @@ async def test_the_first_alternative_that_fits_is_taken(world: World) -> None:
     await world.create(claim("prioritized", asked), pod("fa", "prioritized"))
     await world.bound("fa")
     results = (await world.get("resourceclaims", "prioritized"))["status"]["allocation"]
-    assert [each["request"] for each in results["devices"]["results"]] == ["req/large"] * 2
+    assert [result["request"] for result in results["devices"]["results"]] == ["req/large"] * 2
 
 
 @in_world()
@@ -205,9 +205,9 @@ async def test_being_bound_is_told_in_an_event(world: World) -> None:
     async def told() -> bool:
         events = await world.all("events", "default")
         return any(
-            each["reason"] == "Scheduled"
-            and each["message"] == "Successfully assigned default/plain to node-0"
-            for each in events
+            event["reason"] == "Scheduled"
+            and event["message"] == "Successfully assigned default/plain to node-0"
+            for event in events
         )
 
     await world.until(told)

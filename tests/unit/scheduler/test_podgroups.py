@@ -85,8 +85,8 @@ async def test_a_gang_is_tried_again_when_devices_come(world: World) -> None:
     async def noted() -> bool:
         found = await world.get("podgroups", "pg")
         return any(
-            each["type"] == "PodGroupInitiallyScheduled" and each["status"] == "True"
-            for each in found["status"].get("conditions", [])
+            condition["type"] == "PodGroupInitiallyScheduled" and condition["status"] == "True"
+            for condition in found["status"].get("conditions", [])
         )
 
     await world.until(noted)

@@ -37,9 +37,9 @@ def explainer(fleet: ClusterInventory) -> Why:
 async def failures(world: World, name: str) -> list[dict[str, object]]:
     events = await world.all("events", "default")
     return [
-        each
-        for each in events
-        if each["reason"] == "FailedScheduling" and each["involvedObject"]["name"] == name
+        event
+        for event in events
+        if event["reason"] == "FailedScheduling" and event["involvedObject"]["name"] == name
     ]
 
 

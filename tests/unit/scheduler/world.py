@@ -138,7 +138,7 @@ class World:
 
     async def claims_of(self, pod: str) -> list[JsonObject]:
         found = await self.get("pods", pod)
-        names = [each["resourceClaimName"] for each in found["status"]["resourceClaimStatuses"]]
+        names = [status["resourceClaimName"] for status in found["status"]["resourceClaimStatuses"]]
         return [await self.get("resourceclaims", name) for name in names]
 
     def decisions(self) -> list[Request]:
@@ -167,13 +167,13 @@ def kind_of(body: JsonObject) -> Kind:
 
 def condition_of(pod: JsonObject, type_: str = "PodScheduled") -> JsonObject:
     conditions = pod.get("status", {}).get("conditions") or []
-    return next((each for each in conditions if each["type"] == type_), {})
+    return next((condition for condition in conditions if condition["type"] == type_), {})
 
 
 def devices_of(claim: JsonObject) -> list[str]:
     """pool/device of each device of an allocated claim."""
     results = claim["status"]["allocation"]["devices"]["results"]
-    return [f"{each['pool']}/{each['device']}" for each in results]
+    return [f"{result['pool']}/{result['device']}" for result in results]
 
 
 def exactly(**body: Any) -> JsonObject:

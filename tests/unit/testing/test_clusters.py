@@ -49,7 +49,7 @@ def running() -> Iterator[Cluster]:
 
 
 def names(objects: list[dict[str, Any]]) -> list[str]:
-    return sorted(each["metadata"]["name"] for each in objects)
+    return sorted(object_["metadata"]["name"] for object_ in objects)
 
 
 def test_a_pod_gets_a_device(running: Cluster) -> None:
@@ -62,7 +62,7 @@ def test_a_pod_gets_a_device(running: Cluster) -> None:
 
 def test_everything_is_published_when_it_starts(running: Cluster) -> None:
     assert names(running.list("nodes")) == NAMES
-    slices = [each.metadata.name for each in running.fleet.slices()]
+    slices = [resource_slice.metadata.name for resource_slice in running.fleet.slices()]
     assert names(running.list("resourceslices")) == sorted(slices)
 
 
@@ -127,7 +127,7 @@ def test_a_pod_that_does_not_run_says_why(running: Cluster) -> None:
 
     def told() -> bool:
         conditions = running.get("pod", "user").get("status", {}).get("conditions", [])
-        return any("no-such-class" in each.get("message", "") for each in conditions)
+        return any("no-such-class" in condition.get("message", "") for condition in conditions)
 
     running.wait_for(told, "the reason")
     with pytest.raises(AssertionError, match=r"pod user is not Running: Pending; .*no-such-class"):
@@ -202,7 +202,7 @@ def test_a_driver_is_tested_on_its_sockets(running: Cluster) -> None:
         running.wait_for_pod("user")
         assert running.devices_of("one") == ["gpu-0/hello-0"]
         assert hello.prepare("one").env == {"GREETING": "hello from hello-0"}
-        assert [each.name for each in hello.plugin.claims] == ["one"]
+        assert [claim.name for claim in hello.plugin.claims] == ["one"]
         hello.unprepare("one")
         assert not list(hello.plugin.claims)
 

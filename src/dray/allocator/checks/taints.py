@@ -62,7 +62,9 @@ def tolerated_seconds(taint: DeviceTaint, tolerations: Iterable[DeviceToleration
     if taint.effect != NO_EXECUTE:
         return None
     matching = [
-        each for each in tolerations if each.effect == NO_EXECUTE and tolerates(each, taint)
+        toleration
+        for toleration in tolerations
+        if toleration.effect == NO_EXECUTE and tolerates(toleration, taint)
     ]
     if any(each.toleration_seconds is None for each in matching):
         return None

@@ -162,29 +162,29 @@ class ClusterInventory:
             self.existing_nodes &= ~(1 << entry.index)
             self._forget_unless_used(entry)
 
-    def put_slice(self, piece: ResourceSlice) -> None:
-        name, spec = piece.metadata.name, piece.spec
+    def put_slice(self, resource_slice: ResourceSlice) -> None:
+        name, spec = resource_slice.metadata.name, resource_slice.spec
         known = self._slices.get(name)
         if known is not None:
             if known.spec == spec:
                 return
-            if _place(known) != _place(piece):
+            if _place(known) != _place(resource_slice):
                 self.drop_slice(name)
-        self._slices[name] = piece
+        self._slices[name] = resource_slice
         pool_id = PoolId(spec.driver, spec.pool.name)
         pool = self._pool(pool_id)
-        pool.slices[name] = piece
+        pool.slices[name] = resource_slice
         if spec.node_name:
-            self._entry(spec.node_name).slices[name] = piece
+            self._entry(spec.node_name).slices[name] = resource_slice
         else:
-            self._shared_slices[name] = piece
+            self._shared_slices[name] = resource_slice
         self._rebuild(pool)
 
     def drop_slice(self, name: str) -> None:
-        piece = self._slices.pop(name, None)
-        if piece is None:
+        resource_slice = self._slices.pop(name, None)
+        if resource_slice is None:
             return
-        spec = piece.spec
+        spec = resource_slice.spec
         pool_id = PoolId(spec.driver, spec.pool.name)
         pool = self._pool(pool_id)
         self._rebuild(pool)
@@ -383,8 +383,8 @@ class ClusterInventory:
     def _reach(self, pool: PoolEntry) -> Iterable[int]:
         """The nodes that see the pool or share its counters."""
         nodes: dict[int, None] = {}
-        for piece in pool.slices.values():
-            name = piece.spec.node_name
+        for resource_slice in pool.slices.values():
+            name = resource_slice.spec.node_name
             if not name:
                 return (EVERY_NODE,)
             nodes[self.nodes[name].index] = None
@@ -421,11 +421,11 @@ class ClusterInventory:
 
 
 def _has_counters(pool: PoolEntry) -> bool:
-    return any(piece.spec.shared_counters for piece in pool.slices.values())
+    return any(resource_slice.spec.shared_counters for resource_slice in pool.slices.values())
 
 
-def _place(piece: ResourceSlice) -> tuple[str, str, str | None]:
-    return piece.spec.driver, piece.spec.pool.name, piece.spec.node_name
+def _place(resource_slice: ResourceSlice) -> tuple[str, str, str | None]:
+    return resource_slice.spec.driver, resource_slice.spec.pool.name, resource_slice.spec.node_name
 
 
 def _looks_same(one: Node, other: Node) -> bool:

@@ -78,14 +78,21 @@ class DeviceCounts:
     def _classes(self) -> list[_Class]:
         find = self._fleet.selectors.selector
         return [
-            (name, [find(each.cel.expression) for each in found.spec.selectors if each.cel])
+            (
+                name,
+                [
+                    find(selector.cel.expression)
+                    for selector in found.spec.selectors
+                    if selector.cel
+                ],
+            )
             for name, found in self._fleet.classes.items()
         ]
 
     def _count(self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[_Class]) -> _Counted:
         rules = taints.rules_for_pool(*pool_id, self._fleet.taint_rules())
         candidates = list(_newest(entry))
-        states = [_state(each, entry.holdings, rules) for each in candidates]
+        states = [_state(candidate, entry.holdings, rules) for candidate in candidates]
         groups = Counter[DeviceGroupKey]()
         for name, matching in _by_class(candidates, classes):
             for state, count in Counter(itertools.compress(states, matching)).items():
@@ -100,7 +107,10 @@ def _by_class(
     """For each class which of the devices match it; at last which match none."""
     unmatched = [True] * len(candidates)
     for name, selectors in classes:
-        columns = [[True] * len(candidates), *(each.accepts(candidates) for each in selectors)]
+        columns = [
+            [True] * len(candidates),
+            *(selector.accepts(candidates) for selector in selectors),
+        ]
         matching = list(map(all, zip(*columns, strict=True)))
         unmatched = list(map(operator.gt, unmatched, matching))
         yield name, matching
@@ -109,11 +119,15 @@ def _by_class(
 
 def _newest(entry: PoolEntry) -> Iterator[Candidate]:
     """The devices of the newest generation."""
-    generation = max((each.spec.pool.generation for each in entry.slices.values()), default=0)
-    for piece in entry.slices.values():
-        if piece.spec.pool.generation == generation:
-            for index, device in enumerate(piece.spec.devices):
-                yield Candidate(index, 1 << index, 0, piece.spec.driver, piece, device)
+    generation = max(
+        (resource_slice.spec.pool.generation for resource_slice in entry.slices.values()), default=0
+    )
+    for resource_slice in entry.slices.values():
+        if resource_slice.spec.pool.generation == generation:
+            for index, device in enumerate(resource_slice.spec.devices):
+                yield Candidate(
+                    index, 1 << index, 0, resource_slice.spec.driver, resource_slice, device
+                )
 
 
 def _state(candidate: Candidate, holdings: PoolHolders, rules: Sequence[DeviceTaintRule]) -> str:

@@ -33,11 +33,11 @@ class Interner:
         self._capacities: dict[Hashable, dict[str, DeviceCapacity]] = {}
         self._consumptions: dict[Hashable, tuple[DeviceCounterConsumption, ...]] = {}
 
-    def share(self, piece: ResourceSlice) -> ResourceSlice:
+    def share(self, resource_slice: ResourceSlice) -> ResourceSlice:
         """The slice itself, its equal parts replaced by those seen before."""
-        for device in piece.spec.devices:
+        for device in resource_slice.spec.devices:
             self._share_device(device)
-        return piece
+        return resource_slice
 
     def _share_device(self, device: Device) -> None:
         _force(device, "name", self._texts.setdefault(device.name, device.name))

@@ -48,8 +48,8 @@ class NodePool:
 
     def devices(self) -> Iterator[Device]:
         """Those for the node, then those for other nodes: all draw from the same counters."""
-        for piece in (*self.pool.slices, *self.pool.slices_elsewhere):
-            yield from piece.spec.devices
+        for resource_slice in (*self.pool.slices, *self.pool.slices_elsewhere):
+            yield from resource_slice.spec.devices
 
 
 class NodeInventory:
@@ -267,15 +267,15 @@ class NodeInventory:
         applying = taints.rules_for_pool(pool.driver, pool.pool, rules) if rules else ()
         needs = section.ledger.needs if section.ledger else {}
         index = len(self.devices)
-        for piece in section.pool.slices:
-            for device in piece.spec.devices:
+        for resource_slice in section.pool.slices:
+            for device in resource_slice.spec.devices:
                 section.numbers[device.name] = index
                 all_taints = device.taints
                 if applying:
                     all_taints = taints.with_rules(all_taints, device.name, applying)
                 need = needs.get(device.name, 0) if needs else 0
                 candidate = Candidate(
-                    index, 1 << index, number, pool.driver, piece, device, all_taints, need
+                    index, 1 << index, number, pool.driver, resource_slice, device, all_taints, need
                 )
                 self.devices.append(candidate)
                 self._classify(candidate)

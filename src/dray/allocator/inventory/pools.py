@@ -65,8 +65,8 @@ def pools_of_node(
 
 
 def devices_of(pool: PoolOnNode) -> Iterator[Device]:
-    for piece in pool.slices:
-        yield from piece.spec.devices
+    for resource_slice in pool.slices:
+        yield from resource_slice.spec.devices
 
 
 def serves_node(device: Device, node: Node) -> bool:
@@ -95,43 +95,43 @@ def _newest_generations(
     node: Node, slices: Iterable[ResourceSlice], features: Features
 ) -> dict[PoolId, list[ResourceSlice]]:
     newest: dict[PoolId, list[ResourceSlice]] = {}
-    for piece in slices:
-        if not (_is_understood(piece, features) and _is_relevant(piece, node)):
+    for resource_slice in slices:
+        if not (_is_understood(resource_slice, features) and _is_relevant(resource_slice, node)):
             continue
-        spec = piece.spec
+        spec = resource_slice.spec
         known = newest.setdefault(PoolId(spec.driver, spec.pool.name), [])
         if known and known[0].spec.pool.generation != spec.pool.generation:
             if spec.pool.generation < known[0].spec.pool.generation:
                 continue
             known.clear()
-        known.append(piece)
+        known.append(resource_slice)
     return newest
 
 
-def _is_understood(piece: ResourceSlice, features: Features) -> bool:
-    spec = piece.spec
+def _is_understood(resource_slice: ResourceSlice, features: Features) -> bool:
+    spec = resource_slice.spec
     if not features.partitionable_devices and (
         spec.per_device_node_selection is not None or spec.shared_counters
     ):
         return False
-    return features.device_compatibility_groups or not _uses_groups(piece)
+    return features.device_compatibility_groups or not _uses_groups(resource_slice)
 
 
-def _uses_groups(piece: ResourceSlice) -> bool:
-    for device in piece.spec.devices:
+def _uses_groups(resource_slice: ResourceSlice) -> bool:
+    for device in resource_slice.spec.devices:
         for consumption in device.consumes_counters:
             if consumption.compatibility_groups:
                 return True
     return False
 
 
-def _is_relevant(piece: ResourceSlice, node: Node) -> bool:
-    spec = piece.spec
+def _is_relevant(resource_slice: ResourceSlice, node: Node) -> bool:
+    spec = resource_slice.spec
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
         try:
             return _matches_node(node, spec.node_name, spec.all_nodes, spec.node_selector)
         except rejections.AllocationError as failure:
-            raise _gathering_failed(f"slice {piece.metadata.name}", failure) from None
+            raise _gathering_failed(f"slice {resource_slice.metadata.name}", failure) from None
     if not spec.per_device_node_selection:
         return False
     for device in spec.devices:
@@ -139,7 +139,7 @@ def _is_relevant(piece: ResourceSlice, node: Node) -> bool:
             if serves_node(device, node):
                 return True
         except rejections.AllocationError as failure:
-            where = f"device {device.name} in slice {piece.metadata.name}"
+            where = f"device {device.name} in slice {resource_slice.metadata.name}"
             raise _gathering_failed(where, failure) from None
     return False
 
@@ -202,13 +202,13 @@ def _pool(
     if len(relevant) != wanted:
         generation = relevant[0].spec.pool.generation
         everything = list(of_pool(pool_id))
-        if any(piece.spec.pool.generation > generation for piece in everything):
+        if any(resource_slice.spec.pool.generation > generation for resource_slice in everything):
             return None
         everything = [
-            piece
-            for piece in everything
-            if piece.spec.pool.generation == generation
-            and (features.device_compatibility_groups or not _uses_groups(piece))
+            resource_slice
+            for resource_slice in everything
+            if resource_slice.spec.pool.generation == generation
+            and (features.device_compatibility_groups or not _uses_groups(resource_slice))
         ]
         if len(everything) != wanted:
             return PoolOnNode(pool_id, is_incomplete=True)
@@ -224,14 +224,20 @@ def _complete_pool(
     everything: list[ResourceSlice],
     features: Features,
 ) -> PoolOnNode:
-    ordered = sorted(relevant, key=lambda piece: piece.metadata.name)
+    ordered = sorted(relevant, key=lambda resource_slice: resource_slice.metadata.name)
     if not features.partitionable_devices:
         _require_unique_names(ordered)
         return PoolOnNode(pool_id, ordered)
-    names = {piece.metadata.name for piece in ordered}
-    elsewhere = [piece for piece in everything if piece.metadata.name not in names]
-    with_devices = [piece for piece in ordered if not piece.spec.shared_counters]
-    devices_elsewhere = [piece for piece in elsewhere if not piece.spec.shared_counters]
+    names = {resource_slice.metadata.name for resource_slice in ordered}
+    elsewhere = [
+        resource_slice for resource_slice in everything if resource_slice.metadata.name not in names
+    ]
+    with_devices = [
+        resource_slice for resource_slice in ordered if not resource_slice.spec.shared_counters
+    ]
+    devices_elsewhere = [
+        resource_slice for resource_slice in elsewhere if not resource_slice.spec.shared_counters
+    ]
     _require_unique_names(with_devices)
     counter_sets = _counter_sets([*ordered, *elsewhere])
     _require_counters(with_devices, counter_sets)
@@ -240,7 +246,7 @@ def _complete_pool(
 
 
 def _require_unique_names(slices: Iterable[ResourceSlice]) -> None:
-    names = [device.name for piece in slices for device in piece.spec.devices]
+    names = [device.name for resource_slice in slices for device in resource_slice.spec.devices]
     if len(set(names)) < len(names):
         repeated = next(name for number, name in enumerate(names) if name in names[:number])
         raise _Invalid(f"duplicate device name {repeated}")
@@ -248,8 +254,8 @@ def _require_unique_names(slices: Iterable[ResourceSlice]) -> None:
 
 def _counter_sets(slices: Iterable[ResourceSlice]) -> dict[str, CounterSet]:
     counter_sets: dict[str, CounterSet] = {}
-    for piece in slices:
-        for counter_set in piece.spec.shared_counters:
+    for resource_slice in slices:
+        for counter_set in resource_slice.spec.shared_counters:
             if counter_set.name in counter_sets:
                 raise _Invalid(f"duplicate counter set name {counter_set.name}")
             counter_sets[counter_set.name] = counter_set
@@ -259,8 +265,8 @@ def _counter_sets(slices: Iterable[ResourceSlice]) -> dict[str, CounterSet]:
 def _require_counters(
     slices: Iterable[ResourceSlice], counter_sets: Mapping[str, CounterSet]
 ) -> None:
-    for piece in slices:
-        for device in piece.spec.devices:
+    for resource_slice in slices:
+        for device in resource_slice.spec.devices:
             for consumption in device.consumes_counters:
                 counter_set = counter_sets.get(consumption.counter_set)
                 if counter_set is None:

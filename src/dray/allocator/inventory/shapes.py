@@ -78,17 +78,17 @@ def _is_version(text: str) -> bool:
 def _column(path: Path) -> Reader:
     match path[1:] if path[:1] == WHOLE_DEVICE else path:
         case ("driver",):
-            return lambda devices: [each.driver for each in devices]
+            return lambda devices: [device.driver for device in devices]
         case ("allowMultipleAllocations",):
             return lambda devices: [
-                bool(each.device.allow_multiple_allocations) for each in devices
+                bool(device.device.allow_multiple_allocations) for device in devices
             ]
         case ("attributes", domain, identifier):
             return _attribute(domain, identifier)
         case ("capacity", domain, identifier):
             return _capacity(domain, identifier)
         case _:
-            return lambda devices: [_everything(each) for each in devices]
+            return lambda devices: [_everything(device) for device in devices]
 
 
 def _attribute(domain: str, identifier: str) -> Reader:
@@ -97,10 +97,10 @@ def _attribute(domain: str, identifier: str) -> Reader:
 
     def read(devices: Sequence[Candidate]) -> list[Hashable]:
         return [
-            (each.device.attributes.get(identifier), each.device.attributes.get(name))
-            if each.driver == domain
-            else each.device.attributes.get(name)
-            for each in devices
+            (device.device.attributes.get(identifier), device.device.attributes.get(name))
+            if device.driver == domain
+            else device.device.attributes.get(name)
+            for device in devices
         ]
 
     return read
@@ -111,9 +111,9 @@ def _capacity(domain: str, identifier: str) -> Reader:
 
     def read(devices: Sequence[Candidate]) -> list[Hashable]:
         found: list[Hashable] = []
-        for each in devices:
-            own = each.device.capacity.get(identifier) if each.driver == domain else None
-            qualified = each.device.capacity.get(name)
+        for device in devices:
+            own = device.device.capacity.get(identifier) if device.driver == domain else None
+            qualified = device.device.capacity.get(name)
             found.append((own and own.value, qualified and qualified.value))
         return found
 

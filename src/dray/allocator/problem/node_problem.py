@@ -122,8 +122,8 @@ class NodeProblem:
         if device.device.consumes_counters:
             looks += [device.section, device.need]
             looks += [
-                (each.counter_set, frozenset(each.compatibility_groups))
-                for each in device.device.consumes_counters
+                (counter.counter_set, frozenset(counter.compatibility_groups))
+                for counter in device.device.consumes_counters
             ]
         return tuple(looks)
 

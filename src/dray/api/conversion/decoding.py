@@ -63,7 +63,7 @@ def refusal(problems: Sequence[FieldProblem]) -> str:
 
 def strict_messages(problems: Sequence[FieldProblem]) -> list[str]:
     """What only strict mode refuses, and what the warnings say otherwise."""
-    messages = (each.message for each in problems if each.kind in ("unknown", "repeated"))
+    messages = (problem.message for problem in problems if problem.kind in ("unknown", "repeated"))
     return list(dict.fromkeys(messages))[:_MAXIMUM_STRICT_PROBLEMS]
 
 

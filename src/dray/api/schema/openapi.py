@@ -271,7 +271,7 @@ def _connection(
         "description": f"connect {method.upper()} requests to {subresource.name} of {kind.kind}",
         "operationId": f"connect{identifier}",
         "tags": [_tag(kind, version)],
-        "parameters": [_parameter(*each) for each in parameters],
+        "parameters": [_parameter(*parameter) for parameter in parameters],
         "responses": _responses(("200",), {"*/*": {"schema": {"type": "string"}}}),
         "x-kubernetes-action": "connect",
         _GVK: _gvk(spoken),
@@ -302,7 +302,7 @@ def _answer_type(row: _Verb, kind: Kind, spoken: GroupVersionKind) -> str:
 
 
 def _content(type_name: str, media_types: tuple[str, ...] = _OBJECT_MEDIA_TYPES) -> JsonObject:
-    return {each: {"schema": openapi_schemas.reference(type_name)} for each in media_types}
+    return {type_: {"schema": openapi_schemas.reference(type_name)} for type_ in media_types}
 
 
 def _responses(codes: tuple[str, ...], content: JsonObject) -> JsonObject:

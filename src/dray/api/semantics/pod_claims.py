@@ -89,7 +89,7 @@ def group_name(pod: Pod) -> str:
 
 def consumer(pod: Pod, group: PodGroup | None, source: PodResourceClaim) -> ConsumerReference:
     """Who the claim is reserved for: the group where it has the very same claim, else the pod."""
-    if group is not None and any(_is_same(each, source) for each in group.spec.resource_claims):
+    if group is not None and any(_is_same(claim, source) for claim in group.spec.resource_claims):
         return group_consumer(group)
     return pod_consumer(pod)
 

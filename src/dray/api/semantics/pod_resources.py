@@ -163,12 +163,14 @@ def _is_resized_as_a_whole(pod: Pod, counting: ResourceCountOptions) -> bool:
 
 def _effective(pod: Pod, asked: Amounts, *statuses: Mapping[str, str]) -> Amounts:
     return elementwise_maximum(
-        {} if _is_resize_infeasible(pod) else asked, *(parse_amounts(each) for each in statuses)
+        {} if _is_resize_infeasible(pod) else asked, *(parse_amounts(status) for status in statuses)
     )
 
 
 def _is_resize_infeasible(pod: Pod) -> bool:
-    pending = (each for each in pod.status.conditions if each.type == "PodResizePending")
+    pending = (
+        condition for condition in pod.status.conditions if condition.type == "PodResizePending"
+    )
     return any(each.reason == "Infeasible" for each in pending)
 
 
@@ -238,7 +240,7 @@ def _sum(
 ) -> Amounts:
     """What containers ask, or what is reported of them where something is."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    reports = {each.name: reported(each) for each in statuses} if reported else {}
+    reports = {status.name: reported(status) for status in statuses} if reported else {}
     is_asked_in_vain = reported is not None and _is_resize_infeasible(pod)
 
     def amounts_of(container: Container) -> Amounts:

@@ -146,7 +146,9 @@ def is_extended_claim_of(claim: ResourceClaim, pod: Pod, siblings: Iterable[Reso
     """Whether the claim stands for the pod's extended resources, among `siblings` made for it."""
     if claim.metadata.annotations.get(EXTENDED_CLAIM_ANNOTATION) != "true":
         return False
-    owner = next((each for each in claim.metadata.owner_references if each.controller), None)
+    owner = next(
+        (reference for reference in claim.metadata.owner_references if reference.controller), None
+    )
     if owner is None or (owner.api_version, owner.kind) != ("v1", "Pod"):
         return False
     if owner.uid != pod.metadata.uid:

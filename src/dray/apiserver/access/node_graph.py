@@ -156,7 +156,9 @@ def _used_by_projection(projection: VolumeProjection) -> Iterator[str]:
 
 
 def _claims(pod: _Pod) -> Iterator[str]:
-    made = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    made = {
+        status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses
+    }
     for claim in pod.spec.resource_claims:
         name = claim.resource_claim_name or made.get(claim.name)
         if name:

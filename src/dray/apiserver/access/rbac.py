@@ -164,10 +164,10 @@ def uncovered(owned: Iterable[PolicyRule], wanted: Iterable[PolicyRule]) -> list
     """The parts of `wanted` that nothing in `owned` grants: what granting them would escalate."""
     rules = tuple(owned)
     return [
-        piece
+        subrule
         for rule in wanted
-        for piece in _pieces(rule)
-        if not any(_covers(own, piece) for own in rules)
+        for subrule in _pieces(rule)
+        if not any(_covers(own, subrule) for own in rules)
     ]
 
 
@@ -187,19 +187,19 @@ def _pieces(rule: PolicyRule) -> Iterator[PolicyRule]:
             yield PolicyRule(verbs=(verb,), non_resource_urls=(path,))
 
 
-def _covers(own: PolicyRule, piece: PolicyRule) -> bool:
-    if not _has(own.verbs, piece.verbs[0]):
+def _covers(own: PolicyRule, subrule: PolicyRule) -> bool:
+    if not _has(own.verbs, subrule.verbs[0]):
         return False
-    if piece.non_resource_urls:
-        path = piece.non_resource_urls[0]
+    if subrule.non_resource_urls:
+        path = subrule.non_resource_urls[0]
         return any(_matches_path(pattern, path) for pattern in own.non_resource_urls)
-    resource, _, subresource = piece.resources[0].partition("/")
+    resource, _, subresource = subrule.resources[0].partition("/")
     attributes = Attributes(
-        piece.verbs[0],
-        piece.api_groups[0],
+        subrule.verbs[0],
+        subrule.api_groups[0],
         resource,
         subresource,
-        name="".join(piece.resource_names),
+        name="".join(subrule.resource_names),
     )
     return (
         _has(own.api_groups, attributes.group)

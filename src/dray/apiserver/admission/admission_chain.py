@@ -99,7 +99,7 @@ class _Hooks(NamedTuple):
 
     @classmethod
     def of(cls, rules: Iterable[AdmissionRule], kind: Kind) -> _Hooks:
-        concerned = [each for each in rules if each.about is None or kind.kind in each.about]
+        concerned = [rule for rule in rules if rule.about is None or kind.kind in rule.about]
         return cls(
             [each.mutate for each in concerned if _has_own(each, "mutate")],
             [each.field_errors for each in concerned if _has_own(each, "field_errors")],

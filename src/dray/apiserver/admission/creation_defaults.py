@@ -104,7 +104,9 @@ class PodServiceAccount(AdmissionRule):
         if self._mounts_tokens and _wants_token(spec, account):
             self._mount_token(spec)
         if not spec.get("imagePullSecrets") and account.image_pull_secrets:
-            spec["imagePullSecrets"] = [{"name": each.name} for each in account.image_pull_secrets]
+            spec["imagePullSecrets"] = [
+                {"name": secret.name} for secret in account.image_pull_secrets
+            ]
 
     async def _account(self, action: AdmissionRequest, name: str) -> ServiceAccount:
         account = await self._accounts.get(name, action.namespace)
@@ -120,7 +122,12 @@ class PodServiceAccount(AdmissionRule):
     def _mount_token(self, spec: JsonObject) -> None:
         volumes: list[JsonObject] = spec.get("volumes") or []
         existing = next(
-            (each["name"] for each in volumes if each["name"].startswith(TOKEN_VOLUME_PREFIX)), None
+            (
+                volume["name"]
+                for volume in volumes
+                if volume["name"].startswith(TOKEN_VOLUME_PREFIX)
+            ),
+            None,
         )
         name = existing or TOKEN_VOLUME_PREFIX + self._new_suffix()
         if _mount(spec, name) and not existing:

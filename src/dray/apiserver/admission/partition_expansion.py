@@ -159,10 +159,10 @@ def _kept(request: JsonObject, before: JsonObject, market: PublishedPartitions) 
         return request
     class_name = market.partition_class(exactly.get("deviceClassName", ""))
     is_same = all(
-        each.get("deviceClassName") == class_name
-        and (each.get("selectors") or [])[:-1] == (exactly.get("selectors") or [])
-        and all(each.get(field) == exactly.get(field) for field in _COPIED)
-        for each in alternatives
+        alternative.get("deviceClassName") == class_name
+        and (alternative.get("selectors") or [])[:-1] == (exactly.get("selectors") or [])
+        and all(alternative.get(field) == exactly.get(field) for field in _COPIED)
+        for alternative in alternatives
     )
     return before if is_same else request
 
@@ -174,26 +174,30 @@ class PublishedPartitions:
         self, published: Iterable[PartitionDevice], classes: Iterable[DeviceClass]
     ) -> None:
         self._published = tuple(published)
-        self._classes = {each.metadata.name: each for each in classes}
+        self._classes = {device_class.metadata.name: device_class for device_class in classes}
 
     def partition_class(self, name: str) -> str:
         """The class of the partitions of a class's devices; without one, the class itself."""
-        for each in self._classes.values():
+        for device_class in self._classes.values():
             if name in (
-                each.metadata.labels.get(CLASS_MARK),
-                each.metadata.annotations.get(CLASS_MARK),
+                device_class.metadata.labels.get(CLASS_MARK),
+                device_class.metadata.annotations.get(CLASS_MARK),
             ):
-                return each.metadata.name
+                return device_class.metadata.name
         return name
 
     def selectors(self, class_name: str) -> list[str]:
         found = self._classes.get(class_name)
-        return [each.cel.expression for each in found.spec.selectors if each.cel] if found else []
+        return (
+            [selector.cel.expression for selector in found.spec.selectors if selector.cel]
+            if found
+            else []
+        )
 
     def profiles(self, class_name: str, selectors: Sequence[str]) -> list[Profile]:
         """The profiles of all devices that the class and the selectors accept."""
         expressions = (*self.selectors(class_name), *selectors)
-        compiled = [cel.compile_selector(each, stored=True) for each in expressions]
+        compiled = [cel.compile_selector(expression, stored=True) for expression in expressions]
         answers: dict[Any, bool] = {}
         return partition_profiles.profiles(
             offer for offer in self._published if _is_accepted(offer, compiled, answers)
@@ -268,7 +272,7 @@ def _expand_request(
 
 def _expressions(exactly: JsonObject) -> list[str]:
     selectors = exactly.get("selectors") or ()
-    return [each["cel"]["expression"] for each in selectors if each.get("cel")]
+    return [selector["cel"]["expression"] for selector in selectors if selector.get("cel")]
 
 
 def _read(wanted: Any, path: Path) -> tuple[int, dict[str, Quantity]]:

@@ -90,7 +90,7 @@ class PartitionRequests(AdmissionRule):
         return known
 
     async def _gather(self, expressions: tuple[str, ...]) -> list[PartitionDevice]:
-        compiled = [cel.compile_selector(each, stored=True) for each in expressions]
+        compiled = [cel.compile_selector(expression, stored=True) for expression in expressions]
         selectors = [selector for selector in compiled if selector.error is None]
         found: dict[Hashable, PartitionDevice] = {}
         entries = [entry for entry in self._published.entries if _MARK in entry.value]

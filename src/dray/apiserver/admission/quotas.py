@@ -158,7 +158,10 @@ class Quotas(AdmissionRule):
         """What the pod charges already for whose extended resources the claim was made."""
         if claim.metadata.annotations.get(_EXTENDED) != "true":
             return None
-        owner = next((each for each in claim.metadata.owner_references if each.controller), None)
+        owner = next(
+            (reference for reference in claim.metadata.owner_references if reference.controller),
+            None,
+        )
         pod = await self._pods.get(owner.name, claim.metadata.namespace) if owner else None
         if pod is None:
             return None

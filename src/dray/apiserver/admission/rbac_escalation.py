@@ -120,14 +120,16 @@ def _aggregates(document: JsonObject) -> bool:
     return bool((document.get("aggregationRule") or {}).get("clusterRoleSelectors"))
 
 
-def _compacted(pieces: Iterable[PolicyRule]) -> Iterable[PolicyRule]:
+def _compacted(subrules: Iterable[PolicyRule]) -> Iterable[PolicyRule]:
     """Rules for one verb each, joined where all else is the same."""
     verbs: dict[PolicyRule, dict[str, None]] = {}
-    for piece in pieces:
-        verbs.setdefault(msgspec.structs.replace(piece, verbs=()), {}).update(
-            dict.fromkeys(piece.verbs)
+    for subrule in subrules:
+        verbs.setdefault(msgspec.structs.replace(subrule, verbs=()), {}).update(
+            dict.fromkeys(subrule.verbs)
         )
-    return [msgspec.structs.replace(piece, verbs=tuple(found)) for piece, found in verbs.items()]
+    return [
+        msgspec.structs.replace(subrule, verbs=tuple(found)) for subrule, found in verbs.items()
+    ]
 
 
 def _shown(rule: PolicyRule) -> str:

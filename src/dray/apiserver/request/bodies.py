@@ -69,7 +69,7 @@ def decode_strict(document: JsonObject, gvk: GroupVersionKind, field_validation:
     if not problems:
         return Body(document)
     strict = decoding.strict_messages(problems)
-    fatal = [each for each in problems if each.message not in strict]
+    fatal = [problem for problem in problems if problem.message not in strict]
     refusal = decoding.refusal(problems if field_validation == write_options.STRICT else fatal)
     if refusal:
         raise TypeMismatch(refusal)

@@ -202,7 +202,9 @@ def _covers(budget: PodDisruptionBudget, pod: JsonObject) -> bool:
 def _may_go_unready(pod: JsonObject, budget: PodDisruptionBudget) -> bool:
     """A pod that is not ready does not count among the healthy ones, so nothing is spent."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+    if any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    ):
         return False
     if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
         return True

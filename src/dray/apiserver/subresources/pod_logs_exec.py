@@ -69,7 +69,7 @@ def _container(call: Call, pod: JsonObject) -> str:
         return asked
     if asked:
         raise errors.bad_request(f"container {asked} is not valid for pod {call.info.name}")
-    regular = [each["name"] for each in pod["spec"]["containers"]]
+    regular = [container["name"] for container in pod["spec"]["containers"]]
     if len(regular) == 1:
         return str(regular[0])
     raise errors.bad_request(
@@ -140,7 +140,7 @@ def _protocols(request: Request) -> tuple[str, ...]:
     if request.headers.get("upgrade", "").lower() != "websocket":
         return ()
     offered = request.headers.get("sec-websocket-protocol", "").replace(" ", "").split(",")
-    spoken = tuple(each for each in remote_command.PROTOCOLS if each in offered)
+    spoken = tuple(protocol for protocol in remote_command.PROTOCOLS if protocol in offered)
     if not spoken:
         known = " and ".join(remote_command.PROTOCOLS)
         raise errors.bad_request(f"exec and attach speak {known}, not {', '.join(offered)}")

@@ -222,7 +222,9 @@ def _set_propagation(kind: Kind, metadata: JsonObject, options: DeleteOptions) -
             return
         policy = ORPHAN
     finalizers = [
-        each for each in metadata.get("finalizers") or () if each not in FINALIZERS.values()
+        finalizer
+        for finalizer in metadata.get("finalizers") or ()
+        if finalizer not in FINALIZERS.values()
     ]
     if policy in FINALIZERS:
         finalizers.append(FINALIZERS[policy])

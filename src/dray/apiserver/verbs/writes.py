@@ -452,7 +452,7 @@ def _without_metadata(document: JsonObject) -> JsonObject:
 
 def _timeless(metadata: JsonObject) -> JsonObject:
     entries = metadata.get("managedFields") or ()
-    managers = [{key: each[key] for key in each if key != "time"} for each in entries]
+    managers = [{key: entry[key] for key in entry if key != "time"} for entry in entries]
     return {**metadata, "managedFields": managers, "resourceVersion": ""}
 
 

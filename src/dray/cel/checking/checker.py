@@ -252,7 +252,7 @@ class _Checker:
             return
         found = [self._type(operand) for operand in operands]
         is_member = target is not None
-        candidates = [each for each in function.overloads if each.member is is_member]
+        candidates = [overload for overload in function.overloads if overload.member is is_member]
         overload_ids, result = self._matching(candidates, found)
         if result is None:
             self._set_type(node, types.ERROR)

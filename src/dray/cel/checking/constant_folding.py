@@ -140,5 +140,5 @@ class _Folding:
             return
         if not candidates:
             self._constants[node.id] = False
-        elif all(each.__class__ in _SET_ELEMENTS for each in candidates):
+        elif all(candidate.__class__ in _SET_ELEMENTS for candidate in candidates):
             self.folded.memberships.add(node.id)

@@ -207,7 +207,7 @@ class _Estimator:
         return found._replace(cost=functools.reduce(Range.add, paid, found.cost))
 
     def _conditional_estimate(self, node: Call, operands: Sequence[Operand]) -> CallEstimate:
-        condition, when_true, when_false = (self.costs[each.node.id] for each in operands)
+        condition, when_true, when_false = (self.costs[operand.node.id] for operand in operands)
         self._join_entry_sizes(node, operands[1].node, operands[2].node)
         size = operands[1].size_or_unknown.union(operands[2].size_or_unknown)
         return CallEstimate(condition.add(when_true.union(when_false)), size)

@@ -77,7 +77,9 @@ class Environment:
     extents: Mapping[str, Extent]
 
     def overload(self, function: str, id: str) -> Overload:
-        return next(each for each in self.functions[function].overloads if each.id == id)
+        return next(
+            overload for overload in self.functions[function].overloads if overload.id == id
+        )
 
     def size_at(self, path: Sequence[str]) -> Range | None:
         """What is declared of the size of a value; None if nothing is."""

@@ -103,8 +103,8 @@ class Inference:
                 result = self._substituted(bound, known, free_as_dyn=free_as_dyn)
         else:
             inner = []
-            for each in type.parameters:
-                inner.append(self._substituted(each, known, free_as_dyn=free_as_dyn))
+            for parameter in type.parameters:
+                inner.append(self._substituted(parameter, known, free_as_dyn=free_as_dyn))
             result = limited(Type(type.kind, type.name, tuple(inner)))
         self._depth -= 1
         known[id(type)] = result
@@ -242,5 +242,5 @@ def _replace(type: Type, replacements: Mapping[str, Type]) -> Type:
         return type
     if type.kind is Kind.PARAMETER:
         return replacements[type.name]
-    inner = tuple([_replace(each, replacements) for each in type.parameters])
+    inner = tuple([_replace(parameter, replacements) for parameter in type.parameters])
     return Type(type.kind, type.name, inner)

@@ -43,7 +43,9 @@ def validate(root: Node, node_types: Mapping[int, Type], environment: Environmen
     """All that is wrong with literals, in cel-go's order of reporting."""
     validator = _Validator(node_types, environment)
     nodes = list(_descendants(root))
-    issues = [each for node, exempt in nodes if not exempt for each in validator.mixtures(node)]
+    issues = [
+        mixture for node, exempt in nodes if not exempt for mixture in validator.mixtures(node)
+    ]
     calls = [node for node, _ in nodes if isinstance(node, Call)]
     for function in ("duration", "timestamp", "matches"):
         for call in calls:
@@ -126,9 +128,9 @@ class _Validator:
         self, call: Call, template: str, values: Sequence[Node]
     ) -> Iterator[Issue]:
         clauses = [
-            each
-            for each in string_format.pieces(template)
-            if isinstance(each, string_format.Clause)
+            part
+            for part in string_format.template_parts(template)
+            if isinstance(part, string_format.Clause)
         ]
         for index, clause in enumerate(clauses):
             if index >= len(values) and clause.problem != string_format.UNEXPECTED_END:

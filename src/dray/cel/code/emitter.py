@@ -139,7 +139,9 @@ class CompilationPlan(NamedTuple):
         if reference.name in ("_&&_", "_||_"):
             return types.BOOL
         overloads = self.environment.functions[reference.name].overloads
-        results = {each.result for each in overloads if each.id in reference.overload_ids}
+        results = {
+            overload.result for overload in overloads if overload.id in reference.overload_ids
+        }
         result = results.pop() if len(results) == 1 else None
         return None if result is None or result.is_open or result.kind is Kind.DYN else result
 

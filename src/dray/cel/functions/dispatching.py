@@ -38,7 +38,7 @@ def operator(name: str, call: Call, *overloads: Overload, cost: Cost | None = No
 def dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
     """Calls the first overload that takes the arguments, or raises "no such overload"."""
     arities = {len(overload.arguments) for overload in overloads}
-    if any(_looks_inside(each) for overload in overloads for each in overload.arguments):
+    if any(_looks_inside(argument) for overload in overloads for argument in overload.arguments):
         return lambda *arguments: _select(name, overloads, arguments)(*arguments)
     if arities == {1}:
         return _unary_dispatcher(name, overloads)

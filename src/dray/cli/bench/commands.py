@@ -41,8 +41,8 @@ def apiserver(
         click.echo(json.dumps(report.figures()))
         return
     click.echo(f"On {report.cores} cores:\n")
-    for each in report.measurements:
-        _show(each)
+    for measurement in report.measurements:
+        _show(measurement)
 
 
 def _show(measurement: Measurement) -> None:
@@ -73,9 +73,11 @@ def cel(devices: int, as_json: bool) -> None:
         f"code form: {report.code_form}; compiled in {report.compile_microseconds:.0f} µs\n"
     )
     generated = report.measurements[0].microseconds
-    for each in report.measurements:
-        versus = _versus(each.microseconds, generated)
-        click.echo(f"  {each.name:<28}{each.microseconds:9.3f} µs a device   {versus}")
+    for measurement in report.measurements:
+        versus = _versus(measurement.microseconds, generated)
+        click.echo(
+            f"  {measurement.name:<28}{measurement.microseconds:9.3f} µs a device   {versus}"
+        )
     if len(report.measurements) == 2:
         click.echo("\ncel-expr-python is not installed, so there is nothing to compare with.")
         return

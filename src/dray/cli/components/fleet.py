@@ -79,7 +79,7 @@ def _summary(described: Fleet) -> dict[str, Any]:
         "description": described.description,
         "nodes": len(described.machines),
         "devices": dict(_models(described)),
-        "classes": [each.metadata.name for each in described.classes()],
+        "classes": [device_class.metadata.name for device_class in described.classes()],
     }
 
 
@@ -282,7 +282,9 @@ async def _edit(session: Session, node: str, edit: Edit) -> None:
 
 
 async def _require_devices(session: Session, node: str, names: tuple[str, ...]) -> None:
-    known = {each.name for each in await devices.published_devices(session) if each.node == node}
+    known = {
+        device.name for device in await devices.published_devices(session) if device.node == node
+    }
     unknown = [name for name in names if name not in known]
     if unknown and known:
         message = f"node {node} has no device {unknown[0]}"

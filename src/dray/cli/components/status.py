@@ -89,16 +89,18 @@ async def _counts(session: Session) -> Counts:
     claims = await listing.listed(session, claim_kind, ObjectSelection())
     states = await devices.published_states(session)
     return {
-        "nodes": Counter("ready" if _is_ready(each) else "not ready" for each in nodes),
+        "nodes": Counter("ready" if _is_ready(node) else "not ready" for node in nodes),
         "devices": Counter(states.values()),
-        "claims": Counter(_claim_state(each) for each in claims),
-        "pods": Counter(_pod_state(each) for each in pods),
+        "claims": Counter(_claim_state(claim) for claim in claims),
+        "pods": Counter(_pod_state(pod) for pod in pods),
     }
 
 
 def _is_ready(node: dict[str, Any]) -> bool:
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    )
 
 
 def _claim_state(claim: dict[str, Any]) -> str:

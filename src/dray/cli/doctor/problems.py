@@ -127,11 +127,11 @@ def claims_of_gone_pods(world: ClusterObjects) -> Iterator[ClusterProblem]:
 def stale_generations(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """Slices of an older generation than others of their pool: nobody allocates from them."""
     for pool, slices in _by_pool(world).items():
-        newest = max(piece.spec.pool.generation for piece in slices)
-        for piece in slices:
-            if piece.spec.pool.generation < newest:
-                target = _identity("ResourceSlice", piece.metadata)
-                generation = piece.spec.pool.generation
+        newest = max(resource_slice.spec.pool.generation for resource_slice in slices)
+        for resource_slice in slices:
+            if resource_slice.spec.pool.generation < newest:
+                target = _identity("ResourceSlice", resource_slice.metadata)
+                generation = resource_slice.spec.pool.generation
                 message = f"has generation {generation} of pool {pool}, which is at {newest}"
                 yield ClusterProblem("stale-generation", str(target), message, (Deletion(target),))
 
@@ -149,7 +149,9 @@ def devices_published_twice(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """One name for two devices of a pool, which makes the pool invalid."""
     for pool, slices in _current(world).items():
         seen: set[str] = set()
-        for device in (device for piece in slices for device in piece.spec.devices):
+        for device in (
+            device for resource_slice in slices for device in resource_slice.spec.devices
+        ):
             if device.name in seen:
                 message = f"publishes device {device.name} twice, so that no device can be used"
                 repairs = _republished(slices)
@@ -161,13 +163,13 @@ def devices_published_twice(world: ClusterObjects) -> Iterator[ClusterProblem]:
 def devices_of_two_drivers(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """One piece of hardware in two pools: it could be given out twice."""
     places: dict[tuple[str, str], dict[PoolId, str]] = defaultdict(dict)
-    for piece in published.current(world.of(ResourceSlice)):
-        for device in piece.spec.devices:
+    for resource_slice in published.current(world.of(ResourceSlice)):
+        for device in resource_slice.spec.devices:
             attribute = device.attributes.get(UUID_ATTRIBUTE)
             if attribute is not None and attribute.string_value:
-                node = device.node_name or piece.spec.node_name or ""
+                node = device.node_name or resource_slice.spec.node_name or ""
                 pools = places[node, attribute.string_value]
-                pools.setdefault(published.pool_of(piece), device.name)
+                pools.setdefault(published.pool_of(resource_slice), device.name)
     for (_, uuid), pools in places.items():
         if len(pools) > 1:
             names = " and ".join(f"{pool}/{device}" for pool, device in sorted(pools.items()))
@@ -218,22 +220,24 @@ def _identity(kind: str, metadata: ObjectMeta) -> ObjectIdentity:
 
 def _by_pool(world: ClusterObjects) -> dict[PoolId, list[ResourceSlice]]:
     found: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
-    for piece in world.of(ResourceSlice):
-        found[published.pool_of(piece)].append(piece)
+    for resource_slice in world.of(ResourceSlice):
+        found[published.pool_of(resource_slice)].append(resource_slice)
     return found
 
 
 def _current(world: ClusterObjects) -> dict[PoolId, list[ResourceSlice]]:
     """The slices of each pool's newest generation."""
     found: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
-    for piece in published.current(world.of(ResourceSlice)):
-        found[published.pool_of(piece)].append(piece)
+    for resource_slice in published.current(world.of(ResourceSlice)):
+        found[published.pool_of(resource_slice)].append(resource_slice)
     return found
 
 
 def _republished(slices: Iterable[ResourceSlice]) -> tuple[Repair, ...]:
     """A driver that finds its slices gone publishes the pool anew; nobody could use it anyway."""
-    return tuple(Deletion(_identity("ResourceSlice", piece.metadata)) for piece in slices)
+    return tuple(
+        Deletion(_identity("ResourceSlice", resource_slice.metadata)) for resource_slice in slices
+    )
 
 
 def _prepare_errors(world: ClusterObjects) -> dict[str, str]:

@@ -111,9 +111,9 @@ class ClusterObjects:
 
     def devices(self) -> Iterator[tuple[PoolId, Device]]:
         """Every device of each pool's newest generation."""
-        for piece in published.current(self.of(ResourceSlice)):
-            pool = published.pool_of(piece)
-            for device in piece.spec.devices:
+        for resource_slice in published.current(self.of(ResourceSlice)):
+            pool = published.pool_of(resource_slice)
+            for device in resource_slice.spec.devices:
                 yield pool, device
 
     def fleet(self) -> ClusterInventory:
@@ -125,8 +125,8 @@ class ClusterObjects:
             made.put_class(device_class)
         for rule in self.of(DeviceTaintRule):
             made.put_taint_rule(rule)
-        for piece in self.of(ResourceSlice):
-            made.put_slice(piece)
+        for resource_slice in self.of(ResourceSlice):
+            made.put_slice(resource_slice)
         for claim in self.of(ResourceClaim):
             if claim.status.allocation is not None:
                 made.put_claim(claim)
@@ -161,13 +161,13 @@ def documents_of(described: simulated.Fleet) -> list[JsonObject]:
     """The nodes, classes and slices of a simulated fleet as objects that can be created."""
     group = "resource.k8s.io/v1"
     found = [
-        {"apiVersion": api_version, "kind": kind, **msgspec.to_builtins(each)}
+        {"apiVersion": api_version, "kind": kind, **msgspec.to_builtins(object_)}
         for api_version, kind, objects in (
             ("v1", "Node", described.nodes()),
             (group, "DeviceClass", described.classes()),
             (group, "ResourceSlice", described.slices()),
         )
-        for each in objects
+        for object_ in objects
     ]
     for each in found:
         # Kubernetes wants all of it or nothing, and only a node agent knows all of it.
@@ -264,8 +264,8 @@ def _from_description(source: str, document: JsonObject) -> ClusterObjects:
 
 def _world(source: str, objects: Iterable[Any], stated: Features | None = None) -> ClusterObjects:
     world = ClusterObjects(source, {}, stated)
-    for each in objects:
-        world.add(each)
+    for object_ in objects:
+        world.add(object_)
     return world
 
 

@@ -114,7 +114,7 @@ async def time_of(session: Session, revision: int) -> str:
     except errors.StatusError:
         return ""
     leases = [msgspec.json.decode(item) for item in page.items]
-    return max((_renewed(each.get("spec") or {}) for each in leases), default="")
+    return max((_renewed(lease.get("spec") or {}) for lease in leases), default="")
 
 
 def _renewed(spec: Mapping[str, Any]) -> str:
@@ -179,7 +179,7 @@ async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Perio
         past = await read(session)
     except errors.Expired as error:
         raise CommandError(f"this server does not replay what was: {error}") from error
-    found = [each for each in periods(past) if _is_meant(each.device, device)]
+    found = [period for period in periods(past) if _is_meant(period.device, device)]
     if not found:
         every = await devices.published_devices(session)
         if not any(_is_meant(f"{each.driver}/{each.label}", device) for each in every):
@@ -291,7 +291,7 @@ def _last_told(claim: JsonObject) -> str:
 def _last_written(claim: JsonObject) -> str:
     """The server notes the time of each write with the fields that were written."""
     metadata = claim.get("metadata") or {}
-    times = [str(each.get("time", "")) for each in metadata.get("managedFields") or ()]
+    times = [str(field.get("time", "")) for field in metadata.get("managedFields") or ()]
     return max([*times, str(metadata.get("creationTimestamp", ""))])
 
 

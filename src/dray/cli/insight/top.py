@@ -76,9 +76,9 @@ def take(world: ClusterObjects) -> Overview:
 
 
 def _readiness(node: Node) -> str:
-    for each in node.status.conditions:
-        if each.type == "Ready":
-            return "ready" if each.status == "True" else "not ready"
+    for condition in node.status.conditions:
+        if condition.type == "Ready":
+            return "ready" if condition.status == "True" else "not ready"
     return "unknown"
 
 
@@ -101,13 +101,13 @@ class _Membership:
     def __init__(self, device_class: DeviceClass, features: Features) -> None:
         self._selectors = [
             cel.compile_selector(
-                each.cel.expression,
+                selector.cel.expression,
                 stored=True,
                 consumable_capacity=features.consumable_capacity,
                 list_type_attributes=features.list_type_attributes,
             )
-            for each in device_class.spec.selectors
-            if each.cel is not None
+            for selector in device_class.spec.selectors
+            if selector.cel is not None
         ]
         self._known: list[dict[Hashable, bool]] = [{} for _ in self._selectors]
 
@@ -158,7 +158,11 @@ def _waiting_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
 
 def _reason(pod: Pod) -> str:
     """What the last condition that is not as it should be has to say."""
-    said = [each.message or each.reason for each in pod.status.conditions if each.status == "False"]
+    said = [
+        condition.message or condition.reason
+        for condition in pod.status.conditions
+        if condition.status == "False"
+    ]
     return next(filter(None, reversed(said)), "")
 
 
@@ -207,8 +211,12 @@ def text(seen: Overview) -> str:
 def _class_lines(classes: Sequence[ClassLine]) -> list[str]:
     header = ["CLASS", "DEVICES", *(state.upper() for state in STATES)]
     rows = [
-        [each.name, str(each.devices), *(str(each.states.get(s, 0)) for s in STATES)]
-        for each in classes
+        [
+            device_class.name,
+            str(device_class.devices),
+            *(str(device_class.states.get(s, 0)) for s in STATES),
+        ]
+        for device_class in classes
     ]
     return tables.aligned([header, *rows])
 

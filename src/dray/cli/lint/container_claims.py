@@ -24,15 +24,15 @@ def requests(documents: Iterable[Document], world: ClusterObjects | None) -> Req
     found: Requests = {}
     for claim in world.of(ResourceClaim) if world else ():
         key = (CLAIM, claim.metadata.namespace or "default", claim.metadata.name)
-        found[key] = {each.name for each in claim.spec.devices.requests}
+        found[key] = {request.name for request in claim.spec.devices.requests}
     for template in world.of(ResourceClaimTemplate) if world else ():
         key = (TEMPLATE, template.metadata.namespace or "default", template.metadata.name)
-        found[key] = {each.name for each in template.spec.spec.devices.requests}
+        found[key] = {request.name for request in template.spec.spec.devices.requests}
     for document in documents:
         if document.kind in SOURCES:
             path = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
             written = pod_specs.at(document.value, f"{path}.requests")
-            names = {str(each.get("name")) for each in _objects(written)}
+            names = {str(object_.get("name")) for object_ in _objects(written)}
             found[document.kind, document.namespace, document.name] = names
     return found
 

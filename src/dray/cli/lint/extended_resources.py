@@ -82,7 +82,7 @@ def claimed(value: JsonObject, kind: str, known: Classes) -> Claimed | None:
         return None
     spec = pod_specs.at(changed, pod_specs.POD_SPECS[kind])
     entries: list[JsonObject] = list(spec.get("resourceClaims") or ())
-    taken = {str(each.get("name")) for each in entries}
+    taken = {str(entry.get("name")) for entry in entries}
     made = Claimed(changed, [], [])
     for use in found:
         name = _free_name(_short(use.resource), taken)

@@ -61,7 +61,7 @@ def _github(finding: Finding) -> str:
 
 def _sarif(findings: Sequence[Finding]) -> dict[str, Any]:
     """The exchange format of code scanners, version 2.1.0."""
-    rules = [{"id": rule} for rule in sorted({each.rule for each in findings})]
+    rules = [{"id": rule} for rule in sorted({finding.rule for finding in findings})]
     driver = {"name": "dray lint", "version": dray.__version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": list(map(_sarif_result, findings))}
     return {

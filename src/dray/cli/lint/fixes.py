@@ -69,7 +69,9 @@ def _with_claims(
         *line_edits.resource_claims(document, claimed.added),
     ]
     workload = _edited(document, lines, made, claimed.value)
-    templates = [serialization.write_yaml(each, in_order=True) for each in claimed.templates]
+    templates = [
+        serialization.write_yaml(template, in_order=True) for template in claimed.templates
+    ]
     return [*workload, *(line for text in templates for line in (SEPARATOR, text))]
 
 

@@ -89,8 +89,8 @@ def rendered(document: Any, format: Format) -> str:
 
 
 def show_names(kind: Kind, objects: Sequence[JsonObject]) -> None:
-    for each in objects:
-        click.echo(f"{resource_types.full_name(kind)}/{each['metadata']['name']}")
+    for object_ in objects:
+        click.echo(f"{resource_types.full_name(kind)}/{object_['metadata']['name']}")
 
 
 def show_change(kind: Kind, changed: JsonObject, verb: str, format: Format) -> None:

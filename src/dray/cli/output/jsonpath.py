@@ -105,7 +105,7 @@ class Finder:
                 return [each for value in values for each in _sliced(value, step)]
 
     def _field(self, values: list[Any], name: str) -> list[Any]:
-        found = [each[name] for each in values if isinstance(each, dict) and name in each]
+        found = [value[name] for value in values if isinstance(value, dict) and name in value]
         if self._requires_keys and values and not found:
             raise JsonPathError(f"{name} is not found")
         return found

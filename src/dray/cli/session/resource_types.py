@@ -186,6 +186,6 @@ async def _single(word: str, resources: Resources) -> Reference:
 
 def require_names(references: Sequence[Reference], what: str) -> None:
     """For commands that must not mean everything by mistake."""
-    for each in references:
-        if not each.name:
-            raise WrongUsage(f"{what} needs a name: {each.kind.plural}/NAME", "Or give --all.")
+    for reference in references:
+        if not reference.name:
+            raise WrongUsage(f"{what} needs a name: {reference.kind.plural}/NAME", "Or give --all.")

@@ -127,8 +127,8 @@ def devices(
 ) -> Iterator[PublishedDevice]:
     """Every device of every pool's newest generation, with those who hold it."""
     holders = _holders(claims)
-    for piece, device in _tainted(slices, rules):
-        yield _device(piece, device, holders)
+    for resource_slice, device in _tainted(slices, rules):
+        yield _device(resource_slice, device, holders)
 
 
 def states(
@@ -139,8 +139,8 @@ def states(
     """The state of every device of every pool's newest generation."""
     holders = _holders(claims)
     found = {}
-    for piece, device in _tainted(slices, rules):
-        key = DeviceId(piece.spec.driver, piece.spec.pool.name, device.name)
+    for resource_slice, device in _tainted(slices, rules):
+        key = DeviceId(resource_slice.spec.driver, resource_slice.spec.pool.name, device.name)
         is_shareable = bool(device.allow_multiple_allocations)
         found[key] = _state(device.taints, holders.get(key, ()), is_shareable)
     return found
@@ -150,14 +150,16 @@ def _tainted(
     slices: Iterable[ResourceSlice], rules: Sequence[DeviceTaintRule]
 ) -> Iterator[tuple[ResourceSlice, Device]]:
     """Every device with its taints and those of rules."""
-    for piece in published.current(slices):
-        concerned = taints.rules_for_pool(piece.spec.driver, piece.spec.pool.name, rules)
-        for device in piece.spec.devices:
+    for resource_slice in published.current(slices):
+        concerned = taints.rules_for_pool(
+            resource_slice.spec.driver, resource_slice.spec.pool.name, rules
+        )
+        for device in resource_slice.spec.devices:
             if not concerned:
-                yield piece, device
+                yield resource_slice, device
                 continue
             tainted = taints.with_rules(device.taints, device.name, concerned)
-            yield piece, msgspec.structs.replace(device, taints=tainted)
+            yield resource_slice, msgspec.structs.replace(device, taints=tainted)
 
 
 def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:
@@ -214,9 +216,9 @@ def _header(*, wide: bool) -> list[str]:
 
 
 def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list[str]:
-    holders = [f"{each.namespace}/{each.claim}" for each in device.holders]
-    users = [user for each in device.holders for user in each.used_by]
-    since = [cells.since(each.since, now) for each in device.holders if each.since]
+    holders = [f"{holder.namespace}/{holder.claim}" for holder in device.holders]
+    users = [user for holder in device.holders for user in holder.used_by]
+    since = [cells.since(holder.since, now) for holder in device.holders if holder.since]
     row = [
         device.label,
         device.driver,
@@ -228,7 +230,7 @@ def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list
         _pairs(device.capacity),
     ]
     if wide:
-        tainted = (f"{each.key}:{each.effect}" for each in device.taints)
+        tainted = (f"{taint.key}:{taint.effect}" for taint in device.taints)
         row += [",".join(tainted) or "<none>", _pairs(device.attributes)]
     return row
 
@@ -241,7 +243,7 @@ def state(device: PublishedDevice) -> str:
 def _state(tainted: Iterable[DeviceTaint], holders: Iterable[Holder], is_shareable: bool) -> str:
     if any(map(taints.prevents_allocation, tainted)):
         return "tainted"
-    if all(each.admin_access for each in holders):
+    if all(holder.admin_access for holder in holders):
         return "free"
     return "shared" if is_shareable else "allocated"
 

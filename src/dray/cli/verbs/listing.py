@@ -113,7 +113,9 @@ async def objects(
     """Every object that is meant, with its kind."""
     collected: list[tuple[Kind, JsonObject]] = []
     for reference in found:
-        collected += [(reference.kind, each) for each in await _objects(session, wanted, reference)]
+        collected += [
+            (reference.kind, object_) for object_ in await _objects(session, wanted, reference)
+        ]
     if wanted.sort_by:
         collected.sort(key=lambda pair: _sort_key(pair[1], wanted.sort_by))
     return collected

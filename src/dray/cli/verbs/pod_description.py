@@ -84,14 +84,14 @@ def _addresses(status: Object) -> Iterator[str]:
     yield f"IP:\t{status.get('podIP', '')}"
     addresses = status.get("podIPs") or ()
     yield "IPs:" if addresses else f"IPs:\t{NONE}"
-    for each in addresses:
-        yield f"  IP:\t{each.get('ip', '')}"
+    for address in addresses:
+        yield f"  IP:\t{address.get('ip', '')}"
 
 
 def _containers(
     title: str, containers: Sequence[Object], statuses: Sequence[Object] | None
 ) -> Iterator[str]:
-    by_name = {each["name"]: each for each in statuses or ()}
+    by_name = {status["name"]: status for status in statuses or ()}
     yield f"{title}:" if containers else f"{title}: {NONE}"
     for container in containers:
         yield f"  {container['name']}:"
@@ -196,8 +196,8 @@ def _conditions(conditions: Sequence[Object]) -> Iterator[str]:
     if conditions:
         yield "Conditions:"
         yield "  Type\tStatus"
-    for each in conditions:
-        yield f"  {each['type']} \t{each['status']} "
+    for condition in conditions:
+        yield f"  {condition['type']} \t{condition['status']} "
 
 
 def _volumes(volumes: Sequence[Object]) -> Iterator[str]:

@@ -112,7 +112,7 @@ class Releaser:
         await self._remove_finalizer(claim, version)
 
     async def _remove_finalizer(self, claim: ResourceClaim, version: str) -> None:
-        kept = [each for each in claim.metadata.finalizers if each != FINALIZER]
+        kept = [finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER]
         patch = {"metadata": {"resourceVersion": version, "finalizers": kept or None}}
         await self._client.patch(
             kinds.RESOURCE_CLAIM, claim.metadata.name, patch, claim.metadata.namespace
@@ -149,7 +149,7 @@ async def write_status(client: Client, claim: ResourceClaim, change: dict[str, A
 
 def consumers(references: Iterable[ConsumerReference]) -> list[Any]:
     """reservedFor as a body has it."""
-    return [msgspec.to_builtins(each) for each in references]
+    return [msgspec.to_builtins(reference) for reference in references]
 
 
 def _is_protected(claim: ResourceClaim) -> bool:

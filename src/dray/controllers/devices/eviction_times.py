@@ -86,7 +86,11 @@ def current_devices(
     driver: str, pool: str, slices: Iterable[TaintedSlice]
 ) -> Iterator[TaintedDevice]:
     """The devices of a pool as its newest generation has them."""
-    mine = [each for each in slices if each.spec.driver == driver and each.spec.pool.name == pool]
+    mine = [
+        resource_slice
+        for resource_slice in slices
+        if resource_slice.spec.driver == driver and resource_slice.spec.pool.name == pool
+    ]
     newest = max((each.spec.pool.generation for each in mine), default=0)
     for each in mine:
         if each.spec.pool.generation == newest:

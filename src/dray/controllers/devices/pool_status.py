@@ -93,10 +93,10 @@ class PoolStatuses(Loop[str]):
         """Every pool the request is about, by name."""
         spec = request.spec
         by_pool: dict[str, list[ResourceSlice]] = {}
-        for each in self._slices:
-            pool = each.spec.pool.name
-            if each.spec.driver == spec.driver and spec.pool_name in (None, pool):
-                by_pool.setdefault(pool, []).append(each)
+        for resource_slice in self._slices:
+            pool = resource_slice.spec.pool.name
+            if resource_slice.spec.driver == spec.driver and spec.pool_name in (None, pool):
+                by_pool.setdefault(pool, []).append(resource_slice)
         used = pool_summary.uses(self._results())
         rules = list(self._rules or ())
         return [

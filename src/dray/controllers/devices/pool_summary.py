@@ -72,8 +72,10 @@ def pool_status(
     default_attribute: str | None,
 ) -> PoolStatus:
     """The status of one pool; `slices` are all of it, at least one."""
-    newest = max(each.spec.pool.generation for each in slices)
-    current = [each for each in slices if each.spec.pool.generation == newest]
+    newest = max(resource_slice.spec.pool.generation for resource_slice in slices)
+    current = [
+        resource_slice for resource_slice in slices if resource_slice.spec.pool.generation == newest
+    ]
     first = current[0].spec
     nodes = {each.spec.node_name for each in current}
     status = PoolStatus(

@@ -218,7 +218,7 @@ class TaintEviction(Loop[Work]):
         if before is not None and _is_same(before, made):
             return None
         made = msgspec.structs.replace(made, last_transition_time=gotime.write(self.now()))
-        others = (each for each in rule.status.conditions if each.type != made.type)
+        others = (condition for condition in rule.status.conditions if condition.type != made.type)
         status = DeviceTaintRuleStatus(conditions=(*others, made))
         await status_patches.patch_status(
             self.client, kinds.DEVICE_TAINT_RULE, rule.metadata, rule.status, status
@@ -257,7 +257,10 @@ class TaintEviction(Loop[Work]):
 
     def _selected_devices(self, rule: DeviceTaintRule) -> tuple[int, int]:
         """How many published and how many allocated devices the rule is about."""
-        known = {PoolId(each.spec.driver, each.spec.pool.name) for each in self._slices}
+        known = {
+            PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+            for resource_slice in self._slices
+        }
         published = sum(
             eviction_times.selects(rule, pool.driver, pool.pool, device.name)
             for pool in known

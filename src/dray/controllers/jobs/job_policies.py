@@ -75,7 +75,12 @@ def _matching_container(
 def _matching_condition(rule: PodFailurePolicyRule, pod: Pod) -> PodCondition | None:
     patterns = {(pattern.type, pattern.status) for pattern in rule.on_pod_conditions}
     return next(
-        (each for each in pod.status.conditions if (each.type, each.status) in patterns), None
+        (
+            condition
+            for condition in pod.status.conditions
+            if (condition.type, condition.status) in patterns
+        ),
+        None,
     )
 
 

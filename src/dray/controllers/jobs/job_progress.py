@@ -34,9 +34,9 @@ def is_finished(job: Job) -> bool:
 
 def finish(job: Job) -> WorkloadCondition | None:
     """The condition that says the job is over."""
-    for each in job.status.conditions:
-        if each.type in (COMPLETE, FAILED) and each.status == conditions.TRUE:
-            return each
+    for condition in job.status.conditions:
+        if condition.type in (COMPLETE, FAILED) and condition.status == conditions.TRUE:
+            return condition
     return None
 
 

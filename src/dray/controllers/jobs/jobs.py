@@ -154,7 +154,11 @@ class Jobs(Loop[Work]):
             await self._untrack(pod)
 
     async def _untrack(self, pod: Pod) -> JsonObject | None:
-        kept = [each for each in pod.metadata.finalizers if each != job_progress.FINALIZER]
+        kept = [
+            finalizer
+            for finalizer in pod.metadata.finalizers
+            if finalizer != job_progress.FINALIZER
+        ]
         try:
             return await status_patches.patch_metadata(
                 self.client, kinds.POD, pod.metadata, {"finalizers": kept or None}

@@ -105,7 +105,7 @@ def tolerated_seconds(tolerations: Sequence[Toleration], taints: Sequence[Taint]
     """How long a pod may stay: the shortest time that a toleration it needs allows."""
     shortest = FOREVER
     for taint in taints:
-        matching = [each for each in tolerations if tolerates(each, taint)]
+        matching = [toleration for toleration in tolerations if tolerates(toleration, taint)]
         if not matching:
             return 0.0
         limits = [each.toleration_seconds for each in matching]

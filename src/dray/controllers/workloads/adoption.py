@@ -75,9 +75,9 @@ class Adopter(Generic[T]):
             elif not owner.deletion_timestamp:
                 await self._release(owner, each.metadata)
         wanted = [
-            each
-            for each in orphans
-            if selector.matches(each.metadata.labels) and not each.metadata.deletion_timestamp
+            orphan
+            for orphan in orphans
+            if selector.matches(orphan.metadata.labels) and not orphan.metadata.deletion_timestamp
         ]
         if wanted and not owner.deletion_timestamp and await self._is_still_there(owner):
             for each in wanted:
@@ -103,14 +103,14 @@ class Adopter(Generic[T]):
         return await status_patches.patch_metadata(self._client, self._kind, metadata, change)
 
     async def _release(self, owner: ObjectMeta, metadata: ObjectMeta) -> None:
-        others = [each for each in _references(metadata) if each["uid"] != owner.uid]
+        others = [reference for reference in _references(metadata) if reference["uid"] != owner.uid]
         change: dict[str, Any] = {"ownerReferences": others or None}
         if self._finalizer in metadata.finalizers:
-            kept = [each for each in metadata.finalizers if each != self._finalizer]
+            kept = [finalizer for finalizer in metadata.finalizers if finalizer != self._finalizer]
             change["finalizers"] = kept or None
         with contextlib.suppress(errors.NotFound):
             await status_patches.patch_metadata(self._client, self._kind, metadata, change)
 
 
 def _references(metadata: ObjectMeta) -> list[dict[str, Any]]:
-    return [msgspec.to_builtins(each) for each in metadata.owner_references]
+    return [msgspec.to_builtins(reference) for reference in metadata.owner_references]

@@ -84,10 +84,10 @@ class History:
     async def record(self, workload: Workload, revisions: Sequence[ControllerRevision]) -> Recorded:
         """See that the template of the workload has a revision, and that it is the newest."""
         data = patch_to(workload.spec.template)
-        equal = [each for each in revisions if _has(each, data)]
+        equal = [revision for revision in revisions if _has(revision, data)]
         if not equal and revisions and self._restores(revisions[-1], data):
             equal = [revisions[-1]]
-        others = (each.revision for each in revisions if each not in equal)
+        others = (revision.revision for revision in revisions if revision not in equal)
         number = max(others, default=0) + 1
         if not equal:
             return await self._create(workload, data, number)
@@ -149,8 +149,8 @@ class History:
         return status_patches.decode(written, ControllerRevision)
 
     async def delete(self, workload: Workload, revisions: Iterable[ControllerRevision]) -> None:
-        for each in revisions:
-            metadata = each.metadata
+        for revision in revisions:
+            metadata = revision.metadata
             options = {"preconditions": {"uid": metadata.uid}}
             with contextlib.suppress(errors.NotFound, errors.Conflict):
                 deleted = await self._client.delete(

@@ -105,7 +105,9 @@ class DaemonSets(Loop[ObjectKey]):
         await self._write_status(key, daemons, collisions)
         if failure is not None:
             raise failure
-        old = [each for each in revisions if each.metadata.name != current.metadata.name]
+        old = [
+            revision for revision in revisions if revision.metadata.name != current.metadata.name
+        ]
         await self._history.delete(daemon_set, _surplus(daemon_set, old, pods))
         return _seconds_to_next_look(daemons)
 

@@ -137,7 +137,7 @@ class Deployments(Loop[ObjectKey]):
     async def _roll(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> DeploymentStatus:
         """One step of the rollout; the status after it."""
         new = rollouts.find_new(deployment, sets)
-        old = [each for each in sets if new is None or each.metadata.uid != new.metadata.uid]
+        old = [set_ for set_ in sets if new is None or set_.metadata.uid != new.metadata.uid]
         if new is not None:
             deployment, new = await self._take_over(deployment, old, new)
         if deployment.metadata.deletion_timestamp:
@@ -213,10 +213,10 @@ class Deployments(Loop[ObjectKey]):
         self, deployment: Deployment, sets: Sequence[ReplicaSet], sizes: Sizes
     ) -> list[ReplicaSet]:
         return [
-            await self._resize(deployment, each, sizes[each.metadata.name])
-            if each.metadata.name in sizes
-            else each
-            for each in sets
+            await self._resize(deployment, set_, sizes[set_.metadata.name])
+            if set_.metadata.name in sizes
+            else set_
+            for set_ in sets
         ]
 
     async def _resize(
@@ -385,9 +385,9 @@ def _is_scaled(deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
     """Whether somebody changed the number of replicas since the sets were last sized."""
     desired = str(rollouts.replicas(deployment))
     noted = (
-        each.metadata.annotations.get(rollouts.DESIRED_REPLICAS)
-        for each in sets
-        if rollouts.replicas(each)
+        set_.metadata.annotations.get(rollouts.DESIRED_REPLICAS)
+        for set_ in sets
+        if rollouts.replicas(set_)
     )
     return any(text is not None and text.isdigit() and text != desired for text in noted)
 
@@ -408,7 +408,7 @@ def _scaled_sizes(
 
 
 def _changes_only(sets: Sequence[ReplicaSet], sizes: Sizes) -> Sizes:
-    before = {each.metadata.name: rollouts.replicas(each) for each in sets}
+    before = {set_.metadata.name: rollouts.replicas(set_) for set_ in sets}
     return {name: size for name, size in sizes.items() if before[name] != size}
 
 

@@ -69,7 +69,7 @@ def total(replica_sets: Iterable[ReplicaSet]) -> int:
 
 
 def available(replica_sets: Iterable[ReplicaSet]) -> int:
-    return sum(each.status.available_replicas for each in replica_sets)
+    return sum(set_.status.available_replicas for set_ in replica_sets)
 
 
 def are_equal(first: Template, second: Template) -> bool:

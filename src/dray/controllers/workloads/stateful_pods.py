@@ -62,7 +62,9 @@ def _volumes(stateful_set: StatefulSet, ordinal: int, spec: dict[str, Any]) -> l
         {"name": name, "persistentVolumeClaim": {"claimName": claim}}
         for name, claim in claimed.items()
     ]
-    return volumes + [each for each in spec.get("volumes") or () if each["name"] not in claimed]
+    return volumes + [
+        volume for volume in spec.get("volumes") or () if volume["name"] not in claimed
+    ]
 
 
 def _claim_name(stateful_set: StatefulSet, template: dict[str, Any], ordinal: int) -> str:

@@ -105,7 +105,7 @@ class StatefulSets(Loop[ObjectKey]):
         self, stateful_set: StatefulSet, revisions: Sequence[ControllerRevision]
     ) -> Rollout:
         update, collisions = await self._history.record(stateful_set, revisions)
-        known = {each.metadata.name: each for each in revisions}
+        known = {revision.metadata.name: revision for revision in revisions}
         current = known.get(stateful_set.status.current_revision, update)
         template = controller_revisions.template_of(current)
         return Rollout(current.metadata.name, update.metadata.name, template, collisions)
@@ -278,7 +278,7 @@ def _surplus(
 ) -> Sequence[ControllerRevision]:
     """The oldest revisions that nothing uses, where they are more than should be kept."""
     live = {rollout.current, rollout.update, *map(stateful_pods.revision_of, pods.values())}
-    unused = [each for each in revisions if each.metadata.name not in live]
+    unused = [revision for revision in revisions if revision.metadata.name not in live]
     limit = stateful_set.spec.revision_history_limit
     return () if limit is None or limit < 0 else unused[: max(len(unused) - limit, 0)]
 

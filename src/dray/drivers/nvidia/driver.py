@@ -245,7 +245,7 @@ def _number(allocated: Allocated) -> int:
     """Which of the claim's devices of this driver it is."""
     assert allocated.claim.status.allocation is not None
     results = allocated.claim.status.allocation.devices.results
-    ours = [each for each in results if each.driver == devices.DRIVER]
+    ours = [result for result in results if result.driver == devices.DRIVER]
     return ours.index(allocated.result)
 
 

@@ -117,7 +117,7 @@ class HealthWatch:
 def combined(device: str, reports: Sequence[Report]) -> DeviceHealth:
     """The worst of what is wrong with a device, in the words of all."""
     worst = max(reports, key=lambda each: EFFECTS.index(each.effect))
-    message = "; ".join(dict.fromkeys(each.message for each in reports))
+    message = "; ".join(dict.fromkeys(report.message for report in reports))
     return DeviceHealth(device, worst.health, message, worst.effect, worst.reason)
 
 

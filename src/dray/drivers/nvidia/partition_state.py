@@ -147,7 +147,9 @@ class GpuState:
             if made is not None:
                 return made
             self.release(key)
-        if any(each.gpu == gpu and each.partition is None for each in self._holdings.values()):
+        if any(
+            holding.gpu == gpu and holding.partition is None for holding in self._holdings.values()
+        ):
             raise InUse(f"{gpu} is still held as a whole")
         self._switch(gpu, True)
         self._refuse_occupied(gpu, cut)
@@ -231,7 +233,7 @@ class GpuState:
 
     def _restore_mode(self, gpu: str) -> None:
         found = self._found_modes.get(gpu)
-        if found is None or any(each.gpu == gpu for each in self._holdings.values()):
+        if found is None or any(holding.gpu == gpu for holding in self._holdings.values()):
             return
         try:
             if self._hardware.is_partitioned(gpu) != found:
@@ -255,11 +257,13 @@ class GpuState:
             self._pause(_PAUSE_SECONDS)
 
     def _find(self, gpu: str, noted: RecordedPartition) -> Instance | None:
-        found = (each for each in self._hardware.instances(gpu) if noted.describes(each))
+        found = (
+            instance for instance in self._hardware.instances(gpu) if noted.describes(instance)
+        )
         return next(found, None)
 
     def _noted(self, gpu: str) -> list[RecordedPartition]:
-        held = (each for each in self._holdings.values() if each.gpu == gpu)
+        held = (holding for holding in self._holdings.values() if holding.gpu == gpu)
         return [each.partition for each in held if each.partition is not None]
 
     def _note(self, key: str, holding: HeldDevice) -> None:

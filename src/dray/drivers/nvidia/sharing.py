@@ -164,7 +164,7 @@ class SharingState:
 
     def release(self, key: str) -> None:
         for uuid, known in list(self._known.items()):
-            left = tuple(each for each in known.holders if each != key)
+            left = tuple(holder for holder in known.holders if holder != key)
             if left == known.holders:
                 continue
             if left:

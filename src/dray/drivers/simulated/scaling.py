@@ -41,7 +41,7 @@ def name_of(fleet: str) -> str:
 
 def scaled(fleet: Fleet, nodes: int) -> Fleet:
     """The fleet with so many machines of each kind."""
-    groups = tuple(msgspec.structs.replace(each, count=nodes) for each in fleet.blueprint.nodes)
+    groups = tuple(msgspec.structs.replace(node, count=nodes) for node in fleet.blueprint.nodes)
     return dataclasses.replace(
         fleet, blueprint=msgspec.structs.replace(fleet.blueprint, nodes=groups)
     )

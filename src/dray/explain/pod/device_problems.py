@@ -56,10 +56,12 @@ def _unhealthy(pod: Pod, held: Mapping[str, Results]) -> Iterator[Obstacle]:
     found: dict[str, Obstacle] = {}
     for container in (*pod.status.init_container_statuses, *pod.status.container_statuses):
         for status in container.allocated_resources_status:
-            for each in status.resources:
-                if each.health == UNHEALTHY:
-                    name = _device_name(each, status.name, held)
-                    found[name] = obstacles.DeviceUnhealthy(device=name, message=each.message or "")
+            for resource in status.resources:
+                if resource.health == UNHEALTHY:
+                    name = _device_name(resource, status.name, held)
+                    found[name] = obstacles.DeviceUnhealthy(
+                        device=name, message=resource.message or ""
+                    )
     yield from found.values()
 
 
@@ -92,9 +94,10 @@ def _published_taints(
     result: DeviceRequestAllocationResult, slices: Sequence[ResourceSlice]
 ) -> Iterator[DeviceTaint]:
     pool = [
-        each.spec
-        for each in slices
-        if (each.spec.driver, each.spec.pool.name) == (result.driver, result.pool)
+        resource_slice.spec
+        for resource_slice in slices
+        if (resource_slice.spec.driver, resource_slice.spec.pool.name)
+        == (result.driver, result.pool)
     ]
     newest = max((each.pool.generation for each in pool), default=0)
     for spec in pool:

@@ -89,7 +89,7 @@ class PodProgress(msgspec.Struct, frozen=True):
     def warnings(self) -> tuple[Obstacle, ...]:
         """What is wrong with what the pod has, though it goes on."""
         doubtful = (step for step in self.steps if step.state is StageState.DOUBTFUL)
-        return tuple(each for step in doubtful for each in step.obstacles)
+        return tuple(obstacle for step in doubtful for obstacle in step.obstacles)
 
     @property
     def findings(self) -> tuple[Obstacle, ...]:
@@ -189,9 +189,9 @@ class _PodInspection:
     def _quota(self) -> Iterator[Obstacle]:
         """What is still to be created must fit into what is left."""
         extended = {
-            each.metadata.name: each.spec.extended_resource_name
-            for each in self._around.classes
-            if each.spec.extended_resource_name
+            device_class.metadata.name: device_class.spec.extended_resource_name
+            for device_class in self._around.classes
+            if device_class.spec.extended_resource_name
         }
         charges = [
             quota.claim_charges(claim, extended)
@@ -343,7 +343,7 @@ class _PodInspection:
             yield obstacles.PrepareFailed(node=node, message=message)
 
     def _has_published(self, driver: str, node: str) -> bool:
-        published = (each.spec for each in self._around.slices)
+        published = (resource_slice.spec for resource_slice in self._around.slices)
         return any((each.driver, each.node_name) == (driver, node) for each in published)
 
     def _containers(self) -> Iterator[Obstacle]:
@@ -386,7 +386,7 @@ class _PodInspection:
 
     def _start_failures(self) -> Iterator[Obstacle]:
         """What the node had to say last, where no container's status says it."""
-        said = [each for each in self._around.events if each.reason in _START_FAILURES]
+        said = [event for event in self._around.events if event.reason in _START_FAILURES]
         if not said:
             return
         last = said[-1]
@@ -405,7 +405,7 @@ class _PodInspection:
         return _condition(self._pod.status.conditions, "PodScheduled")
 
     def _last_said(self, reason: str) -> str:
-        said = [each.message for each in self._around.events if each.reason == reason]
+        said = [event.message for event in self._around.events if event.reason == reason]
         return said[-1] if said else ""
 
     def _is_running(self) -> bool:
@@ -457,7 +457,7 @@ def _unattached(
     conditions: Sequence[Condition],
 ) -> Iterator[Obstacle]:
     """What the driver of a device has still to do, or could not do."""
-    true = {each.type: each for each in conditions if each.status == "True"}
+    true = {condition.type: condition for condition in conditions if condition.status == "True"}
     about = {"claim": claim.metadata.name, "device": str(device), "driver": result.driver}
     for name in result.binding_failure_conditions:
         if name in true:
@@ -483,4 +483,4 @@ class _Condition(Protocol):
 
 
 def _condition(conditions: Sequence[_Condition], type_: str) -> _Condition | None:
-    return next((each for each in conditions if each.type == type_), None)
+    return next((condition for condition in conditions if condition.type == type_), None)

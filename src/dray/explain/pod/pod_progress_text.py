@@ -96,8 +96,8 @@ def as_json(way: PodProgress) -> dict[str, Any]:
 
 def _step(step: StageStatus) -> dict[str, Any]:
     found = [
-        {**msgspec.to_builtins(each), "message": sentence(each), "advice": advice(each)}
-        for each in step.obstacles
+        {**msgspec.to_builtins(obstacle), "message": sentence(obstacle), "advice": advice(obstacle)}
+        for obstacle in step.obstacles
     ]
     return {"stage": step.stage.value, "state": step.state.value, "obstacles": found}
 

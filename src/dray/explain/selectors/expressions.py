@@ -117,7 +117,11 @@ def comparisons(text: str) -> tuple[Comparison, ...]:
     except CompilationFailed:
         return ()
     reader = _Reader(text)
-    found = [each for node in factory.children_first(root) for each in reader.comparisons(node)]
+    found = [
+        comparison
+        for node in factory.children_first(root)
+        for comparison in reader.comparisons(node)
+    ]
     return tuple(sorted(set(found), key=lambda each: each.place))
 
 

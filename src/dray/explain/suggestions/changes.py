@@ -186,11 +186,11 @@ class DropRequest(ClaimChange, frozen=True, kw_only=True):
     request: str
 
     def _changed(self, devices: DeviceClaim) -> DeviceClaim:
-        rest = tuple(each for each in devices.requests if each.name != self.request)
+        rest = tuple(request for request in devices.requests if request.name != self.request)
         constraints = tuple(
-            msgspec.structs.replace(each, requests=kept)
-            for each in devices.constraints
-            if (kept := self._kept(each.requests)) or not each.requests
+            msgspec.structs.replace(constraint, requests=kept)
+            for constraint in devices.constraints
+            if (kept := self._kept(constraint.requests)) or not constraint.requests
         )
         config = tuple(
             msgspec.structs.replace(each, requests=kept)
@@ -200,7 +200,7 @@ class DropRequest(ClaimChange, frozen=True, kw_only=True):
         return DeviceClaim(rest, constraints, config)
 
     def _kept(self, names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(each for each in names if each.partition("/")[0] != self.request)
+        return tuple(name for name in names if name.partition("/")[0] != self.request)
 
 
 class ReplaceConstraint(ClaimChange, frozen=True, kw_only=True):

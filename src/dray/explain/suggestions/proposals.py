@@ -139,12 +139,14 @@ def _corrected_constraints(question: ProposalContext, observed: Observation) -> 
 
 
 def _of_claim(question: ProposalContext, claim: int) -> frozenset[StepKey]:
-    return frozenset((claim, each.name) for each in question.claims[claim].spec.devices.requests)
+    return frozenset(
+        (claim, request.name) for request in question.claims[claim].spec.devices.requests
+    )
 
 
 def wait(question: ProposalContext) -> Iterator[Proposal]:
     """One claim that ends; those that hold most of what is wanted first."""
-    own = {ClaimKey(each.metadata.namespace, each.metadata.name) for each in question.claims}
+    own = {ClaimKey(claim.metadata.namespace, claim.metadata.name) for claim in question.claims}
     for node, inventory in _inventories(question):
         weights = sum(
             (availability.holding_claims(inventory, option) for option in options(question)),
@@ -229,7 +231,9 @@ def _other_classes(question: ProposalContext, *, has_selectors: bool) -> Iterato
         if bool(option.option.selectors) is not has_selectors:
             continue
         others = sorted(
-            each for each in question.fleet.classes if each != option.option.device_class
+            device_class
+            for device_class in question.fleet.classes
+            if device_class != option.option.device_class
         )
         for name in others[:_CLASSES_TRIED]:
             yield Proposal(_other_class(option, name), affecting(option))

@@ -39,9 +39,9 @@ class EquivalentNode(NamedTuple):
     """What publishes the devices."""
 
     def devices(self) -> Iterator[tuple[ResourceSlice, Device]]:
-        for piece in self.slices:
-            for device in piece.spec.devices:
-                yield piece, device
+        for resource_slice in self.slices:
+            for device in resource_slice.spec.devices:
+                yield resource_slice, device
 
 
 EquivalenceClass = list[EquivalentNode]
@@ -65,7 +65,10 @@ def paths_read(claims: Iterable[ResolvedClaim], features: Features) -> frozenset
 def _compared(claim: ResolvedClaim) -> set[str]:
     """The attributes that constraints name."""
     constraints = claim.parsed.constraints
-    return {each.match_attribute or each.distinct_attribute or "" for each in constraints}
+    return {
+        constraint.match_attribute or constraint.distinct_attribute or ""
+        for constraint in constraints
+    }
 
 
 def _path(attribute: str) -> Path:
@@ -95,10 +98,10 @@ def holders(
     """Who holds the devices of another member that look like these devices of the one."""
     lost = {look for index, look in enumerate(one.looks) if devices >> index & 1}
     looks = iter(other.looks)
-    for piece in other.slices:
-        pool = PoolId(piece.spec.driver, piece.spec.pool.name)
+    for resource_slice in other.slices:
+        pool = PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
         held = fleet.pools()[pool].holdings.by_device
-        for device, look in zip(piece.spec.devices, looks, strict=False):
+        for device, look in zip(resource_slice.spec.devices, looks, strict=False):
             if look in lost and device.name in held:
                 yield from held[device.name].holders()
 
@@ -125,8 +128,8 @@ def _pattern(member: EquivalentNode, attribute: str) -> Hashable:
     """For each device the first one with the same value of an attribute, and what it is."""
     found: list[tuple[str, int]] = []
     first: dict[Value, int] = {}
-    for piece, device in member.devices():
-        published = attributes.lookup(device, piece.spec.driver, attribute)
+    for resource_slice, device in member.devices():
+        published = attributes.lookup(device, resource_slice.spec.driver, attribute)
         value = attributes.scalar_value(published) if published else attributes.INCOMPARABLE
         found.append((value.kind, first.setdefault(value, len(found))))
     return tuple(found)
@@ -139,7 +142,9 @@ class _NodeClassifier:
         self._fleet = fleet
         self._pools = fleet.pools()
         self._rules = list(fleet.taint_rules())
-        self._shared = [piece for piece in fleet.slices() if not piece.spec.node_name]
+        self._shared = [
+            resource_slice for resource_slice in fleet.slices() if not resource_slice.spec.node_name
+        ]
         self._paths = sorted(paths)
         self._attributes: dict[str, Sequence[str] | None] = {}
         """By driver."""
@@ -160,11 +165,13 @@ class _NodeClassifier:
         whole: list[Hashable] = [entry.node.status.declared_features]
         looks: list[int] = []
         for pool in gathered:
-            of_pool = [look for piece in pool.slices for look in self._looks(piece)]
+            of_pool = [
+                look for resource_slice in pool.slices for look in self._looks(resource_slice)
+            ]
             looks += of_pool
             counters = pool.counter_sets and _encode(pool.counter_sets)
             whole.append((counters or b"", tuple(sorted(of_pool))))
-        pieces = [piece for pool in gathered for piece in pool.slices]
+        pieces = [resource_slice for pool in gathered for resource_slice in pool.slices]
         return tuple(whole), EquivalentNode(entry.name, looks, pieces)
 
     def _slices_of(self, pool: PoolId) -> Iterable[ResourceSlice]:
@@ -180,16 +187,17 @@ class _NodeClassifier:
             pool.is_usable
             and not pool.slices_elsewhere
             and all(
-                piece.spec.node_name and piece.spec.per_device_node_selection is None
-                for piece in pool.slices
+                resource_slice.spec.node_name
+                and resource_slice.spec.per_device_node_selection is None
+                for resource_slice in pool.slices
             )
             and not (held and pool.counter_sets)
             and not any(holding.shares for holding in held.values())
         )
 
-    def _looks(self, piece: ResourceSlice) -> list[int]:
+    def _looks(self, resource_slice: ResourceSlice) -> list[int]:
         """A number for each device, the same for those that look the same."""
-        driver, pool = piece.spec.driver, piece.spec.pool.name
+        driver, pool = resource_slice.spec.driver, resource_slice.spec.pool.name
         held = self._pools[PoolId(driver, pool)].holdings.by_device
         rules = taints.rules_for_pool(driver, pool, self._rules) if self._rules else ()
         looks = [
@@ -203,23 +211,25 @@ class _NodeClassifier:
                 device.binding_conditions,
                 device.allow_multiple_allocations,
                 device.consumes_counters and _encode(device.consumes_counters),
-                piece.spec.skip_node_operations,
+                resource_slice.spec.skip_node_operations,
                 driver,
             )
-            for device, values in zip(piece.spec.devices, self._values(piece), strict=True)
+            for device, values in zip(
+                resource_slice.spec.devices, self._values(resource_slice), strict=True
+            )
         ]
         numbers = self._numbers
         return [numbers.setdefault(look, len(numbers)) for look in looks]
 
-    def _values(self, piece: ResourceSlice) -> list[Hashable]:
+    def _values(self, resource_slice: ResourceSlice) -> list[Hashable]:
         """The attributes that are read of each device."""
-        driver = piece.spec.driver
+        driver = resource_slice.spec.driver
         if driver not in self._attributes:
             self._attributes[driver] = _attributes_read(self._paths, driver)
         names = self._attributes[driver]
         if names is None:
-            return [tuple(device.attributes.values()) for device in piece.spec.devices]
-        return [tuple(map(device.attributes.get, names)) for device in piece.spec.devices]
+            return [tuple(device.attributes.values()) for device in resource_slice.spec.devices]
+        return [tuple(map(device.attributes.get, names)) for device in resource_slice.spec.devices]
 
 
 def _attributes_read(paths: Iterable[Path], driver: str) -> Sequence[str] | None:

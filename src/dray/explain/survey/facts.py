@@ -147,10 +147,10 @@ def _observers(
 ) -> _Observers:
     clause_selectors = Selectors(fleet.features)
     options = {
-        (each.claim, str(each.option.name)): each
+        (option.claim, str(option.option.name)): option
         for claim in claims
         for request in claim.requests
-        for each in request.options
+        for option in request.options
     }
     return {
         (key := (funnel.claim, funnel.request)): {
@@ -229,7 +229,7 @@ class _Observer:
     def paths(self) -> set[Path]:
         """The values that are looked at, besides capacities, which all looks take in."""
         read = {path for _, selector in self._clauses for path in selector.paths}
-        return read | {tuple(each) for each in self._subjects if each.field == ATTRIBUTES}
+        return read | {tuple(subject) for subject in self._subjects if subject.field == ATTRIBUTES}
 
     def add(self, inventory: NodeInventory, arriving: int, nodes: int) -> None:
         """The devices that come to the gate on one node, and on others that are alike."""
@@ -364,8 +364,8 @@ def _subjects(
         return [SelectorSubject(CAPACITY, "", name) for name in resolved.option.capacity or ()]
     if gate.kind is FilterKind.CONSTRAINTS:
         named = [
-            each.match_attribute or each.distinct_attribute or ""
-            for each in claims[resolved.claim].parsed.constraints
+            constraint.match_attribute or constraint.distinct_attribute or ""
+            for constraint in claims[resolved.claim].parsed.constraints
         ]
         published = [name for name in named if name not in resolved.option.derived]
         return [_qualified(ATTRIBUTES, "", name) for name in dict.fromkeys(published)]

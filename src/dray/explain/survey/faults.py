@@ -150,7 +150,7 @@ def _in_claims(fleet: ClusterInventory, claims: Sequence[ResolvedClaim]) -> Iter
 
 
 def _too_many(claims: Sequence[ResolvedClaim], funnels: Iterable[Funnel]) -> Iterator[Fault]:
-    needed_by = {(each.claim, each.request): each.most_needed for each in funnels}
+    needed_by = {(funnel.claim, funnel.request): funnel.most_needed for funnel in funnels}
     for number, claim in enumerate(claims):
         needed = sum(_fewest(request.options, needed_by) for request in claim.requests)
         if needed > requests.RESULTS_LIMIT:
@@ -161,10 +161,10 @@ def _fewest(
     options: Sequence[ResolvedAlternative], needed_by: Mapping[tuple[int, str], int]
 ) -> int:
     return min(
-        needed_by.get((each.claim, str(each.option.name)), 0)
-        if each.option.is_all
-        else each.option.count
-        for each in options
+        needed_by.get((option.claim, str(option.option.name)), 0)
+        if option.option.is_all
+        else option.option.count
+        for option in options
     )
 
 
@@ -280,4 +280,4 @@ def _for_all(claims: Iterable[ResolvedClaim]) -> Iterator[ResolvedAlternative]:
     """The options that ask for all devices."""
     for claim in claims:
         for request in claim.requests:
-            yield from (each for each in request.options if each.option.is_all)
+            yield from (option for option in request.options if option.option.is_all)

@@ -135,10 +135,10 @@ class DistinctDevices:
             return 0
         offset = 0
         for section in inventory.sections:
-            for piece in section.pool.slices:
-                width = len(piece.spec.devices)
-                if piece.spec.node_name is None:
-                    key = (where, piece.metadata.name)
+            for resource_slice in section.pool.slices:
+                width = len(resource_slice.spec.devices)
+                if resource_slice.spec.node_name is None:
+                    key = (where, resource_slice.metadata.name)
                     seen = self._seen.get(key, 0)
                     members = devices >> offset & (1 << width) - 1
                     self._seen[key] = seen | members
@@ -233,9 +233,9 @@ class FunnelBuilder:
             stage for stage in stages if stage.lost or stage.gate.kind not in _WITHOUT_SAY
         )
         funnel.blocked = tuple(
-            Blockage(each.stage.gate, each.blocked, each.blocked_example)
-            for each in self._gates
-            if each.blocked
+            Blockage(gate.stage.gate, gate.blocked, gate.blocked_example)
+            for gate in self._gates
+            if gate.blocked
         )
         funnel.nearest = self._misses.nearest()
         return funnel
@@ -342,4 +342,6 @@ class _Misses:
         panel, plan, device, gates = self._found
         objections = (panel.objection(plan, gate, device) for gate in gates)
         node = panel.inventory.node.metadata.name
-        return NearMiss(device.id, node, tuple(each for each in objections if each is not None))
+        return NearMiss(
+            device.id, node, tuple(objection for objection in objections if objection is not None)
+        )

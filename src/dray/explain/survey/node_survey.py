@@ -149,7 +149,7 @@ class _Surveyor:
         names_matter = any(passage.held for _, passage in passages) or not all(
             pool.is_usable for pool in inventory.pools
         )
-        blocked = frozenset((each.claim, _parent(each.request)) for each in obstacles)
+        blocked = frozenset((obstacle.claim, _parent(obstacle.request)) for obstacle in obstacles)
         first = obstacles[0] if obstacles else None
         return _Finding(passages, first, blocked, names_matter, group[0])
 
@@ -243,9 +243,9 @@ class _Surveyor:
 
     def _described(self, pool: PoolId, invalid_reason: str, nodes: int) -> UnusablePool:
         of_pool = [
-            piece.spec.pool
-            for piece in self._fleet.slices()
-            if PoolId(piece.spec.driver, piece.spec.pool.name) == pool
+            resource_slice.spec.pool
+            for resource_slice in self._fleet.slices()
+            if PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name) == pool
         ]
         newest = max(each.generation for each in of_pool)
         current = [each for each in of_pool if each.generation == newest]

@@ -36,29 +36,29 @@ class UnreachableSlices(msgspec.Struct, frozen=True):
 
 def find_unreachable_slices(fleet: ClusterInventory) -> tuple[UnreachableSlices, ...]:
     newest: dict[PoolId, int] = {}
-    for piece in fleet.slices():
-        pool = PoolId(piece.spec.driver, piece.spec.pool.name)
-        newest[pool] = max(newest.get(pool, 0), piece.spec.pool.generation)
+    for resource_slice in fleet.slices():
+        pool = PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+        newest[pool] = max(newest.get(pool, 0), resource_slice.spec.pool.generation)
     nodes = [entry.node for entry in fleet.nodes.values() if entry.node is not None]
     found: dict[tuple[PoolId, UnreachableReason, str], tuple[int, int]] = {}
-    for piece in fleet.slices():
-        pool = PoolId(piece.spec.driver, piece.spec.pool.name)
-        cause = _cause(piece, newest[pool], nodes, fleet)
+    for resource_slice in fleet.slices():
+        pool = PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+        cause = _cause(resource_slice, newest[pool], nodes, fleet)
         if cause is not None:
             slices, devices = found.get((pool, *cause), (0, 0))
-            found[pool, *cause] = (slices + 1, devices + len(piece.spec.devices))
+            found[pool, *cause] = (slices + 1, devices + len(resource_slice.spec.devices))
     strays = [UnreachableSlices(*key, *counts) for key, counts in found.items() if counts[1]]
     return tuple(sorted(strays, key=lambda each: -each.devices)[:_STRAYS_KEPT])
 
 
 def _cause(
-    piece: ResourceSlice, newest: int, nodes: Sequence[Node], fleet: ClusterInventory
+    resource_slice: ResourceSlice, newest: int, nodes: Sequence[Node], fleet: ClusterInventory
 ) -> tuple[UnreachableReason, str] | None:
-    spec, features = piece.spec, fleet.features
+    spec, features = resource_slice.spec, fleet.features
     uses_partitions = spec.per_device_node_selection is not None or spec.shared_counters
     if uses_partitions and not features.partitionable_devices:
         return UnreachableReason.GATE_OFF, "DRAPartitionableDevices"
-    if _uses_groups(piece) and not features.device_compatibility_groups:
+    if _uses_groups(resource_slice) and not features.device_compatibility_groups:
         return UnreachableReason.GATE_OFF, "DRADeviceCompatibilityGroups"
     if spec.pool.generation < newest:
         return UnreachableReason.OLD_GENERATION, ""
@@ -77,9 +77,9 @@ def _cause(
     return UnreachableReason.NO_NODE_MATCHES, ""
 
 
-def _uses_groups(piece: ResourceSlice) -> bool:
+def _uses_groups(resource_slice: ResourceSlice) -> bool:
     return any(
         consumption.compatibility_groups
-        for device in piece.spec.devices
+        for device in resource_slice.spec.devices
         for consumption in device.consumes_counters
     )

@@ -69,7 +69,7 @@ def _headline(explanation: Explanation) -> str:
 
 
 def _devices(explanation: Explanation) -> str:
-    words = [f"{each.request}={each.device}" for each in explanation.devices]
+    words = [f"{device.request}={device.device}" for device in explanation.devices]
     return " ".join([*words[:_DEVICES_SHOWN], *(["…"] if len(words) > _DEVICES_SHOWN else [])])
 
 
@@ -85,22 +85,22 @@ def _facts_of(explanation: Explanation, found: Fault) -> list[str]:
     """What is known about a selector that is at fault."""
     if not isinstance(found, SelectorBroken | SelectorFails):
         return []
-    for each in explanation.facts:
-        place = (each.claim, each.request, each.gate.device_class, each.gate.index)
-        if each.gate.is_selector and place == (
+    for fact in explanation.facts:
+        place = (fact.claim, fact.request, fact.gate.device_class, fact.gate.index)
+        if fact.gate.is_selector and place == (
             found.claim,
             found.request,
             found.device_class,
             found.index,
         ):
-            return phrases.facts(each, _replacements(explanation))
+            return phrases.facts(fact, _replacements(explanation))
     return []
 
 
 def _replacements(explanation: Explanation) -> set[str]:
     """Selectors that are written out as changes."""
     rewritten = (ReplaceSelector, ReplaceClassSelector)
-    return {each.replacement for each in explanation.changes if isinstance(each, rewritten)}
+    return {change.replacement for change in explanation.changes if isinstance(change, rewritten)}
 
 
 def _funnels(explanation: Explanation) -> Iterator[str]:
@@ -137,7 +137,7 @@ def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:
         yield f"  {most}, {phrases.number(funnel.needed)} needed"
     near = funnel.nearest
     if near and near.lacks and funnel.blocked:
-        lacks = phrases.listed([phrases.objection(each) for each in near.lacks])
+        lacks = phrases.listed([phrases.objection(lack) for lack in near.lacks])
         if f"{near.device.device}: {lacks}" not in told:
             yield f"  nearest miss: {near.device.device} on {near.node}: {lacks}"
 
@@ -170,9 +170,9 @@ def _notes(explanation: Explanation, funnel: Funnel, stage: FilterCount) -> list
 
 
 def _facts_at(explanation: Explanation, funnel: Funnel, gate: DeviceFilter) -> GateFacts | None:
-    for each in explanation.facts:
-        if (each.claim, each.request, each.gate) == (funnel.claim, funnel.request, gate):
-            return each
+    for fact in explanation.facts:
+        if (fact.claim, fact.request, fact.gate) == (funnel.claim, funnel.request, gate):
+            return fact
     return None
 
 
@@ -197,9 +197,9 @@ def _why(explanation: Explanation, reason: Reason) -> str:
     if reason.gate is None:
         return "no devices that can be used"
     needed = next(
-        each.needed
-        for each in explanation.funnels
-        if (each.claim, each.request) == (reason.claim, reason.request)
+        funnel.needed
+        for funnel in explanation.funnels
+        if (funnel.claim, funnel.request) == (reason.claim, reason.request)
     )
     short = phrases.shortage(reason.gate, needed)
     if len(explanation.funnels) == 1:
@@ -226,13 +226,15 @@ def summary(explanation: Explanation) -> str:
     match explanation.outcome:
         case Outcome.ALLOCATED | Outcome.FITS | Outcome.UNDECIDED:
             return _headline(explanation)
-    words = [_counted_reason(explanation, each) for each in explanation.reasons[:3]]
+    words = [_counted_reason(explanation, reason) for reason in explanation.reasons[:3]]
     for found in explanation.faults[:2]:
         detail = f" ({facts[0]})" if (facts := _facts_of(explanation, found)) else ""
         words.append(f"{phrases.fault(found)}{detail}")
-    if any(each.gate is None and each.verdict is None for each in explanation.reasons):
+    if any(reason.gate is None and reason.verdict is None for reason in explanation.reasons):
         words += [phrases.pool(each) for each in explanation.unusable[:1]]
-        words += [phrases.stray(each) for each in explanation.unreachable_slices[:1]]
+        words += [
+            phrases.stray(resource_slice) for resource_slice in explanation.unreachable_slices[:1]
+        ]
     if not words:
         words = [_headline(explanation)]
     why = "; ".join(dict.fromkeys(words))

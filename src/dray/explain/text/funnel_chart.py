@@ -27,7 +27,7 @@ _NAMES = {
 
 def text(explanation: Explanation) -> str:
     """Empty where there is no funnel to draw."""
-    return "\n".join(line for each in explanation.funnels for line in _funnel(each))
+    return "\n".join(line for funnel in explanation.funnels for line in _funnel(funnel))
 
 
 def _funnel(funnel: Funnel) -> Iterator[str]:

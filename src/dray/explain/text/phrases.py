@@ -127,8 +127,10 @@ _PASSING = {
 
 def holders(stage: FilterCount) -> str:
     words = [
-        f"{claim(each.claim)} ({number(each.devices)})" if each.devices > 1 else claim(each.claim)
-        for each in stage.holders
+        f"{claim(holder.claim)} ({number(holder.devices)})"
+        if holder.devices > 1
+        else claim(holder.claim)
+        for holder in stage.holders
     ]
     return limited(words, stage.holding, "claim")
 
@@ -261,10 +263,10 @@ def stage_note(stage: FilterCount) -> str:
 
 def facts(found: GateFacts, told: Collection[str] = ()) -> list[str]:
     """What devices publish of the things that a gate names; `told` are corrections shown anyway."""
-    words = [_mistake(each, told) for each in found.mistakes]
-    mistaken = {each.name for each in found.mistakes}
+    words = [_mistake(mistake, told) for mistake in found.mistakes]
+    mistaken = {mistake.name for mistake in found.mistakes}
     if len(found.clauses) > 1:
-        parts = [f"{number(each.left)} after {glimpse(each.text)}" for each in found.clauses]
+        parts = [f"{number(clause.left)} after {glimpse(clause.text)}" for clause in found.clauses]
         words.append(f"of {number(found.devices)}, {listed(parts)}")
     # The fewer devices came to the clause that names it, the more it has to do with the end.
     for subject in sorted(found.subjects, key=lambda each: each.total):
@@ -283,7 +285,7 @@ def _presence(fact: SubjectFact) -> str:
     nowhere = f"{name} exists on 0 of {counted(fact.total, 'device')}"
     if not fact.similar:
         if fact.domains:
-            domains = listed([each.text for each in fact.domains])
+            domains = listed([domain.text for domain in fact.domains])
             return f"{nowhere}; nothing is published of domain {fact.domain}, but of {domains}"
         return nowhere
     close = fact.similar[0]
@@ -313,20 +315,20 @@ def _mistake(found: TypeMistake, told: Collection[str]) -> str:
 def _comparisons(fact: SubjectFact, found: GateFacts) -> list[str]:
     """What values there are, where none is the one that is compared with."""
     words = []
-    for each in found.comparisons:
-        if each.name != fact.name:
+    for comparison in found.comparisons:
+        if comparison.name != fact.name:
             continue
-        if each.relation in (">", ">=") and fact.most:
+        if comparison.relation in (">", ">=") and fact.most:
             words.append(f"{code(fact.name)}: the largest is {fact.most}")
-        elif each.relation in ("<", "<=") and fact.least:
+        elif comparison.relation in ("<", "<=") and fact.least:
             words.append(f"{code(fact.name)}: the smallest is {fact.least}")
-        elif each.relation in ("==", "in") and fact.values:
+        elif comparison.relation in ("==", "in") and fact.values:
             words.append(f"{code(fact.name)} is {_values(fact.values, fact.distinct)}")
     return list(dict.fromkeys(words))[:1]
 
 
 def _values(values: Sequence[Count], distinct: int) -> str:
-    words = [f"{each.text} on {number(each.devices)}" for each in values]
+    words = [f"{value.text} on {number(value.devices)}" for value in values]
     return limited(words, distinct, "value")
 
 

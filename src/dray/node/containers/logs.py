@@ -49,7 +49,7 @@ class _Writer:
         return self._left is not None and self._left <= 0
 
     def shown(self, records: Iterable[Record]) -> bytes:
-        found = b"".join(self._shown(each) for each in records)
+        found = b"".join(self._shown(record) for record in records)
         if self._left is not None:
             found = found[: self._left]
             self._left -= len(found)

@@ -64,7 +64,7 @@ class DriverConnection:
 
     async def prepare(self, claim: ClaimReference) -> tuple[DriverDevice, ...]:
         answer = await self._call("NodePrepareResources", claim)
-        return tuple(_device(self.name, each) for each in answer.devices)
+        return tuple(_device(self.name, device) for device in answer.devices)
 
     async def unprepare(self, claim: ClaimReference) -> None:
         await self._call("NodeUnprepareResources", claim)

@@ -53,7 +53,7 @@ class DeviceHealthMonitor:
         while True:
             changed = self._drivers.changed
             async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._follow(each)) for each in self._drivers]
+                tasks = [group.create_task(self._follow(driver)) for driver in self._drivers]
                 await changed.wait()
                 for task in tasks:
                     task.cancel()
@@ -80,7 +80,7 @@ class DeviceHealthMonitor:
                 response = await stream.read()
             if response is grpc.aio.EOF:
                 return
-            self._learn({_identity(driver, each): _health(each) for each in response.devices})
+            self._learn({_identity(driver, device): _health(device) for device in response.devices})
 
     def _learn(self, told: dict[DeviceId, HealthStatus]) -> None:
         news = {device for device, health in told.items() if self._known.get(device) != health}

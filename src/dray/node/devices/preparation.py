@@ -146,7 +146,7 @@ class Preparation:
         held = self._held.get(claim_uid)
         if held is None:
             return
-        left = tuple(each for each in held.pods if each != pod_uid)
+        left = tuple(pod for pod in held.pods if pod != pod_uid)
         if left:
             await self._remember(msgspec.structs.replace(held, pods=left))
             return

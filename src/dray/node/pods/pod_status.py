@@ -59,10 +59,10 @@ def phase(
     if is_over and failure is not None:
         return status_patches.FAILED
     if is_over:
-        exits = [containers[each.name].exit for each in pod.spec.containers]
-        failed = any(each is None or each.code for each in exits)
+        exits = [containers[container.name].exit for container in pod.spec.containers]
+        failed = any(exit_ is None or exit_.code for exit_ in exits)
         return status_patches.FAILED if failed else status_patches.SUCCEEDED
-    begun = (containers[each.name] for each in pod.spec.containers)
+    begun = (containers[container.name] for container in pod.spec.containers)
     is_begun = any(each.attempt is not None or each.previous is not None for each in begun)
     return status_patches.RUNNING if is_begun else "Pending"
 
@@ -95,8 +95,10 @@ def status(
 
 def _conditions(pod: Pod, containers: Containers, current: str, time: str) -> Iterable[JsonObject]:
     is_over = current in (status_patches.SUCCEEDED, status_patches.FAILED)
-    ready = all(_is_ready(containers[each.name]) for each in pod.spec.containers)
-    initialized = all(_is_initialized(each, containers) for each in pod.spec.init_containers)
+    ready = all(_is_ready(containers[container.name]) for container in pod.spec.containers)
+    initialized = all(
+        _is_initialized(container, containers) for container in pod.spec.init_containers
+    )
     reason = "" if ready else "ContainersNotReady"
     if is_over:
         reason = "PodCompleted" if current == status_patches.SUCCEEDED else "PodFailed"

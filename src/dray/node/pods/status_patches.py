@@ -42,7 +42,7 @@ def running(pod: Pod, host_ip: str, now: datetime.datetime) -> JsonObject:
             "conditions": list(_conditions(pod, ready, time)),
             "initContainerStatuses": list(_init_statuses(pod, state, time)),
             "containerStatuses": [
-                container_status(pod, each, state) for each in pod.spec.containers
+                container_status(pod, container, state) for container in pod.spec.containers
             ],
         },
     )
@@ -51,7 +51,7 @@ def running(pod: Pod, host_ip: str, now: datetime.datetime) -> JsonObject:
 def restarted(pod: Pod, exit_code: int, now: datetime.datetime) -> JsonObject:
     """Every container has ended with the same code and runs again."""
     time = gotime.write(now)
-    before = {each.name: each for each in pod.status.container_statuses}
+    before = {status.name: status for status in pod.status.container_statuses}
     entries = []
     for container in pod.spec.containers:
         entry = container_status(pod, container, {"running": {"startedAt": time}})
@@ -69,8 +69,8 @@ def ended(pod: Pod, exit_code: int, now: datetime.datetime) -> JsonObject:
     started = pod.status.start_time or time
     terminated = _terminated(exit_code, started, time)
     reason = "PodFailed" if exit_code else "PodCompleted"
-    sidecars = (each for each in pod.spec.init_containers if is_sidecar(each))
-    finished = [each for each in pod.spec.init_containers if not is_sidecar(each)]
+    sidecars = (container for container in pod.spec.init_containers if is_sidecar(container))
+    finished = [container for container in pod.spec.init_containers if not is_sidecar(container)]
     completed = _terminated(0, started, started)
     return patch(
         pod,
@@ -83,10 +83,10 @@ def ended(pod: Pod, exit_code: int, now: datetime.datetime) -> JsonObject:
             ],
             "initContainerStatuses": [
                 *(container_status(pod, each, completed) for each in finished),
-                *(container_status(pod, each, terminated) for each in sidecars),
+                *(container_status(pod, sidecar, terminated) for sidecar in sidecars),
             ],
             "containerStatuses": [
-                container_status(pod, each, terminated) for each in pod.spec.containers
+                container_status(pod, container, terminated) for container in pod.spec.containers
             ],
         },
     )

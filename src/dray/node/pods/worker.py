@@ -155,9 +155,13 @@ class PodWorker:
         if at_most_seconds is not None:
             grace = min(grace, at_most_seconds)
         sidecars = [
-            each for each in self.pod.spec.init_containers if status_patches.is_sidecar(each)
+            container
+            for container in self.pod.spec.init_containers
+            if status_patches.is_sidecar(container)
         ]
-        others = [each for each in self.pod.spec.init_containers if each not in sidecars]
+        others = [
+            container for container in self.pod.spec.init_containers if container not in sidecars
+        ]
         await self._stop_containers((*others, *self.pod.spec.containers), grace)
         for sidecar in reversed(sidecars):
             await self._stop_containers((sidecar,), grace)

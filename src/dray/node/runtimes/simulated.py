@@ -46,7 +46,7 @@ def restarts(pod: Pod) -> bool:
 
 def backoff_seconds(pod: Pod) -> float:
     """Before the next start: none before the first, then 10 s, 20 s … as a kubelet waits."""
-    count = max((each.restart_count for each in pod.status.container_statuses), default=0)
+    count = max((status.restart_count for status in pod.status.container_statuses), default=0)
     return (
         min(FIRST_BACKOFF_SECONDS * 2.0 ** min(count - 1, 8), MAX_BACKOFF_SECONDS) if count else 0
     )

@@ -149,7 +149,7 @@ class ClaimWrites:
     async def delete(self, claim: ResourceClaim) -> None:
         """Remove a claim that we made, with its protection."""
         metadata = claim.metadata
-        kept = [each for each in metadata.finalizers if each != FINALIZER]
+        kept = [finalizer for finalizer in metadata.finalizers if finalizer != FINALIZER]
         patch = {"metadata": {"uid": metadata.uid, "finalizers": kept or None}}
         name, namespace = metadata.name, metadata.namespace
 

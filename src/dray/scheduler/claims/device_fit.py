@@ -83,7 +83,8 @@ class NodeFit(NamedTuple):
 
     def chosen(self) -> list[tuple[ResourceClaim, AllocationResult]]:
         pairs = (
-            (each.claim, each.allocation or each.claim.status.allocation) for each in self.grants
+            (grant.claim, grant.allocation or grant.claim.status.allocation)
+            for grant in self.grants
         )
         return [(claim, allocation) for claim, allocation in pairs if allocation is not None]
 

@@ -151,7 +151,10 @@ def _read_results(raw: Mapping[str, Any]) -> AllocationResult | None:
 
 def _whole_devices(results: Iterable[_RawResult]) -> Iterable[DeviceRequestAllocationResult]:
     """Shares count as whole devices: how much they take may be what cannot be read."""
-    for each in results:
+    for result in results:
         yield DeviceRequestAllocationResult(
-            driver=each.driver, pool=each.pool, device=each.device, admin_access=each.admin_access
+            driver=result.driver,
+            pool=result.pool,
+            device=result.device,
+            admin_access=result.admin_access,
         )

@@ -40,13 +40,13 @@ def test_libraries_come_under_the_names_that_programs_ask_for(
     tmp_path: Path, gpus: list[Gpu]
 ) -> None:
     edits = cdi_edits.of_gpu(Host(tmp_path), gpus[0], "gpu-0")
-    mounts = {each.container_path: each.host_path for each in edits.mounts}
+    mounts = {mount.container_path: mount.host_path for mount in edits.mounts}
     real = f"{LIBRARIES}/libcuda.so.580.159.04"
     assert mounts[f"{LIBRARIES}/libcuda.so.1"] == real
     assert mounts[real] == real
     assert mounts["/opt/bin/nvidia-smi"] == "/opt/nvidia/bin/nvidia-smi"
     assert not any("unrelated" in path for path in mounts)
-    assert all("ro" in each.options for each in edits.mounts)
+    assert all("ro" in mount.options for mount in edits.mounts)
 
 
 def test_files_at_usual_places_need_no_search_path(tmp_path: Path, gpus: list[Gpu]) -> None:
@@ -56,7 +56,7 @@ def test_files_at_usual_places_need_no_search_path(tmp_path: Path, gpus: list[Gp
     fake.write(tmp_path / "usr/bin/nvidia-smi", "")
     edits = cdi_edits.of_gpu(Host(tmp_path), gpus[0], "gpu-0")
     assert "LD_LIBRARY_PATH" not in edits.env
-    assert "/usr/bin/nvidia-smi" in {each.container_path for each in edits.mounts}
+    assert "/usr/bin/nvidia-smi" in {mount.container_path for mount in edits.mounts}
 
 
 def test_sockets_of_services_come_writable_where_there_are_any(
@@ -155,6 +155,6 @@ def test_links_that_leave_the_mounted_root_are_followed_inside_it(
     assert str(host.program("nvidia-smi")) == "/opt/nvidia/bin/nvidia-smi"
     assert host.library("libcuda.so.1") == tmp_path / "opt/nvidia/lib64/libcuda.so.580.159.04"
     mounts = cdi_edits.of_gpu(host, gpus[0], "gpu-0").mounts
-    targets = {each.container_path for each in mounts}
+    targets = {mount.container_path for mount in mounts}
     assert {f"{LIBRARIES}/libcuda.so.1", "/opt/bin/nvidia-smi"} <= targets
     assert not any(path.startswith("/usr") for path in targets)

@@ -35,9 +35,7 @@ class Site:
 
     def cut(self, name: str, start: int) -> Cut:
         return next(
-            each
-            for each in self.cuts
-            if each.profile.name == name and each.placement.start == start
+            cut for cut in self.cuts if cut.profile.name == name and cut.placement.start == start
         )
 
     def places(self) -> list[Placement]:

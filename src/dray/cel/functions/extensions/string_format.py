@@ -47,7 +47,7 @@ class Clause(NamedTuple):
     problem: str | None = None
 
 
-def pieces(template: str) -> Iterator[str | Clause]:
+def template_parts(template: str) -> Iterator[str | Clause]:
     """Text to take over and clauses, in order."""
     position = 0
     while (percent := template.find("%", position)) >= 0:
@@ -131,12 +131,12 @@ def format(template: str, arguments: values.CelList) -> str:
     effort = StepBudget(MAXIMUM_RESULT)
     parts: list[str] = []
     position = 0
-    for piece in pieces(template):
-        if isinstance(piece, Clause):
-            text = _format_clause(piece, arguments, position, effort)
+    for part in template_parts(template):
+        if isinstance(part, Clause):
+            text = _format_clause(part, arguments, position, effort)
             position += 1
         else:
-            text = piece
+            text = part
         effort.spend(len(text))
         parts.append(text)
     return "".join(parts)

@@ -77,7 +77,7 @@ def unwrap(optionals: values.CelList) -> list[Any]:
     for each in values.bounded(optionals):
         if each.__class__ is not Optional:
             raise EvaluationError(f"value {text_format.printed(each)} is not optional")
-    return [each.value for each in optionals if each.has_value]
+    return [optional.value for optional in optionals if optional.has_value]
 
 
 LIBRARY = Library(
