@@ -11,7 +11,7 @@ from dray.api import features as gates
 from dray.client.lease import Timing
 from dray.controllers import manager
 from tests.unit.controllers import objects
-from tests.unit.controllers.test_deployments import deployment
+from tests.unit.controllers.workloads.test_deployments import deployment
 from tests.unit.controllers.world import World, with_loops
 
 

@@ -1,0 +1,162 @@
+"""`dray up`, `down` and `status` as real processes: state survives, and there is one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from dray.cli.components import instance
+from dray.cli.components.instance import Instance
+from dray.node.containers.container_attempts import Attempt, Command, Starter
+from tests.unit.cli.conftest import DRAY, START_SECONDS, Cluster, as_list, run
+from tests.unit.cli.components.test_components import POD, TEMPLATE
+
+SECOND = "dray is already up on"
+
+
+def start(data: Path, *options: str, **environment: str) -> subprocess.Popen[str]:
+    """A `dray up` that has said that it is up."""
+    process = subprocess.Popen(
+        [DRAY, "up", "--data", data, "--listen", "127.0.0.1:0", "--runtime", "none", *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert process.stdout is not None
+    while line := process.stdout.readline():
+        if line.startswith("Ctrl-C ends it"):
+            return process
+    raise AssertionError(f"dray up ended with {process.wait()}")
+
+
+@contextmanager
+def up(data: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    process = start(data, *options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=START_SECONDS)
+
+
+def test_state_survives_down_and_a_second_up_is_refused(tmp_path: Path) -> None:
+    cluster, data = Cluster(tmp_path / "kubeconfig"), ("--data", str(tmp_path))
+    with up(tmp_path) as process:
+        second = run("up", *data, "--listen", "127.0.0.1:0")
+        assert second.exit_code == 1
+        assert f"{SECOND} {tmp_path} (process {process.pid}, https://" in second.stderr
+        assert "dray down --data" in second.stderr
+        cluster.dray("create", "-f", "-", input=as_list([TEMPLATE, POD]))
+        ready = cluster.dray("wait", "pod/user", "--for=condition=Ready", "--timeout=60s")
+        assert ready.exit_code == 0, ready.output
+        found = json.loads(run("status", *data, "-o", "json").stdout)
+        assert found["pods"] == {"running": 1}
+        assert found["claims"] == {"allocated": 1}
+        assert found["devices"]["allocated"] == 1
+        assert found["components"] == ["apiserver", "controllers", "scheduler", "fleet"]
+        ended = run("down", *data)
+        assert (ended.exit_code, ended.stdout) == (0, f"dray is down on {tmp_path}.\n")
+        assert process.wait(START_SECONDS) == 0
+    with up(tmp_path):
+        found = json.loads(run("status", *data, "-o", "json").stdout)
+        assert (found["pods"], found["claims"]) == ({"running": 1}, {"allocated": 1})
+
+
+def test_one_that_was_killed_is_not_in_the_way(tmp_path: Path) -> None:
+    data = ("--data", str(tmp_path))
+    with up(tmp_path) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait(START_SECONDS)
+        result = run("status", *data)
+        assert (result.exit_code, result.stdout) == (
+            3,
+            f"dray is not up on {tmp_path}. Start it with: dray up --data {tmp_path}\n",
+        )
+        assert run("down", *data).stdout == f"dray is not up on {tmp_path}.\n"
+    with up(tmp_path):
+        shown = run("status", *data)
+        assert shown.exit_code == 0, shown.output
+        assert "fleet:       quickstart" in shown.stdout
+
+
+def test_status_says_when_the_disk_refuses_writes_until_one_succeeds(tmp_path: Path) -> None:
+    cluster, data = Cluster(tmp_path / "kubeconfig"), ("--data", str(tmp_path))
+    with up(tmp_path) as process:
+        unlimited = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (0, unlimited[1]))
+        create = ("create", "-f", "-")
+        assert "the last write failed" in cluster.dray(*create, input=as_list([TEMPLATE])).stderr
+        shown = run("status", *data)
+        assert shown.exit_code == 1
+        assert "dray is up" in shown.stdout
+        assert "the API server is not ready: store: the last write failed: disk" in shown.stderr
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, unlimited)
+        assert cluster.dray(*create, input=as_list([TEMPLATE])).exit_code == 0
+        assert run("status", *data).exit_code == 0
+
+
+def test_nothing_is_merged_into_the_users_kubeconfig_unless_asked(tmp_path: Path) -> None:
+    own = tmp_path / "config"
+    before = {
+        "clusters": [{"name": "work", "cluster": {"server": "https://work"}}],
+        "contexts": [{"name": "work", "context": {"cluster": "work", "user": "me"}}],
+        "users": [{"name": "me", "user": {"token": "t"}}],
+        "current-context": "work",
+    }
+    own.write_text(yaml.safe_dump(before))
+    for options in ((), ("--merge-kubeconfig",)):
+        process = start(tmp_path / "data", *options, KUBECONFIG=str(own))
+        assert run("down", "--data", str(tmp_path / "data")).exit_code == 0
+        process.communicate(timeout=START_SECONDS)
+        after = yaml.safe_load(own.read_text())
+        if not options:
+            assert after == before
+    assert after["current-context"] == "dray"
+    for section in ("clusters", "contexts", "users"):
+        assert after[section][0] == before[section][0]
+        assert [each["name"] for each in after[section][1:]] == ["dray"]
+
+
+def test_down_gives_up_on_one_that_does_not_end(tmp_path: Path) -> None:
+    stubborn = subprocess.Popen(
+        ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 60; done"],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert stubborn.stdout is not None
+    assert stubborn.stdout.readline() == "ready\n"
+    try:
+        with instance.held(tmp_path):
+            instance.write(tmp_path, Instance(stubborn.pid))
+            result = run("down", "--data", str(tmp_path), "--timeout", "100ms")
+        assert result.exit_code == 5
+        assert f"kill -9 {stubborn.pid}" in result.stderr
+    finally:
+        os.killpg(stubborn.pid, signal.SIGKILL)
+        stubborn.communicate()
+
+
+def test_down_stops_the_containers_that_an_agent_has_left(tmp_path: Path) -> None:
+    folder = tmp_path / "nodes" / "n1" / "pods" / "uid" / "containers" / "c"
+
+    async def start() -> Attempt:
+        async with Starter() as starter:
+            return await starter.start(folder, 0, Command(["sleep", "600"], dict(os.environ)))
+
+    attempt = asyncio.run(start())
+    kept = run("down", "--data", str(tmp_path), "--keep-pods")
+    assert kept.stdout == f"dray is not up on {tmp_path}.\n"
+    assert attempt.exit() is None
+    ended = run("down", "--data", str(tmp_path))
+    assert ended.stdout == f"dray is not up on {tmp_path}; 1 container stopped.\n"
+    assert attempt.exit() is not None
