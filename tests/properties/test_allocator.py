@@ -14,7 +14,6 @@ from dray.allocator.model import candidates
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.trail import Trail
 from dray.allocator.search import backtracking, check_sequence
-from dray.api.ids import ClaimKey
 from tests.properties import problems, worlds
 
 # One seed is one problem: drawing each of its hundred decisions from hypothesis would take longer
@@ -40,7 +39,7 @@ def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
     assert found == worlds.upstream_answer(problem)
     if isinstance(answer, placement.Fit):
         given = worlds.allocated(problem.claims, answer)
-        keys = [ClaimKey(each.metadata.namespace, each.metadata.name) for each in given]
+        keys = [each.key for each in given]
         violations = verifier.find_violations(
             problem.slices, given, problem.features, just_allocated=keys
         )
@@ -87,7 +86,7 @@ def test_every_allocation_is_legal(seed: int) -> None:
             (done,) = worlds.allocated([claim], answer)
             fleet.put_claim(done)
             placed.append(done)
-            key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
+            key = claim.key
             violations = verifier.find_violations(
                 problem.slices, placed, problem.features, just_allocated=[key]
             )

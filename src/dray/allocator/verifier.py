@@ -154,7 +154,7 @@ class _AllocatedResult(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> DeviceId:
-        return DeviceId(self.result.driver, self.result.pool, self.result.device)
+        return self.result.device_id
 
 
 class _Verifier:
@@ -171,11 +171,7 @@ class _Verifier:
             for resource_slice in self._slices
             for device in resource_slice.spec.devices
         }
-        self._claims = {
-            ClaimKey(claim.metadata.namespace, claim.metadata.name): claim
-            for claim in claims
-            if claim.status.allocation is not None
-        }
+        self._claims = {claim.key: claim for claim in claims if claim.status.allocation is not None}
         self._given = [
             _AllocatedResult(key, result)
             for key, claim in self._claims.items()
@@ -200,7 +196,7 @@ class _Verifier:
     def counters(self) -> Iterator[Violation]:
         totals: dict[tuple[PoolId, str, str], int] = {}
         for resource_slice in self._slices:
-            pool = PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+            pool = resource_slice.pool_id
             for counter_set in resource_slice.spec.shared_counters:
                 for name, counter in counter_set.counters.items():
                     totals[pool, counter_set.name, name] = _nano(counter.value)
@@ -285,7 +281,7 @@ class _Verifier:
     def _allocated(self) -> Iterator[tuple[PoolId, Device]]:
         for id, device in self._devices.items():
             if self._by_device.get(id):
-                yield PoolId(id.driver, id.pool), device
+                yield id.pool_id, device
 
     def _numbers(
         self, key: ClaimKey, claim: ResourceClaim, given: Sequence[_AllocatedResult]
@@ -340,13 +336,12 @@ def _newest(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
     newest: dict[PoolId, int] = {}
     pieces = list(slices)
     for resource_slice in pieces:
-        pool = PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+        pool = resource_slice.pool_id
         newest[pool] = max(newest.get(pool, 0), resource_slice.spec.pool.generation)
     return [
         resource_slice
         for resource_slice in pieces
-        if newest[PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)]
-        == resource_slice.spec.pool.generation
+        if newest[resource_slice.pool_id] == resource_slice.spec.pool.generation
     ]
 
 

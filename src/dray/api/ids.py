@@ -21,12 +21,20 @@ class DeviceId(NamedTuple):
     def __str__(self) -> str:
         return f"{self.driver}/{self.pool}/{self.device}"
 
+    @property
+    def pool_id(self) -> PoolId:
+        return PoolId(self.driver, self.pool)
+
 
 class SharedDeviceId(NamedTuple):
     driver: str
     pool: str
     device: str
     share: str
+
+    @property
+    def pool_id(self) -> PoolId:
+        return PoolId(self.driver, self.pool)
 
 
 class GroupResource(NamedTuple):
@@ -45,6 +53,16 @@ class GroupKind(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind}.{self.group}" if self.group else self.kind
+
+
+class ObjectKey(NamedTuple):
+    """An object within its kind; objects without a namespace have an empty one."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 class ClaimKey(NamedTuple):

@@ -9,7 +9,7 @@ from dray.api.types.dra import ResourceSlice
 
 
 def pool_of(resource_slice: ResourceSlice) -> PoolId:
-    return PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+    return resource_slice.pool_id
 
 
 def current(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:

@@ -16,6 +16,7 @@ import msgspec
 
 from dray.api import errors
 from dray.api.conversion import canonical
+from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
 from dray.api.types.meta import ObjectMeta
 from dray.client.api_client import EVERYTHING, Client, ObjectSelection
@@ -46,14 +47,6 @@ Identity = _Named | ObjectMeta
 """Which object, and how new it is."""
 
 _identities = msgspec.json.Decoder(_HasIdentity)
-
-
-class ObjectKey(NamedTuple):
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
 T = TypeVar("T")

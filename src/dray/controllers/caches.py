@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from dray.api import kinds
-from dray.api.ids import PoolId
+from dray.api.ids import ObjectKey, PoolId
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references, pod_claims
 from dray.api.types.core import Lease, Namespace, PodDisruptionBudget, ResourceQuota
@@ -26,7 +26,7 @@ from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, PodGroup
 from dray.client.api_client import Client
-from dray.client.cache import Cache, HasMetadata, IndexFunction, ObjectKey
+from dray.client.cache import Cache, HasMetadata, IndexFunction
 from dray.controllers.slim_types import (
     ClaimTemplate,
     DaemonSet,
@@ -225,7 +225,7 @@ def pools_of(claim: ResourceClaim) -> set[PoolId]:
     if claim.status.allocation is None:
         return set()
     results = claim.status.allocation.devices.results
-    return {PoolId(result.driver, result.pool) for result in results}
+    return {result.pool_id for result in results}
 
 
 def _templates(user: Pod | PodGroup) -> Iterable[Hashable]:
@@ -252,4 +252,4 @@ def _orphan(value: Any) -> Iterable[Hashable]:
 
 
 def _pool_of_slice(published: ResourceSlice | TaintedSlice) -> Iterable[Hashable]:
-    return (PoolId(published.spec.driver, published.spec.pool.name),)
+    return (published.pool_id,)

@@ -14,12 +14,13 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.formats import gotime
+from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.types.core import PodDisruptionBudget, PodDisruptionBudgetStatus
 from dray.api.types.meta import Condition, OwnerReference
 from dray.api.types.pods import Pod
-from dray.client.cache import ObjectChange, ObjectKey
+from dray.client.cache import ObjectChange
 from dray.controllers import caches, loops, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.workloads import rollouts

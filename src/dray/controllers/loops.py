@@ -13,9 +13,10 @@ from typing import Any, Generic, TypeVar
 from dray import telemetry
 from dray.api import errors
 from dray.api.features import Features
+from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
 from dray.client.api_client import Client
-from dray.client.cache import Cache, ObjectChange, ObjectKey
+from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
 from dray.client.events import Recorder
 from dray.client.queue import WorkQueue
@@ -114,4 +115,4 @@ class Loop(abc.ABC, Generic[Key]):
 
 def add_all(queue: WorkQueue[ObjectKey], cache: Cache[Any]) -> None:
     for value in cache:
-        queue.add(ObjectKey(value.metadata.namespace, value.metadata.name))
+        queue.add(value.metadata.key)

@@ -8,9 +8,10 @@ from __future__ import annotations
 import contextlib
 
 from dray.api import errors, kinds
+from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_claims, pod_status
 from dray.api.types.pods import Pod
-from dray.client.cache import ObjectChange, ObjectKey
+from dray.client.cache import ObjectChange
 from dray.controllers import caches, loops, status_patches
 from dray.controllers.loops import Context, Loop
 

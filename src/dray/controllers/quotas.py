@@ -15,13 +15,13 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.formats import quantity
-from dray.api.ids import GroupResource
+from dray.api.ids import GroupResource, ObjectKey
 from dray.api.semantics import owner_references, pod_resources
 from dray.api.semantics import quota as counting
 from dray.api.semantics.pod_resources import Amounts
 from dray.api.types.core import ResourceQuota, ResourceQuotaStatus
 from dray.api.types.dra import ResourceClaim
-from dray.client.cache import ObjectChange, ObjectKey
+from dray.client.cache import ObjectChange
 from dray.controllers import caches, loops, status_patches
 from dray.controllers.loops import Context, Loop
 
@@ -59,7 +59,7 @@ class Quotas(Loop[ObjectKey]):
 
     def _content_changed(self, change: ObjectChange[Any]) -> None:
         for quota in self._quotas.find(caches.NAMESPACE, change.key.namespace):
-            self.queue.add(ObjectKey(quota.metadata.namespace, quota.metadata.name))
+            self.queue.add(quota.metadata.key)
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         quota = self._quotas.get(key.name, key.namespace)

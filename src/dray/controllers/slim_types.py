@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from dray.api.ids import PoolId
 from dray.api.types import workloads
 from dray.api.types.dra import (
     DeviceTaint,
@@ -81,3 +82,7 @@ class TaintedSlice(Wire, frozen=True):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: TaintedSliceSpec = TaintedSliceSpec()
+
+    @property
+    def pool_id(self) -> PoolId:
+        return PoolId(self.spec.driver, self.spec.pool.name)

@@ -118,13 +118,13 @@ def explain(
 
 
 def _keys(claims: Iterable[ResourceClaim]) -> tuple[ClaimKey, ...]:
-    return tuple(ClaimKey(claim.metadata.namespace, claim.metadata.name) for claim in claims)
+    return tuple(claim.key for claim in claims)
 
 
 def _picked(claim: ResourceClaim, allocation: AllocationResult | None) -> list[PickedDevice]:
     (key,) = _keys([claim])
     return [
-        PickedDevice(key, each.request, DeviceId(each.driver, each.pool, each.device))
+        PickedDevice(key, each.request, each.device_id)
         for each in (allocation.devices.results if allocation else ())
     ]
 

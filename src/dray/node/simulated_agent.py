@@ -12,11 +12,12 @@ import datetime
 from collections.abc import Callable, Mapping
 
 from dray.api import errors, http_messages, kinds
+from dray.api.ids import ObjectKey
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.client import events
 from dray.client.api_client import Client, ObjectSelection
-from dray.client.cache import Cache, ObjectChange, ObjectKey
+from dray.client.cache import Cache, ObjectChange
 from dray.client.controller import Controller
 from dray.client.events import Recorder
 from dray.node.devices import claim_access

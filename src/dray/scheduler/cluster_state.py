@@ -18,7 +18,7 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.interning import Interner
 from dray.api import kinds
 from dray.api.features import Features
-from dray.api.ids import ClaimKey
+from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.semantics import owner_references, pod_claims, pod_resources
 from dray.api.types.core import Namespace, PodDisruptionBudget
 from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
@@ -26,7 +26,7 @@ from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
 from dray.client.api_client import Client, ObjectSelection
-from dray.client.cache import Cache, ObjectChange, ObjectKey
+from dray.client.cache import Cache, ObjectChange
 from dray.scheduler import queue
 from dray.scheduler.claims.in_flight import Inflight
 from dray.scheduler.queue import Queue

@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
-from dray.api.ids import ClaimKey
+from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import AllocationResult
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
 from dray.client.api_client import Client
-from dray.client.cache import ObjectKey
 from dray.scheduler import queue
 from dray.scheduler.binder import Binder, NodeAssignment
 from dray.scheduler.claims.device_fit import PodDemand
@@ -49,7 +48,7 @@ class Gang(NamedTuple):
 
     @property
     def key(self) -> ObjectKey:
-        return ObjectKey(self.group.metadata.namespace, self.group.metadata.name)
+        return self.group.metadata.key
 
     def too_few(self, placed: int) -> str:
         minimum, scheduled = self.needed + self.scheduled, self.scheduled + placed
@@ -219,7 +218,7 @@ def _refusal(gang: Gang, greedy: Placed) -> Unschedulable:
 
 
 def _key(pod: Pod) -> ObjectKey:
-    return ObjectKey(pod.metadata.namespace, pod.metadata.name)
+    return pod.metadata.key
 
 
 async def note_scheduled(

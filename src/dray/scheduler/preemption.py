@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
-from dray.api.ids import ClaimKey
+from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import pod_claims
 from dray.api.types.core import PodDisruptionBudget
@@ -22,7 +22,6 @@ from dray.api.types.dra import AllocationResult
 from dray.api.types.pods import Pod
 from dray.client import events
 from dray.client.api_client import Client
-from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.scheduler.claims import device_fit
 from dray.scheduler.claims.device_fit import DeviceMatcher, NodeFit, PodDemand

@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from dray.client.cache import ObjectKey
+from dray.api.ids import ObjectKey
 
 FIRST_ERROR_SECONDS = 1.0
 MAX_ERROR_SECONDS = 10.0

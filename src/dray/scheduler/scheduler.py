@@ -19,12 +19,12 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.search import device_order
 from dray.api import features as gates
 from dray.api.features import Features
+from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client
-from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.scheduler import podgroups, preemption, queue
 from dray.scheduler.binder import Binder, BindFailure, NodeAssignment
@@ -136,7 +136,7 @@ class Scheduler:
 
     def _wrote(self, claim: ResourceClaim) -> None:
         self._state.apply(functools.partial(self._state.inflight.note_written, claim))
-        key = ObjectKey(claim.metadata.namespace, claim.metadata.name)
+        key = claim.metadata.key
         self._queue.wake(queue.claim_changes(key))
 
     async def _work(self) -> None:
@@ -321,7 +321,7 @@ class Scheduler:
 
 
 def _key(pod: Pod) -> ObjectKey:
-    return ObjectKey(pod.metadata.namespace, pod.metadata.name)
+    return pod.metadata.key
 
 
 def _broken(message: str) -> Unschedulable:

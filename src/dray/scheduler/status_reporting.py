@@ -19,13 +19,12 @@ from typing import Any, NamedTuple
 from dray.allocator.model import requests
 from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
-from dray.api.ids import ClaimKey
+from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.pods import Pod, PodCondition
 from dray.client import events
 from dray.client.api_client import Client
-from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.scheduler import unschedulable
 from dray.scheduler.claims.claim_writes import EXPLANATION, ClaimWrites

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from dray.api.ids import ClaimKey
+from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.types.dra import ResourceClaim
-from dray.client.cache import ObjectKey
 from dray.scheduler import queue
 from dray.scheduler.queue import WakeEvent
 from dray.scheduling.node_fit import FilterReason, ReasonKind

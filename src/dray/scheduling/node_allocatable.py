@@ -15,7 +15,6 @@ import msgspec
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity
-from dray.api.ids import PoolId
 from dray.api.semantics import pod_resources
 from dray.api.types.dra import (
     AllocationResult,
@@ -55,7 +54,7 @@ def finder(inventory: NodeInventory) -> FindDevice:
     """Looks devices of an allocation up on one node."""
 
     def find(result: DeviceRequestAllocationResult) -> Device | None:
-        pool = PoolId(result.driver, result.pool)
+        pool = result.pool_id
         for section in inventory.sections:
             number = section.numbers.get(result.device) if section.pool.id == pool else None
             if number is not None:

@@ -112,7 +112,7 @@ def said(reason: str, message: str) -> CoreEvent:
 
 
 def around(*claims: ResourceClaim, **settings: Any) -> PodContext:
-    known = {ClaimKey(each.metadata.namespace, each.metadata.name): each for each in claims}
+    known = {each.key: each for each in claims}
     settings.setdefault("nodes", {"n1": node()})
     return PodContext(claims=known, **settings)
 

@@ -9,7 +9,6 @@ import pytest
 
 from dray.allocator import verifier
 from dray.api import features
-from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     AllocationResult,
     DeviceAllocationResult,
@@ -44,7 +43,7 @@ def one(name: str = "one", **fields: object) -> ResourceClaim:
 def judged(
     slices: Sequence[ResourceSlice], *claims: ResourceClaim
 ) -> list[type[verifier.Violation]]:
-    keys = [ClaimKey(claim.metadata.namespace, claim.metadata.name) for claim in claims]
+    keys = [claim.key for claim in claims]
     found = verifier.find_violations(slices, claims, features.DEFAULT, just_allocated=keys)
     return [type(each) for each in found]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from dray.api import errors, kinds
 from dray.api.formats import gotime
+from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_status
 from dray.api.types.pods import Pod
-from dray.client.cache import ObjectKey
 from dray.controllers import loops
 from dray.controllers.loops import Context, Loop
 

@@ -11,9 +11,9 @@ from dray.controllers.jobs.jobs import Jobs
 from dray.controllers.workloads.deployments import Deployments
 from dray.controllers.workloads.replicasets import ReplicaSets
 from tests.unit.controllers import objects
+from tests.unit.controllers.jobs.test_jobs import finished, job
 from tests.unit.controllers.kubelet import Kubelet
 from tests.unit.controllers.workloads.test_deployments import deployment, rolled_out
-from tests.unit.controllers.jobs.test_jobs import finished, job
 from tests.unit.controllers.world import World, with_loops
 
 DEPLOYED = (Deployments, ReplicaSets, Kubelet, Garbage)

@@ -12,9 +12,9 @@ import pytest
 from dray.api import errors
 from dray.controllers import manager
 from tests.unit.controllers import objects
-from tests.unit.controllers.kubelet import Kubelet
 from tests.unit.controllers.devices.test_claims import FINALIZER
 from tests.unit.controllers.jobs.test_jobs import finished, job
+from tests.unit.controllers.kubelet import Kubelet
 from tests.unit.controllers.world import World, with_loops
 
 LOOPS = ("claims", "jobs", "garbage", "deployments", "replicasets")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from dray.client.cache import ObjectKey
+from dray.api.ids import ObjectKey
 from dray.scheduler import queue
 from dray.scheduler.queue import Entry, Queue
 from tests import loop

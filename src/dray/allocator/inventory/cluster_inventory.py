@@ -233,7 +233,7 @@ class ClusterInventory:
 
     def put_claim(self, claim: ResourceClaim) -> None:
         """Take note of a claim; only what is allocated to it matters here."""
-        key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
+        key = claim.key
         if claim.status.allocation is None:
             self.release(key)
         else:
@@ -250,7 +250,7 @@ class ClusterInventory:
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
-            pool = self._pool(PoolId(result.driver, result.pool))
+            pool = self._pool(result.pool_id)
             if self._is_share(result):
                 self._take_share(pool, result.device, key, _in_nano(result.consumed_capacity))
             else:
@@ -264,7 +264,7 @@ class ClusterInventory:
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
-            pool_id = PoolId(result.driver, result.pool)
+            pool_id = result.pool_id
             pool = self._pool(pool_id)
             if self._is_share(result):
                 consumed = _in_nano(result.consumed_capacity)
@@ -278,13 +278,13 @@ class ClusterInventory:
     def hold_state(self, state: AllocatedState) -> None:
         """Take note of an allocated state that comes without its claims."""
         for device in state.devices:
-            pool = self._pool(PoolId(device.driver, device.pool))
+            pool = self._pool(device.pool_id)
             self._take(pool, device.device, EXTERNAL_HOLDER)
         for share in state.shares:
-            pool = self._pool(PoolId(share.driver, share.pool))
+            pool = self._pool(share.pool_id)
             self._take_share(pool, share.device, EXTERNAL_HOLDER, {})
         for device, consumed in state.capacity.items():
-            pool = self._pool(PoolId(device.driver, device.pool))
+            pool = self._pool(device.pool_id)
             self._take_share(pool, device.device, EXTERNAL_HOLDER, _in_nano(consumed))
 
     def inventory(self, entry: NodeEntry) -> NodeInventory:
@@ -311,7 +311,7 @@ class ClusterInventory:
         return self._rules.values() if self.features.device_taint_rules else ()
 
     def holders_of(self, device: DeviceId) -> tuple[ClaimKey, ...]:
-        pool = self._pools.get(PoolId(device.driver, device.pool))
+        pool = self._pools.get(device.pool_id)
         holding = pool.holdings.by_device.get(device.device) if pool else None
         return holding.holders() if holding else ()
 

@@ -43,7 +43,7 @@ class PodClaimReference(NamedTuple):
 
 
 def key_of(claim: ResourceClaim) -> ClaimKey:
-    return ClaimKey(claim.metadata.namespace, claim.metadata.name)
+    return claim.key
 
 
 def claim_of(user: Pod | PodGroup, source: ClaimSource) -> PodClaimState:

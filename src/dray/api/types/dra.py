@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from dray.api.ids import ClaimKey, DeviceId, PoolId
 from dray.api.types.meta import Condition, NodeSelector, ObjectMeta, Wire
 
 
@@ -200,6 +201,14 @@ class DeviceRequestAllocationResult(Wire, frozen=True):
     consumed_capacity: dict[str, str] = {}
     skip_node_operations: tuple[str, ...] = ()
 
+    @property
+    def device_id(self) -> DeviceId:
+        return DeviceId(self.driver, self.pool, self.device)
+
+    @property
+    def pool_id(self) -> PoolId:
+        return PoolId(self.driver, self.pool)
+
 
 class DeviceAllocationConfiguration(Wire, frozen=True):
     source: str = ""
@@ -240,6 +249,10 @@ class AllocatedDeviceStatus(Wire, frozen=True):
     data: Any = msgspec.UNSET
     network_data: NetworkDeviceData | None = None
 
+    @property
+    def device_id(self) -> DeviceId:
+        return DeviceId(self.driver, self.pool, self.device)
+
 
 class ResourceClaimStatus(Wire, frozen=True):
     allocation: AllocationResult | None = None
@@ -251,6 +264,10 @@ class ResourceClaim(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def key(self) -> ClaimKey:
+        return ClaimKey(self.metadata.namespace, self.metadata.name)
 
 
 class ResourceClaimTemplateSpec(Wire, frozen=True):
@@ -362,3 +379,7 @@ class ResourceSliceSpec(Wire, frozen=True):
 class ResourceSlice(Wire, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceSliceSpec = ResourceSliceSpec()
+
+    @property
+    def pool_id(self) -> PoolId:
+        return PoolId(self.spec.driver, self.spec.pool.name)

@@ -11,6 +11,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from dray.api.ids import ObjectKey
+
 JsonObject: TypeAlias = dict[str, Any]
 """An object as it is on the wire: decoded JSON that no struct describes."""
 
@@ -48,6 +50,10 @@ class ObjectMeta(Wire, frozen=True):
     annotations: dict[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
     finalizers: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> ObjectKey:
+        return ObjectKey(self.namespace, self.name)
 
 
 class Condition(Wire, frozen=True):

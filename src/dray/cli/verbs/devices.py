@@ -177,7 +177,7 @@ def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:
                 result.consumed_capacity,
                 bool(result.admin_access),
             )
-            key = DeviceId(result.driver, result.pool, result.device)
+            key = result.device_id
             found.setdefault(key, []).append(holder)
     return found
 

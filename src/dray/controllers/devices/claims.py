@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dray.api import errors, kinds
+from dray.api.ids import ObjectKey
 from dray.api.semantics import owner_references, pod_claims, pod_status
 from dray.api.semantics.pod_claims import ClaimSource
 from dray.api.types.dra import ResourceClaim
@@ -22,7 +23,7 @@ from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod, PodResourceClaim
 from dray.api.types.workloads import PodGroup
 from dray.client import events
-from dray.client.cache import ObjectChange, ObjectKey
+from dray.client.cache import ObjectChange
 from dray.controllers import caches
 from dray.controllers.devices import claim_release
 from dray.controllers.devices.claim_generation import CannotGenerate, Generator, Owner
@@ -326,7 +327,7 @@ class Claims(Loop[Work]):
 
 
 def _key(value: ResourceClaim | Pod | PodGroup) -> ObjectKey:
-    return ObjectKey(value.metadata.namespace, value.metadata.name)
+    return value.metadata.key
 
 
 def _uses_otherwise(old: Pod | None, new: Pod) -> bool:

@@ -15,13 +15,13 @@ import msgspec
 
 from dray.api import kinds
 from dray.api.formats import gotime
-from dray.api.ids import PoolId
+from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_claims, pod_status
 from dray.api.types.dra import DeviceTaint, DeviceTaintRule, DeviceTaintRuleStatus, ResourceClaim
 from dray.api.types.meta import Condition
 from dray.api.types.pods import Pod
 from dray.client import events
-from dray.client.cache import ObjectChange, ObjectKey
+from dray.client.cache import ObjectChange
 from dray.controllers import caches, status_patches
 from dray.controllers.devices import eviction_times, taint_rule_status
 from dray.controllers.devices.eviction_times import Eviction
@@ -73,7 +73,7 @@ class TaintEviction(Loop[Work]):
         self.queue.add(Work(Subject.RULE, ObjectKey("", name)))
 
     def _add_pod(self, pod: Pod) -> None:
-        key = ObjectKey(pod.metadata.namespace, pod.metadata.name)
+        key = pod.metadata.key
         self.queue.add(Work(Subject.POD, key))
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
@@ -120,7 +120,7 @@ class TaintEviction(Loop[Work]):
             return
         for each in (change.old, change.new):
             if each is not None:
-                pool = PoolId(each.spec.driver, each.spec.pool.name)
+                pool = each.pool_id
                 for claim in self._claims.find(caches.POOL, pool):
                     self._add_users(claim)
 
@@ -257,10 +257,7 @@ class TaintEviction(Loop[Work]):
 
     def _selected_devices(self, rule: DeviceTaintRule) -> tuple[int, int]:
         """How many published and how many allocated devices the rule is about."""
-        known = {
-            PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
-            for resource_slice in self._slices
-        }
+        known = {resource_slice.pool_id for resource_slice in self._slices}
         published = sum(
             eviction_times.selects(rule, pool.driver, pool.pool, device.name)
             for pool in known

@@ -17,13 +17,14 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.formats import gotime
+from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import JobStatus, WorkloadCondition
 from dray.client import events
-from dray.client.cache import ObjectChange, ObjectKey
+from dray.client.cache import ObjectChange
 from dray.controllers import caches, conditions, status_patches
 from dray.controllers.jobs import job_accounting, job_pods, job_progress
 from dray.controllers.jobs.job_progress import Backoff, Progress
@@ -108,7 +109,7 @@ class Jobs(Loop[Work]):
 
     def _add_leftover(self, pod: Pod) -> None:
         if job_progress.is_tracked(pod) and self._is_leftover(pod):
-            key = ObjectKey(pod.metadata.namespace, pod.metadata.name)
+            key = pod.metadata.key
             self.queue.add(Work(key, is_leftover=True))
 
     def _is_leftover(self, pod: Pod) -> bool:
@@ -369,7 +370,7 @@ class Jobs(Loop[Work]):
 
 
 def _key(job: Job) -> ObjectKey:
-    return ObjectKey(job.metadata.namespace, job.metadata.name)
+    return job.metadata.key
 
 
 def _is_ours(job: Job) -> bool:

@@ -9,11 +9,12 @@ import asyncio
 from collections.abc import Sequence
 
 from dray.api import kinds
+from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_status
 from dray.api.types.nodes import Node, Taint
 from dray.api.types.pods import Pod, Toleration
 from dray.client import events
-from dray.client.cache import ObjectChange, ObjectKey
+from dray.client.cache import ObjectChange
 from dray.controllers import caches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
@@ -48,7 +49,7 @@ class NodeEviction(Loop[ObjectKey]):
     def _add_pods(self, node: Node, *, even_untainted: bool = False) -> None:
         if even_untainted or evicting_taints(node):
             for pod in self._pods.find(caches.NODE, node.metadata.name):
-                self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
+                self.queue.add(pod.metadata.key)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         if change.new is None:

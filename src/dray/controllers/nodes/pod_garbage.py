@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 
 from dray.api import errors, kinds
+from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_status
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.client.cache import ObjectChange, ObjectKey
+from dray.client.cache import ObjectChange
 from dray.controllers import caches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
@@ -64,7 +65,7 @@ class PodGarbage(Loop[ObjectKey]):
     def _consider(self, pod: Pod) -> None:
         node = pod.spec.node_name
         if (node and self._nodes.get(node) is None) or (not node and pod_status.is_deleted(pod)):
-            self.queue.add(ObjectKey(pod.metadata.namespace, pod.metadata.name))
+            self.queue.add(pod.metadata.key)
 
     def _choose_excess(self) -> None:
         """The oldest of the pods that have ended, evicted ones first."""
@@ -81,7 +82,7 @@ class PodGarbage(Loop[ObjectKey]):
             )
         )
         for pod in ended[: len(ended) - self._max_ended]:
-            key = ObjectKey(pod.metadata.namespace, pod.metadata.name)
+            key = pod.metadata.key
             self._excess.add(key)
             self.queue.add(key)
 

@@ -12,13 +12,14 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from dray.api import errors
+from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
 from dray.api.selectors import label_selectors
 from dray.api.selectors.label_selectors import Selector
 from dray.api.semantics import owner_references
 from dray.api.types.meta import JsonObject, LabelSelector, ObjectMeta
 from dray.client.api_client import Client
-from dray.client.cache import Cache, ObjectChange, ObjectKey
+from dray.client.cache import Cache, ObjectChange
 from dray.controllers import caches, status_patches
 
 
@@ -39,7 +40,7 @@ def possible_owners(change: ObjectChange[T], owners: Cache[Any]) -> Iterator[Obj
         return
     for owner in owners.find(caches.NAMESPACE, change.key.namespace):
         if _selects(owner.spec.selector, new.metadata.labels):
-            yield ObjectKey(owner.metadata.namespace, owner.metadata.name)
+            yield owner.metadata.key
 
 
 def _ties(metadata: ObjectMeta) -> tuple[Any, ...]:

@@ -11,13 +11,14 @@ import msgspec
 from dray.api import errors, kinds
 from dray.api.conversion import canonical, defaults
 from dray.api.formats import gojson
+from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references
 from dray.api.types.meta import JsonObject
 from dray.api.types.workloads import ControllerRevision
 from dray.client.api_client import Client
-from dray.client.cache import Cache, ObjectKey
+from dray.client.cache import Cache
 from dray.controllers import caches, status_patches
 from dray.controllers.own_writes import OwnWrites
 from dray.controllers.slim_types import DaemonSet, StatefulSet, Template
@@ -182,4 +183,4 @@ def _age(revision: ControllerRevision) -> tuple[int, str, str]:
 
 
 def _key(workload: Workload) -> ObjectKey:
-    return ObjectKey(workload.metadata.namespace, workload.metadata.name)
+    return workload.metadata.key

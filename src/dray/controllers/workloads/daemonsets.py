@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from dray.api import errors, kinds
+from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors, node_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod, PodSpec
 from dray.api.types.workloads import ControllerRevision, DaemonSetStatus
-from dray.client.cache import ObjectChange, ObjectKey
+from dray.client.cache import ObjectChange
 from dray.controllers import caches, loops, status_patches
 from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import node_eviction

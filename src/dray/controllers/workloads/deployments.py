@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from dray.api import errors, kinds
+from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
 from dray.api.types.meta import LabelSelector
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import DeploymentStatus
 from dray.client import events
-from dray.client.cache import ObjectChange, ObjectKey
+from dray.client.cache import ObjectChange
 from dray.controllers import caches, conditions, loops, status_patches
 from dray.controllers.conditions import Conditions
 from dray.controllers.loops import Context, Loop
@@ -373,7 +374,7 @@ class _Stop(Exception):
 
 
 def _key(deployment: Deployment) -> ObjectKey:
-    return ObjectKey(deployment.metadata.namespace, deployment.metadata.name)
+    return deployment.metadata.key
 
 
 def _with(deployment: Deployment, changed: Conditions) -> Deployment:

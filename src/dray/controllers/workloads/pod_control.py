@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dray.api import errors, kinds
+from dray.api.ids import ObjectKey
 from dray.api.kinds import Kind
 from dray.api.semantics import owner_references
 from dray.api.types.meta import JsonObject, ObjectMeta
 from dray.api.types.pods import Pod
 from dray.client import events
 from dray.client.api_client import Client
-from dray.client.cache import ObjectKey
 from dray.client.events import Recorder
 from dray.controllers.own_writes import OwnWrites
 from dray.controllers.slim_types import Template

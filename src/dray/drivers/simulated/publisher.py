@@ -77,14 +77,14 @@ class SimulatedDriver:
 
     def fail(self, device: DeviceId, effect: str = NO_EXECUTE) -> None:
         """Taint a device as its driver would when the hardware breaks."""
-        pool_id = PoolId(device.driver, device.pool)
+        pool_id = device.pool_id
         known = self._faults.setdefault(pool_id, {})
         if device.device not in known or known[device.device].effect != effect:
             known[device.device] = _Fault(effect, gotime.write(self._now()))
             self._publisher.refresh(pool_id)
 
     def recover(self, device: DeviceId) -> None:
-        pool_id = PoolId(device.driver, device.pool)
+        pool_id = device.pool_id
         if self._faults.get(pool_id, {}).pop(device.device, None) is not None:
             self._publisher.refresh(pool_id)
 

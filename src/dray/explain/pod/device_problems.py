@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dray.allocator.checks import taints
 from dray.api.formats import gotime
-from dray.api.ids import ClaimKey, DeviceId
+from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import (
     DeviceRequestAllocationResult,
@@ -69,7 +69,7 @@ def _device_name(health: ResourceHealth, resource: str, held: Mapping[str, Resul
     """The device behind a CDI name, which ends with the name of its device as a rule."""
     pod_claim, _, request = resource.removeprefix(_CLAIM_PREFIX).partition("/")
     among = [
-        DeviceId(each.driver, each.pool, each.device)
+        each.device_id
         for each in held.get(pod_claim, ())
         if not request or each.request.partition("/")[0] == request
     ]
@@ -114,7 +114,7 @@ def _concern(
         return
     seconds = taints.tolerated_seconds(taint, result.tolerations)
     yield obstacles.DeviceTainted(
-        device=str(DeviceId(result.driver, result.pool, result.device)),
+        device=str(result.device_id),
         taint=phrases.taint(taint),
         rule=rule,
         since=taint.time_added or "",

@@ -441,12 +441,9 @@ def _results(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
 
 def _unready(claim: ResourceClaim) -> Iterator[Obstacle]:
     """The devices of a claim that their drivers have not attached."""
-    reported = {
-        DeviceId(each.driver, each.pool, each.device): each.conditions
-        for each in claim.status.devices
-    }
+    reported = {each.device_id: each.conditions for each in claim.status.devices}
     for result in _results(claim):
-        device = DeviceId(result.driver, result.pool, result.device)
+        device = result.device_id
         yield from _unattached(claim, result, device, reported.get(device, ()))
 
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from dray.allocator.inventory.cluster_inventory import EXTERNAL_HOLDER, ClusterInventory
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim
-from dray.api.ids import ClaimKey
 from dray.api.types.dra import ResourceClaim
 from dray.explain.selectors import spelling
 from dray.explain.suggestions import availability, selector_rewrites
@@ -146,7 +145,7 @@ def _of_claim(question: ProposalContext, claim: int) -> frozenset[StepKey]:
 
 def wait(question: ProposalContext) -> Iterator[Proposal]:
     """One claim that ends; those that hold most of what is wanted first."""
-    own = {ClaimKey(claim.metadata.namespace, claim.metadata.name) for claim in question.claims}
+    own = {claim.key for claim in question.claims}
     for node, inventory in _inventories(question):
         weights = sum(
             (availability.holding_claims(inventory, option) for option in options(question)),
@@ -281,7 +280,7 @@ def drop_requests(question: ProposalContext) -> Iterator[Proposal]:
 
 def drop_claims(question: ProposalContext) -> Iterator[Proposal]:
     for number, claim in enumerate(question.claims if len(question.claims) > 1 else ()):
-        key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
+        key = claim.key
         yield Proposal(DropClaim(claim=number, name=key), _of_claim(question, number))
 
 

@@ -99,7 +99,7 @@ def holders(
     lost = {look for index, look in enumerate(one.looks) if devices >> index & 1}
     looks = iter(other.looks)
     for resource_slice in other.slices:
-        pool = PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+        pool = resource_slice.pool_id
         held = fleet.pools()[pool].holdings.by_device
         for device, look in zip(resource_slice.spec.devices, looks, strict=False):
             if look in lost and device.name in held:

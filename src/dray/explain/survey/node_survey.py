@@ -245,7 +245,7 @@ class _Surveyor:
         of_pool = [
             resource_slice.spec.pool
             for resource_slice in self._fleet.slices()
-            if PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name) == pool
+            if resource_slice.pool_id == pool
         ]
         newest = max(each.generation for each in of_pool)
         current = [each for each in of_pool if each.generation == newest]

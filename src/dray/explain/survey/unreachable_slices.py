@@ -37,12 +37,12 @@ class UnreachableSlices(msgspec.Struct, frozen=True):
 def find_unreachable_slices(fleet: ClusterInventory) -> tuple[UnreachableSlices, ...]:
     newest: dict[PoolId, int] = {}
     for resource_slice in fleet.slices():
-        pool = PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+        pool = resource_slice.pool_id
         newest[pool] = max(newest.get(pool, 0), resource_slice.spec.pool.generation)
     nodes = [entry.node for entry in fleet.nodes.values() if entry.node is not None]
     found: dict[tuple[PoolId, UnreachableReason, str], tuple[int, int]] = {}
     for resource_slice in fleet.slices():
-        pool = PoolId(resource_slice.spec.driver, resource_slice.spec.pool.name)
+        pool = resource_slice.pool_id
         cause = _cause(resource_slice, newest[pool], nodes, fleet)
         if cause is not None:
             slices, devices = found.get((pool, *cause), (0, 0))

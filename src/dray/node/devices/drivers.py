@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import grpc
 import grpc.aio
 
+from dray.api.ids import DeviceId
 from dray.protocol import services
 from dray.protocol.services import Caller, Service
 
@@ -51,6 +52,10 @@ class DriverDevice(NamedTuple):
     device: str
     cdi_ids: tuple[str, ...]
     share_id: str | None = None
+
+    @property
+    def device_id(self) -> DeviceId:
+        return DeviceId(self.driver, self.pool, self.device)
 
 
 @dataclass(frozen=True)

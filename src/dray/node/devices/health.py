@@ -46,7 +46,7 @@ class DeviceHealthMonitor:
         self._known: dict[DeviceId, HealthStatus] = {}
 
     def of(self, device: DriverDevice) -> HealthStatus:
-        return self._known.get(DeviceId(device.driver, device.pool, device.device), UNKNOWN)
+        return self._known.get(device.device_id, UNKNOWN)
 
     async def run(self) -> None:
         """One follower for each driver as it is now; all anew when a driver comes or goes."""

@@ -18,7 +18,7 @@ from dray.allocator.model import rejections, requests
 from dray.allocator.placement import Allocator, FitResult, NoFit
 from dray.allocator.search.device_order import Order
 from dray.api.features import Features
-from dray.api.ids import ClaimKey
+from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.selectors import node_selectors
 from dray.api.semantics import owner_references, pod_claims
 from dray.api.types.dra import (
@@ -28,7 +28,6 @@ from dray.api.types.dra import (
     ResourceClaimConsumerReference,
 )
 from dray.api.types.pods import NodeAllocatableResourceClaimStatus, Pod
-from dray.client.cache import ObjectKey
 from dray.scheduler import queue
 from dray.scheduler.claims.in_flight import Inflight
 from dray.scheduler.unschedulable import Unschedulable

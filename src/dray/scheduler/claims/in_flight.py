@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.api.ids import ClaimKey
+from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.semantics import pod_claims
 from dray.api.types.dra import (
     AllocationResult,
@@ -21,7 +21,7 @@ from dray.api.types.dra import (
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from dray.client.cache import ObjectKey, Undecodable
+from dray.client.cache import Undecodable
 from dray.scheduling.claim_readiness import FindClaim
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.unit.cli.conftest import START_SECONDS, Cluster, run
 from tests.unit.cli.components.test_up import up
+from tests.unit.cli.conftest import START_SECONDS, Cluster, run
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,8 @@ import yaml
 from dray.cli.components import instance
 from dray.cli.components.instance import Instance
 from dray.node.containers.container_attempts import Attempt, Command, Starter
-from tests.unit.cli.conftest import DRAY, START_SECONDS, Cluster, as_list, run
 from tests.unit.cli.components.test_components import POD, TEMPLATE
+from tests.unit.cli.conftest import DRAY, START_SECONDS, Cluster, as_list, run
 
 SECOND = "dray is already up on"
 

@@ -13,9 +13,9 @@ from dray.api.types.meta import JsonObject
 from dray.cli.command_errors import NotFound, WrongUsage
 from dray.cli.insight import history
 from dray.cli.insight.history import ClaimHistory, ClaimRevision
-from tests.unit.cli.conftest import Cluster, as_list
 from tests.unit.cli.components.test_components import POD, TEMPLATE
 from tests.unit.cli.components.test_up import up
+from tests.unit.cli.conftest import Cluster, as_list
 
 DEVICE = "gpu.example.com/n1/gpu-3"
 

@@ -15,8 +15,8 @@ from dray.controllers.devices.taint_eviction import TaintEviction
 from dray.controllers.slim_types import TaintedSlice
 from dray.controllers.status_patches import decode
 from tests.unit.controllers import objects
-from tests.unit.controllers.kubelet import Kubelet
 from tests.unit.controllers.devices.test_claims import allocate, start
+from tests.unit.controllers.kubelet import Kubelet
 from tests.unit.controllers.world import World, with_loops
 
 

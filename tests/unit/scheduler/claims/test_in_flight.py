@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.api.ids import ClaimKey, DeviceId
+from dray.api.ids import ClaimKey, DeviceId, ObjectKey
 from dray.api.types.dra import (
     AllocationResult,
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
     ResourceClaim,
 )
-from dray.client.cache import ObjectKey, Undecodable
+from dray.client.cache import Undecodable
 from dray.scheduler.claims.in_flight import Inflight
 
 KEY = ClaimKey("default", "x")

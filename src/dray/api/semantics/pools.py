@@ -1,0 +1,33 @@
+"""Pools: which slices belong to one, and which of them are current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dray.api.ids import PoolId
+from dray.api.types.dra import ResourceSlice
+
+__all__ = ["current_slices", "group_by_pool", "newest_generation"]
+
+
+def newest_generation(slices: Iterable[ResourceSlice]) -> int:
+    """Return the newest generation among slices of one pool, or 0 without slices."""
+    return max((item.spec.pool.generation for item in slices), default=0)
+
+
+def current_slices(slices: Sequence[ResourceSlice]) -> list[ResourceSlice]:
+    """Return the slices of the newest generation of one pool, in the given order.
+
+    The allocator's `pools_of_node` decides otherwise on purpose: it leaves out slices that the
+    node cannot reach before it looks for the newest generation, as upstream does.
+    """
+    newest = newest_generation(slices)
+    return [item for item in slices if item.spec.pool.generation == newest]
+
+
+def group_by_pool(slices: Iterable[ResourceSlice]) -> dict[PoolId, list[ResourceSlice]]:
+    """Group slices by pool, in the given order."""
+    pools: dict[PoolId, list[ResourceSlice]] = {}
+    for resource_slice in slices:
+        pools.setdefault(resource_slice.pool_id, []).append(resource_slice)
+    return pools

@@ -1,0 +1,35 @@
+"""Names with a meaning to Kubernetes or dray: labels, annotations, finalizers, taints, reasons."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Taint effects, of nodes and of devices.
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+
+# Taints that the node lifecycle controller sets.
+NODE_NOT_READY: Final = "node.kubernetes.io/not-ready"
+NODE_UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+
+# Namespaces.
+NODE_LEASE_NAMESPACE: Final = "kube-node-lease"
+
+# Labels and annotations.
+ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
+POD_CLAIM_NAME_ANNOTATION: Final = "resource.kubernetes.io/pod-claim-name"
+EXTENDED_RESOURCE_CLAIM_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+MIRROR_POD_ANNOTATION: Final = "kubernetes.io/config.mirror"
+
+# Finalizers.
+CLAIM_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+POD_GROUP_FINALIZER: Final = "scheduling.k8s.io/podgroup-protection"
+
+# Reasons of events, and features that nodes declare.
+FAILED_PREPARE_REASON: Final = "FailedPrepareDynamicResources"
+OPTIONAL_NODE_OPERATIONS: Final = "DRAOptionalNodeOperations"
+
+# dray's own.
+LEASE_ANNOTATION: Final = "dray.dev/lease"
+PARTITIONS_OF_ANNOTATION: Final = "dray.dev/partitions-of"
