@@ -15,6 +15,8 @@ from dray.client.inprocess import InProcessTransport
 from dray.client.lease import LEASE, LeaderElection, LeadershipLost, Timing
 from dray.client.verbs import Client
 from dray.store import memory
+from tests import virtualtime
+from tests.waiting import until
 
 FAST = Timing(duration_seconds=1.0, deadline_seconds=0.3, retry_seconds=0.02)
 
@@ -34,7 +36,7 @@ class Link:
 
 def with_server(test: Callable[[Link], Awaitable[None]]) -> Callable[[], None]:
     def run() -> None:
-        asyncio.run(_run())
+        virtualtime.run(_run())
 
     async def _run() -> None:
         async with memory.open() as store:
@@ -60,12 +62,6 @@ async def leading(seats: list[str], name: str) -> None:
         seats.remove(name)
 
 
-async def until(check: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not check():
-            await asyncio.sleep(0.005)
-
-
 @with_server
 async def test_the_second_candidate_leads_when_the_first_stops(link: Link) -> None:
     seats: list[str] = []
@@ -73,7 +69,7 @@ async def test_the_second_candidate_leads_when_the_first_stops(link: Link) -> No
         first = group.create_task(candidate(link, "a").run(lambda: leading(seats, "a")))
         await until(lambda: seats == ["a"])
         second = group.create_task(candidate(link, "b").run(lambda: leading(seats, "b")))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(FAST.duration_seconds * 1.5)
         assert seats == ["a"]
         first.cancel()
         await until(lambda: seats == ["b"])

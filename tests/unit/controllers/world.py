@@ -30,6 +30,7 @@ from dray.controllers.caches import Caches
 from dray.controllers.loops import Context, Loop
 from dray.store import memory
 from dray.store.store import Put, Store, Transaction
+from tests import virtualtime
 
 ADMIN = User("admin", frozenset({"system:masters"}))
 CONTROLLERS = User("system:kube-controller-manager", frozenset({"system:authenticated"}))
@@ -209,7 +210,7 @@ def with_loops(
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], None]:
         @functools.wraps(test)
         def run() -> None:
-            asyncio.run(_run())
+            virtualtime.run(_run())
 
         async def _run() -> None:
             made = clock() if clock else None

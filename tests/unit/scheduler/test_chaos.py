@@ -17,7 +17,7 @@ from dray.client.inprocess import InProcessTransport
 from dray.client.verbs import Client, Object
 from dray.scheduler import queue, scheduler
 from dray.scheduler.writing import claimwrites
-from tests import loop
+from tests import rounds, virtualtime
 from tests.unit.scheduler.world import (
     SCHEDULER,
     World,
@@ -183,7 +183,8 @@ async def resting(here: World) -> set[str]:
         before = bound
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(4, long=100))
 def test_chaos(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claimwrites, "FIRST_RETRY_SECONDS", 0.002)
 
@@ -202,4 +203,4 @@ def test_chaos(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             await check(here)
             assert after == before, "somebody was forgotten"
 
-    loop.run(run())
+    virtualtime.run(run())

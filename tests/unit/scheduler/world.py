@@ -25,7 +25,7 @@ from dray.client.verbs import Client, Object, Selection
 from dray.controllers import manager
 from dray.scheduler import scheduler
 from dray.store import memory
-from tests import loop
+from tests import virtualtime
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
 SCHEDULER = User("system:kube-scheduler", frozenset({"system:authenticated"}))
@@ -306,7 +306,7 @@ def in_world(
     def decorate(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
         @functools.wraps(test)
         def run() -> None:
-            loop.run(_run())
+            virtualtime.run(_run())
 
         async def _run() -> None:
             async with world(**options) as here:
