@@ -2,6 +2,7 @@
 
 For code that takes its time from the loop and speaks with nothing outside of the process. A wait
 of so many seconds is then exact: whatever was due before has happened, however slow the machine.
+While a thread works for the loop, time stands still.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ class _Selector(selectors.DefaultSelector):
     """Skips the time for which the loop would sleep."""
 
     now = 0.0
+    threads = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            # Nothing is due ever: only another thread can go on from here.
+        if timeout is None or (timeout > 0 and self.threads):
             return super().select(None)
         ready = super().select(0)
         if not ready:
@@ -36,6 +37,15 @@ class _Loop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self._clock.now
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
+        self._clock.threads += 1
+        future.add_done_callback(self._end_thread)
+        return future
+
+    def _end_thread(self, _: asyncio.Future[Any]) -> None:
+        self._clock.threads -= 1
 
 
 def run(work: Coroutine[Any, Any, Answer]) -> Answer:

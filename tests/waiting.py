@@ -18,28 +18,30 @@ async def until(
     check: Callable[[], Found], what: str = "", *, seconds: float = DEADLINE_SECONDS
 ) -> Found:
     """Wait until a look finds something; what it found."""
-    deadline = time.monotonic() + seconds
-    while not (found := check()):
-        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain for {what or check}"
-        await asyncio.sleep(PAUSE_SECONDS)
-    return found
+
+    async def look() -> Found:
+        return check()
+
+    return await until_answered(look, what or str(check), seconds=seconds)
 
 
-async def until_async(
-    check: Callable[[], Awaitable[Found]], what: str = "", *, seconds: float = DEADLINE_SECONDS
+async def until_answered(
+    ask: Callable[[], Awaitable[Found]], what: str = "", *, seconds: float = DEADLINE_SECONDS
 ) -> Found:
-    """The same where looking takes a request."""
-    deadline = time.monotonic() + seconds
-    while not (found := await check()):
-        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain for {what or check}"
-        await asyncio.sleep(PAUSE_SECONDS)
-    return found
+    """Wait until a request finds something; what it found."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not (found := await ask()):
+                await asyncio.sleep(PAUSE_SECONDS)
+            return found
+    except TimeoutError:
+        raise AssertionError(f"waited {seconds:g} s in vain for {what or ask}") from None
 
 
-def until_now(
+def block_until(
     check: Callable[[], Found], what: str = "", *, seconds: float = DEADLINE_SECONDS
 ) -> Found:
-    """The same outside of an event loop, for other processes."""
+    """Wait outside of an event loop, for other processes; what was found."""
     deadline = time.monotonic() + seconds
     while not (found := check()):
         assert time.monotonic() < deadline, f"waited {seconds:g} s in vain for {what or check}"

@@ -26,6 +26,7 @@ from dray.driverkit.plugin import Directories, Plugin
 from dray.store import memory
 from tests.cluster.site import Site, container, from_template, needs_sandbox, on_folder, pod
 from tests.cluster.world import DEVICE_CLASS, NODE, POD, SLICE, World
+from tests.waiting import until
 
 pytestmark = needs_sandbox
 
@@ -143,16 +144,11 @@ async def _driver(node: Node, client: Client) -> AsyncIterator[None]:
     plugin = asyncio.ensure_future(Plugin(node.driver, client, NAME, directories=places).run())
     try:
         await node.site.world.until(lambda: node.site.world.all(SLICE), "the devices")
-        await asyncio.wait_for(asyncio.shield(_taken_on(node)), 30)
+        await until(lambda: "driver gate.example.com registered" in node.said(), "its driver")
         yield
     finally:
         plugin.cancel()
         await asyncio.wait({plugin})
-
-
-async def _taken_on(node: Node) -> None:
-    while "driver gate.example.com registered" not in node.said():
-        await asyncio.sleep(0.05)
 
 
 def with_device(script: str) -> dict[str, object]:

@@ -30,7 +30,7 @@ from dray.controllers.caches import Caches
 from dray.controllers.loops import Context, Loop
 from dray.store import memory
 from dray.store.store import Put, Store, Transaction
-from tests import virtualtime
+from tests import virtualtime, waiting
 
 ADMIN = User("admin", frozenset({"system:masters"}))
 CONTROLLERS = User("system:kube-controller-manager", frozenset({"system:authenticated"}))
@@ -121,13 +121,7 @@ class World:
 
     async def until(self, check: Callable[[], Awaitable[Any]], what: str = "") -> Any:
         """Wait for a condition; its value."""
-        try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                while not (value := await check()):
-                    await asyncio.sleep(0.002)
-                return value
-        except TimeoutError:
-            raise AssertionError(f"waited in vain for {what or check}") from None
+        return await waiting.until_answered(check, what, seconds=DEADLINE_SECONDS)
 
     async def until_true(self, check: Callable[[], bool]) -> None:
         async def ask() -> bool:
@@ -139,11 +133,12 @@ class World:
         """Wait until nothing is written any more."""
         quiet = 0
         before = await self.store.revision()
-        while quiet < 8:
-            await asyncio.sleep(0.005)
-            now = await self.store.revision()
-            quiet = quiet + 1 if now == before else 0
-            before = now
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while quiet < 8:
+                await asyncio.sleep(0.005)
+                now = await self.store.revision()
+                quiet = quiet + 1 if now == before else 0
+                before = now
 
     async def writes(self, during: Awaitable[Any]) -> int:
         """How many writes happen while something is done and after it, events apart."""
