@@ -29,7 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.seed = rounds.new_seed()
     rounds.CHOSEN.is_long = config.option.long
     rounds.CHOSEN.seed = core.global_force_seed = config.option.seed
-    hypothesis.settings.register_profile("dray", print_blob=True)
+    cases = rounds.examples(100, long=5000)
+    hypothesis.settings.register_profile("dray", cases, print_blob=True)
     hypothesis.settings.load_profile("dray")
     unrun.install(config)
 

@@ -10,13 +10,14 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, reject, settings
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
 from dray.api import slices
 from dray.cel import device, environment, program, values
 from dray.cel.folding import InstantiationFailed
 from dray.cel.issues import CompilationFailed
+from tests import rounds
 
 cel = pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python is not installed")
 ext_strings = pytest.importorskip("cel_expr_python.ext.ext_strings")
@@ -210,7 +211,7 @@ def their_answer(text: str, attributes: dict[str, Any]) -> Answer | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, deadline=None)
+@rounds.examples(2000, long=100_000)
 @given(
     text=bool_expression() | int_expression() | string_expression() | list_expression(),
     number=integers,

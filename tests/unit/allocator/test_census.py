@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from dray.allocator.census import Census, Group
 from dray.allocator.fleet import Fleet
 from dray.api.meta import ObjectMeta
 from dray.api.names import ClaimKey
 from dray.api.taints import DeviceTaint, DeviceTaintRule, DeviceTaintRuleSpec, DeviceTaintSelector
-from tests import builders
+from tests import builders, rounds
 
 BROKEN = DeviceTaint(key="example.com/broken", effect="NoExecute")
 
@@ -46,8 +48,10 @@ def test_a_held_device_is_not_counted_as_tainted() -> None:
     assert counted(fleet) == {Group("allocated", "gpu"): 1, Group("tainted", "gpu"): 1}
 
 
-def test_what_is_remembered_is_what_a_fresh_count_says() -> None:
-    dice = random.Random(7)
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(3, long=200))
+def test_what_is_remembered_is_what_a_fresh_count_says(seed: int) -> None:
+    dice = random.Random(seed)
     fleet = builders.fleet()
     census = Census(fleet)
     held: list[str] = []

@@ -73,7 +73,7 @@ async def allocate_some(here: World, chance: random.Random) -> None:
             await here.set_status("resourceclaims", name, status)
 
 
-@pytest.mark.parametrize("seed", rounds.seeds(3, long=60))
+@pytest.mark.parametrize("seed", rounds.seeds(10, long=500))
 def test_claims_survive_restarts(seed: int) -> None:
     async def test(here: World) -> None:
         await here.create(objects.claim_template())
@@ -99,7 +99,7 @@ def test_claims_survive_restarts(seed: int) -> None:
     with_loops()(test)()
 
 
-@pytest.mark.parametrize("seed", rounds.seeds(3, long=60))
+@pytest.mark.parametrize("seed", rounds.seeds(10, long=500))
 def test_jobs_count_right_across_restarts(seed: int) -> None:
     async def test(here: World) -> None:
         is_over = asyncio.Event()

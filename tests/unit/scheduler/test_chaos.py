@@ -184,7 +184,7 @@ async def resting(here: World) -> set[str]:
 
 
 @pytest.mark.random
-@pytest.mark.parametrize("seed", rounds.seeds(4, long=100))
+@pytest.mark.parametrize("seed", rounds.seeds(20, long=1000))
 def test_chaos(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claimwrites, "FIRST_RETRY_SECONDS", 0.002)
 
