@@ -1,7 +1,7 @@
 # Everything a contributor runs. `make help` lists the targets; each sets up what it needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fuzz generate pin clean
+.PHONY: help demo test long check bench fuzz generate pin clean
 
 VENV   := .venv
 TOOLS  := .tools
@@ -14,8 +14,11 @@ help:  ## list the targets
 demo: $(VENV)/.runtime  ## see dray work
 	@$(RUN)/dray demo
 
-test: $(VENV)/.dev  ## every test
+test: $(VENV)/.dev  ## every test, with a share of the random rounds
 	$(RUN)/pytest -n auto -q $(PYTEST_ARGS)
+
+long: $(VENV)/.dev  ## the random tests in large numbers: cases, kills, chaos, fuzzing; takes hours
+	$(RUN)/pytest -n auto -q --long -m random $(PYTEST_ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers and the quick tests
 	$(RUN)/ruff format --check .

@@ -58,7 +58,7 @@ GROUPS: Final = (
         "set DRAY_CASES and DRAY_GOLDEN",
         is_optional=True,
     ),
-    Group("a C compiler", r"^cc is not installed", "install gcc and libc6-dev"),
+    Group("an example's tools", r"is not installed$", "install gcc, libc6-dev and util-linux"),
     Group(
         "root",
         r"needs root|only root|cannot be mounted here|no device nodes here",
@@ -81,7 +81,8 @@ class Summary:
         self._is_strict = is_strict
         self._whole: Counter[str] = Counter()
         self._parts: Counter[str] = Counter()
-        self._refused: list[str] = []
+        self.refused: list[str] = []
+        """Skipped tests that should have run, with their reasons."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.skipped and isinstance(report.longrepr, tuple):
@@ -99,19 +100,19 @@ class Summary:
         reason = reason.removeprefix("Skipped: ")
         group = group_of(reason)
         if group is None or (self._is_strict and not group.is_optional):
-            self._refused.append(f"{test}: {reason}")
+            self.refused.append(f"{test}: {reason}")
         if group is not None and group.remedy:
             counts[group.name] += 1
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self._refused and session.exitstatus == pytest.ExitCode.OK:
+        if self.refused and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        if self._refused:
+        if self.refused:
             terminalreporter.section("skipped without an allowed reason (tests/unrun.py)", red=True)
-            for line in self._refused:
+            for line in self.refused:
                 terminalreporter.write_line(line)
         if text := self.text():
             terminalreporter.write_line(textwrap.fill(text, WIDTH))

@@ -10,6 +10,8 @@ import math
 from typing import Any
 
 import pytest
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_strings
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
@@ -18,9 +20,6 @@ from dray.cel import device, environment, program, values
 from dray.cel.folding import InstantiationFailed
 from dray.cel.issues import CompilationFailed
 from tests import rounds
-
-cel = pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python is not installed")
-ext_strings = pytest.importorskip("cel_expr_python.ext.ext_strings")
 
 DRIVER = "d.example.com"
 OURS = environment.device_environment(

@@ -19,7 +19,7 @@ EXPRESSIONS = rounds.count(3000, long=300_000)
 SERVER_SECONDS = rounds.count(5, long=300)
 
 
-@pytest.mark.timeout(rounds.count(180, long=3600))
+@pytest.mark.timeout(rounds.count(600, long=7200))
 def test_every_hostile_selector_ends_in_an_answer_or_an_error() -> None:
     view, dice = fuzz_cel.sample(), random.Random(rounds.seed_of(0))
     for text in itertools.islice(fuzz_cel.expressions(dice), EXPRESSIONS):
@@ -31,6 +31,11 @@ def test_an_api_server_answers_whatever_it_is_asked() -> None:
     command = [sys.executable, "-m", "tools.fuzz_apiserver"]
     options = ["--seconds", str(SERVER_SECONDS), "--seed", str(rounds.seed_of(0))]
     ran = subprocess.run(
-        [*command, *options], cwd=ROOT, capture_output=True, text=True, check=False
+        [*command, *options],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=SERVER_SECONDS + 60,
+        check=False,
     )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.returncode == 0, ran.stdout.decode()
