@@ -53,9 +53,9 @@ GROUPS: Final = (
         is_optional=True,
     ),
     Group(
-        "recordings kept elsewhere, such as Kubernetes' own tables",
-        r"is absent$|no transcripts|no recorded cases",
-        "set DRAY_CASES and DRAY_GOLDEN",
+        "Kubernetes' own tables",
+        r"is not part of the repository|is absent$|no transcripts|no recorded cases",
+        "set DRAY_CASES and DRAY_GOLDEN to where they are",
         is_optional=True,
     ),
     Group("an example's tools", r"is not installed$", "install gcc, libc6-dev and util-linux"),
