@@ -8,6 +8,9 @@ TOOLS  := .tools
 PYTHON ?= python3
 RUN    := $(VENV)/bin
 
+# uv comes from PATH, or from PyPI into the project's own folder.
+UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/bin/uv)
+
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
 
@@ -45,9 +48,6 @@ pin: | $(UV)  ## write constraints.txt anew: the versions `make` installs
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(TOOLS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
-
-# uv comes from PATH, or from PyPI into the project's own folder.
-UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/bin/uv)
 
 $(TOOLS)/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

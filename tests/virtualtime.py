@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any, TypeVar, TypeVarTuple
 
 Answer = TypeVar("Answer")
+Arguments = TypeVarTuple("Arguments")
 
 
 class _Selector(selectors.DefaultSelector):
@@ -38,8 +40,10 @@ class _Loop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._clock.now
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
-        future: asyncio.Future[Any] = super().run_in_executor(executor, func, *args)
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Arguments], Answer], *args: *Arguments
+    ) -> asyncio.Future[Answer]:
+        future = super().run_in_executor(executor, func, *args)
         self._clock.threads += 1
         future.add_done_callback(self._end_thread)
         return future
