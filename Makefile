@@ -1,12 +1,15 @@
 # Everything a contributor runs. `make help` lists the targets; each sets up what it needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fuzz generate pin clean
+.PHONY: help demo test long check bench fuzz generate pin clean
 
 VENV   := .venv
 TOOLS  := .tools
 PYTHON ?= python3
 RUN    := $(VENV)/bin
+
+# uv comes from PATH, or from PyPI into the project's own folder.
+UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/bin/uv)
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
@@ -14,8 +17,11 @@ help:  ## list the targets
 demo: $(VENV)/.runtime  ## see dray work
 	@$(RUN)/dray demo
 
-test: $(VENV)/.dev  ## every test
+test: $(VENV)/.dev  ## every test, with a share of the random rounds
 	$(RUN)/pytest -n auto -q $(PYTEST_ARGS)
+
+long: $(VENV)/.dev  ## the random tests in large numbers: cases, kills, chaos, fuzzing; takes hours
+	$(RUN)/pytest -n auto -q --long -m random $(PYTEST_ARGS)
 
 check: $(VENV)/.dev  ## format, lint, types, layers and the quick tests
 	$(RUN)/ruff format --check .
@@ -42,9 +48,6 @@ pin: | $(UV)  ## write constraints.txt anew: the versions `make` installs
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) $(TOOLS) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist
-
-# uv comes from PATH, or from PyPI into the project's own folder.
-UV := $(shell command -v uv 2>/dev/null || echo $(TOOLS)/bin/uv)
 
 $(TOOLS)/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import core
+
+from tests import rounds, unrun
 
 CheckText = Callable[[Path, str], None]
 
@@ -14,6 +19,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write golden texts anew, to review as a diff"
     )
+    parser.addoption("--long", action="store_true", help="run the large counts of random rounds")
+    parser.addoption("--seed", type=int, help="repeat the random tests of the run with this seed")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Workers of xdist are started with the options as they are then, the seed among them.
+    if config.option.seed is None:
+        config.option.seed = rounds.new_seed()
+    rounds.CHOSEN.is_long = config.option.long
+    rounds.CHOSEN.seed = core.global_force_seed = config.option.seed
+    cases = rounds.examples(100, long=5000)
+    hypothesis.settings.register_profile("dray", cases, print_blob=True)
+    hypothesis.settings.load_profile("dray")
+    unrun.install(config)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return _seed(config)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    # With -q there is no header; whoever looks for a failure's seed looks at the end.
+    if terminalreporter.stats.get("failed") or config.option.verbose < 0:
+        terminalreporter.write_line(_seed(config))
+
+
+def _seed(config: pytest.Config) -> str:
+    return f"Random tests: --seed {config.option.seed}{' --long' * config.option.long}"
 
 
 @pytest.fixture

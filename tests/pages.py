@@ -4,6 +4,8 @@ A ```console block is a session in a terminal. `$ ` starts a command, `> ` conti
 other lines are what it prints: `…` stands for any text, a line of `…` for any lines, and blanks
 count as one. Where nothing is shown, the command must only succeed. A command that looks is
 repeated until it shows what the page says. `dray up` and its like run until the page ends.
+Where containers run in name only, commands that look into them are left out, and whole blocks below
+the comment `<!-- needs containers -->`.
 """
 
 from __future__ import annotations
@@ -23,21 +25,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 from dray.node.runtimes import selection
 
 ROOT: Final = Path(__file__).parents[1]
 DEADLINE_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 0.1
 ANY: Final = "…"
-BLOCK: Final = re.compile(r"^```console\n(.*?)^```$", re.S | re.M)
+BLOCK: Final = re.compile(
+    r"^(?P<marker><!-- needs containers -->\n)?```console\n(?P<lines>.*?)^```$", re.S | re.M
+)
 STAYS: Final = re.compile(r"dray (up|apiserver|scheduler|controllers)\b|python examples/drivers/")
 STARTED: Final = re.compile(r"dray is up|Serving the Kubernetes API|is registered with the node")
 LOOKS: Final = re.compile(
     r"(dray|kubectl) (get|describe|events|explain|logs|exec|status|history)\b"
 )
-INSIDE: Final = re.compile(r"^\$ .*(dray logs|dray exec|allocatedResourcesStatus)", re.M)
+INSIDE: Final = re.compile(r"dray (logs|exec)\b|allocatedResourcesStatus")
+"""What only a container that really runs can show."""
+NO_CONTAINERS: Final = "containers cannot be run here"
 
 
 @dataclass(frozen=True)
@@ -47,16 +51,11 @@ class Step:
     line: int
     command: str
     shown: tuple[str, ...]
+    needs_containers: bool = False
 
     @property
     def pattern(self) -> re.Pattern[str]:
         return re.compile("".join(_line_pattern(line) for line in _squeezed(self.shown)))
-
-
-def skip_without_containers(text: str) -> None:
-    """A page that looks into containers needs a runtime that works here."""
-    if INSIDE.search(text) and not _runs_containers():
-        pytest.skip("containers cannot be run here")
 
 
 @functools.cache
@@ -66,11 +65,11 @@ def _runs_containers() -> bool:
 
 def steps(text: str) -> Iterator[Step]:
     for block in BLOCK.finditer(text):
-        first = text.count("\n", 0, block.start(1)) + 1
-        yield from _steps(block[1].splitlines(), first)
+        first = text.count("\n", 0, block.start("lines")) + 1
+        yield from _steps(block["lines"].splitlines(), first, block["marker"] is not None)
 
 
-def _steps(lines: list[str], first: int) -> Iterator[Step]:
+def _steps(lines: list[str], first: int, is_marked: bool) -> Iterator[Step]:
     starts = [number for number, line in enumerate(lines) if line.startswith("$ ")]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         command = [lines[start][2:]]
@@ -80,7 +79,9 @@ def _steps(lines: list[str], first: int) -> Iterator[Step]:
                 command.append(line[2:])
             else:
                 shown.append(line)
-        yield Step(first + start, "\n".join(command), tuple(shown))
+        text = "\n".join(command)
+        needs_containers = is_marked or INSIDE.search(text) is not None
+        yield Step(first + start, text, tuple(shown), needs_containers)
 
 
 def _line_pattern(line: str) -> str:
@@ -113,10 +114,15 @@ class Session:
             "KUBECONFIG": str(home / ".local/share/dray/kubeconfig"),
         }
 
-    def follow(self, page: str) -> None:
-        """Do everything that a page says, and see what it shows."""
+    def follow(self, page: str) -> bool:
+        """Do what a page says, and see what it shows; whether nothing had to be left out."""
+        is_whole = True
         for step in steps(page):
-            self.do(step)
+            if step.needs_containers and not _runs_containers():
+                is_whole = False
+            else:
+                self.do(step)
+        return is_whole
 
     def do(self, step: Step) -> str:
         """Run one command; what it printed, once that is what the page shows."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests import pages
+from tests import pages, unrun
 
+Record = Callable[[str, object], None]
 EXAMPLES = sorted((pages.ROOT / "examples").glob("[0-9]*"))
 STORIES = 27
 TOOLS = {"24-kill-it": ("cc", "prlimit")}
@@ -21,11 +23,10 @@ def test_every_story_has_an_example() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", EXAMPLES, ids=lambda folder: folder.name)
-def test_an_example_shows_what_its_readme_says(folder: Path) -> None:
-    text = (folder / "README.md").read_text("utf-8")
-    pages.skip_without_containers(text)
+def test_an_example_shows_what_its_readme_says(folder: Path, record_property: Record) -> None:
     for tool in TOOLS.get(folder.name, ()):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
     with pages.session() as person:
-        person.follow(text)
+        if not person.follow((folder / "README.md").read_text("utf-8")):
+            record_property(unrun.PART, pages.NO_CONTAINERS)

@@ -19,6 +19,7 @@ from kubernetes import client as official
 from kubernetes import config
 from kubernetes.stream import stream
 
+from tests import waiting
 from tests.clients import test_kubectl
 from tests.cluster.site import container, needs_sandbox, pod
 
@@ -88,10 +89,7 @@ def shell() -> Iterator[Shell]:
 
 
 def wait_for(path: Path) -> None:
-    end = time.monotonic() + SECONDS
-    while not path.exists():
-        assert time.monotonic() < end, f"there is no {path}"
-        time.sleep(0.05)
+    waiting.block_until(path.exists, str(path), seconds=SECONDS)
 
 
 def first_bytes(process: subprocess.Popen[bytes], count: int) -> bytes:

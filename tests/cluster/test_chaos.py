@@ -34,6 +34,7 @@ from dray.cluster.assembly import Cluster, ClusterPlan
 from dray.controllers import manager
 from dray.drivers.simulated import fleet as fleets
 from dray.scheduler import scheduler
+from tests import rounds
 from tests.cluster.world import CLASS, World, claim, claim_spec, pod, request, template, with_plan
 
 DEEDS = 70
@@ -293,18 +294,10 @@ class Components:
             task.cancel()
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_no_device_is_held_twice_and_nothing_leaks(seed: int, tmp_path: Path) -> None:
-    _round(seed, tmp_path)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(100, 150))
-def test_fifty_more_rounds(seed: int, tmp_path: Path) -> None:
-    _round(seed, tmp_path)
-
-
-def _round(seed: int, directory: Path) -> None:
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(20, long=300))
+def test_no_device_is_held_twice_and_nothing_leaks(seed: int, tmp_path: Path) -> None:
     async def chaos(world: World) -> None:
         judge, following = Judge(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -324,7 +317,7 @@ def _round(seed: int, directory: Path) -> None:
         assert judge.violations == []
 
     plan = ClusterPlan(schedules=False, controls=False, fleet=fleets.load("h100", nodes=NODES))
-    with_plan(chaos, directory, plan)
+    with_plan(chaos, tmp_path, plan)
 
 
 async def _live(world: World, chaos: Chaos) -> None:

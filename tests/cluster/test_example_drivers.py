@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 
 from dray.node.runtimes import selection
+from tests import waiting
 
 DRAY = Path(sys.executable).parent / "dray"
 EXAMPLES = Path(__file__).parents[2] / "examples" / "drivers"
@@ -67,11 +67,7 @@ class Site:
 
 
 def until(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-    return found
+    return waiting.block_until(condition, what, seconds=DEADLINE_SECONDS)
 
 
 @pytest.fixture

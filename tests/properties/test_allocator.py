@@ -14,13 +14,14 @@ from dray.allocator.model import candidates
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.trail import Trail
 from dray.allocator.search import backtracking, check_sequence
+from tests import rounds
 from tests.properties import problems, worlds
 
 # One seed is one problem: drawing each of its hundred decisions from hypothesis would take longer
 # than solving it.
 seeds = st.integers(min_value=0, max_value=2**63)
-many = hypothesis.settings(max_examples=3000, deadline=None)
-some = hypothesis.settings(max_examples=500, deadline=None)
+many = rounds.examples(2000, long=60_000)
+some = rounds.examples(400, long=12_000)
 
 
 @many

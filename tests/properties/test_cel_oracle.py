@@ -10,7 +10,9 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, reject, settings
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_strings
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
 from dray.api.types import dra
@@ -19,9 +21,7 @@ from dray.cel.checking import environment
 from dray.cel.checking.constant_folding import InstantiationFailed
 from dray.cel.issues import CompilationFailed
 from dray.cel.runtime import values
-
-cel = pytest.importorskip("cel_expr_python.cel", reason="cel-expr-python is not installed")
-ext_strings = pytest.importorskip("cel_expr_python.ext.ext_strings")
+from tests import rounds
 
 DRIVER = "d.example.com"
 OURS = environment.device_environment(
@@ -212,7 +212,7 @@ def their_answer(text: str, attributes: dict[str, Any]) -> Answer | None:
 
 
 @pytest.mark.slow
-@settings(max_examples=2000, deadline=None)
+@rounds.examples(2000, long=100_000)
 @given(
     text=bool_expression() | int_expression() | string_expression() | list_expression(),
     number=integers,

@@ -19,7 +19,7 @@ from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.survey import equivalence
 from dray.explain.survey.equivalence import EquivalentNode
 from dray.explain.text import explanation_text
-from tests import builders
+from tests import builders, rounds
 from tests.properties import problems, worlds
 
 NODES = 6
@@ -34,7 +34,7 @@ def explained(problem: problems.Problem) -> Explanation:
     return found
 
 
-@hypothesis.settings(max_examples=200, deadline=None)
+@rounds.examples(150, long=5000)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_every_no_has_a_cause_and_every_change_helps(seed: int) -> None:
     problem = problems.draw(random.Random(seed))
@@ -53,7 +53,7 @@ def test_every_no_has_a_cause_and_every_change_helps(seed: int) -> None:
             assert isinstance(worlds.placement_on(fleet).allocate_on(changed, change.node), Fit)
 
 
-@hypothesis.settings(max_examples=200, deadline=None)
+@rounds.examples(150, long=5000)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_nodes_that_are_alike_are_looked_at_together_to_the_same_effect(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

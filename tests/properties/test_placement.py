@@ -28,6 +28,7 @@ from dray.api.types.dra import (
 )
 from dray.api.types.meta import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, ObjectMeta
 from dray.api.types.nodes import Node
+from tests import rounds
 from tests.properties import problems, worlds
 
 NODES = ("n1", "n2", "n3")
@@ -162,7 +163,7 @@ class World:
         return fleet
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@rounds.examples(150, long=5000)
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_remembered_answers_are_those_of_a_fleet_without_memory(seed: int) -> None:
     dice = random.Random(seed)

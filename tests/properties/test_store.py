@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -24,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from dray.store import memory, sqlite, store, watch
-from tests import loop
+from tests import loop, rounds
 
 KEYS = ["/a/x", "/a/y", "/a/b/x", "/a/b/y", "/b/x", "/ab/x"]
 PREFIXES = ["/", "/a/", "/a/b/", "/b/", "/c/"]
@@ -280,10 +279,8 @@ class LastingStoreMachine(StoreMachine):
 
 
 def test_memory_store_behaves_like_a_dict_with_a_past() -> None:
-    run_state_machine_as_test(StoreMachine, settings=settings(max_examples=100, deadline=None))
+    run_state_machine_as_test(StoreMachine, settings=rounds.examples(100, long=3000))
 
 
 def test_sqlite_store_behaves_like_a_dict_with_a_past() -> None:
-    run_state_machine_as_test(
-        LastingStoreMachine, settings=settings(max_examples=50, deadline=None)
-    )
+    run_state_machine_as_test(LastingStoreMachine, settings=rounds.examples(50, long=1000))

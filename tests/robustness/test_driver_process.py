@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from dray.driverkit import cdi
 from dray.driverkit.plugin import Directories, Plugin
 from dray.node.devices.drivers import ClaimReference, DriverDevice, DriverError, Drivers
 from dray.testing import Cluster
+from tests.waiting import until, until_answered
 
 ROOT = Path(__file__).parents[2]
 NAME = "slow.example.com"
@@ -88,9 +89,7 @@ class Node:
             drivers = Drivers(self.places.registry)
             task = asyncio.get_running_loop().create_task(drivers.run())
             try:
-                async with asyncio.timeout(DEADLINE_SECONDS):
-                    while (found := drivers.find(NAME)) is None:
-                        await asyncio.sleep(0.01)
+                found = await until(lambda: drivers.find(NAME), seconds=DEADLINE_SECONDS)
                 return await getattr(found, method)(ClaimReference("default", "one", uid))
             finally:
                 task.cancel()
@@ -179,11 +178,6 @@ def test_a_driver_finds_its_api_server_again() -> None:
             return bool((await client.list(kinds.RESOURCE_SLICE)).items)
         return False
 
-    async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            while not await condition():
-                await asyncio.sleep(0.05)
-
     async def test(folder: Path) -> None:
         async with contextlib.AsyncExitStack() as first:
             url = await first.enter_async_context(standalone.listening(folder))
@@ -195,14 +189,14 @@ def test_a_driver_finds_its_api_server_again() -> None:
                 places = Directories.under(folder)
                 plugin = Plugin(Hello(), client, "n1", directories=places)
                 task = group.create_task(plugin.run())
-                await until(lambda: published(client))
+                await until_answered(lambda: published(client), seconds=DEADLINE_SECONDS)
                 await first.aclose()
                 async with standalone.listening(folder, int(url.rpartition(":")[2])):
                     for raw in (await client.list(kinds.RESOURCE_SLICE)).items:
                         await client.delete(
                             kinds.RESOURCE_SLICE, msgspec.json.decode(raw)["metadata"]["name"]
                         )
-                    await until(lambda: published(client))
+                    await until_answered(lambda: published(client), seconds=DEADLINE_SECONDS)
                     task.cancel()
 
     with tempfile.TemporaryDirectory(prefix="dray-") as folder:

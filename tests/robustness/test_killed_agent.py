@@ -27,6 +27,7 @@ from dray.driverkit.plugin import Directories, Plugin
 from dray.store import memory
 from tests.cluster.site import Site, container, from_template, needs_sandbox, on_folder, pod
 from tests.cluster.world import World
+from tests.waiting import until
 
 pytestmark = needs_sandbox
 
@@ -146,16 +147,11 @@ async def _driver(node: Node, client: Client) -> AsyncIterator[None]:
         await node.site.world.until(
             lambda: node.site.world.all(kinds.RESOURCE_SLICE), "the devices"
         )
-        await asyncio.wait_for(asyncio.shield(_taken_on(node)), 30)
+        await until(lambda: "driver gate.example.com registered" in node.said(), "its driver")
         yield
     finally:
         plugin.cancel()
         await asyncio.wait({plugin})
-
-
-async def _taken_on(node: Node) -> None:
-    while "driver gate.example.com registered" not in node.said():
-        await asyncio.sleep(0.05)
 
 
 def with_device(script: str) -> dict[str, object]:

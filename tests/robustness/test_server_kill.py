@@ -1,14 +1,10 @@
-"""kill -9 of the whole API server amid concurrent writers: nothing acknowledged is lost.
-
-`DRAY_KILL_ROUNDS=100` for as many rounds; a few are enough for every day.
-"""
+"""kill -9 of the whole API server amid concurrent writers: nothing acknowledged is lost."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +17,14 @@ from dray.api import errors, kinds
 from dray.api.types.meta import JsonObject
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.rest import RestTransport
+from tests import rounds
 from tests.robustness.server_process import ServerProcess
 
-ROUNDS = int(os.environ.get("DRAY_KILL_ROUNDS", "4"))
+ROUNDS = rounds.count(4, long=100)
 WRITERS = 8
 KEYS_OF_A_WRITER = 5
 NAMESPACE = "default"
+SECONDS = 60.0
 
 SECONDS = 120.0
 
@@ -169,6 +167,8 @@ def replayed(witness: Witness) -> dict[str, str]:
 
 
 @pytest.mark.slow
+@pytest.mark.random
+@pytest.mark.timeout(SECONDS * ROUNDS)
 def test_a_killed_server_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(lives_and_deaths(ServerProcess(tmp_path)), SECONDS * ROUNDS))
 
@@ -182,7 +182,7 @@ async def lives_and_deaths(server: ServerProcess) -> None:
         watching = group.create_task(witness.run())
         lives: list[Life] = []
         newest = int(page.resource_version)
-        for seed in range(ROUNDS):
+        for seed in map(rounds.seed_of, range(ROUNDS)):
             lives.append(await live(server, seed, random.Random(seed).randrange(1, 250)))
             server.start()
             revision, found = await present(client)

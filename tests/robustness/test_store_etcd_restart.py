@@ -12,9 +12,9 @@ import pytest
 from dray.store import etcd as etcd_store
 from dray.store import store
 from dray.store.etcd_connection import Access
-from tests import etcd, loop
+from tests import etcd, loop, rounds
 
-ROUNDS = 10
+ROUNDS = rounds.count(5, long=50)
 WRITERS = 8
 DEADLINE_SECONDS = 60.0
 
@@ -55,7 +55,7 @@ async def collect(watcher: store.Watch, events: list[store.Event]) -> None:
 
 
 async def write_through_outages(server: etcd.Server) -> None:
-    chance = random.Random(0)
+    chance = random.Random(rounds.seed_of(0))
     events: list[store.Event] = []
     async with etcd_store.open(Access((server.endpoint,))) as target:
         start = await target.revision()
@@ -95,6 +95,8 @@ async def check(
 
 
 @pytest.mark.slow
+@pytest.mark.random
+@pytest.mark.timeout(30 * ROUNDS)
 def test_outages_of_etcd_lose_nothing(tmp_path: Path) -> None:
     with etcd.running(tmp_path) as server:
         loop.run(write_through_outages(server))

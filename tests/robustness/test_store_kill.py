@@ -14,9 +14,9 @@ from typing import NamedTuple
 import pytest
 
 from dray.store import sqlite, store
-from tests import loop
+from tests import loop, rounds
 
-ROUNDS = 100
+ROUNDS = rounds.count(20, long=300)
 PROJECT = Path(__file__).parents[2]
 
 
@@ -78,11 +78,14 @@ async def read_back(path: Path, after: int) -> tuple[list[Write], dict[str, int]
 
 
 @pytest.mark.slow
+@pytest.mark.random
+@pytest.mark.timeout(10 * ROUNDS)
 def test_killed_writers_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     revision = 0
-    for seed in range(ROUNDS):
-        life = live_and_die(path, random.Random(seed).randrange(1, 250))
+    for number in range(ROUNDS):
+        chance = random.Random(rounds.seed_of(number))
+        life = live_and_die(path, chance.randrange(1, 250))
         history, present = loop.run(read_back(path, revision))
         assert set(life.acknowledged) <= set(history)
         assert history[: len(life.watched)] == life.watched

@@ -15,7 +15,7 @@ import apsw
 import pytest
 
 from dray.store import sqlite, store
-from tests import loop
+from tests import loop, rounds
 from tests.robustness import disk
 
 WRITERS = 4
@@ -104,7 +104,8 @@ def run_outage(directory: Path, seed: int, kind: type[apsw.Connection]) -> list[
     return loop.run(lost_writes(path, outcome))
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(25, long=1000))
 def test_acknowledged_writes_survive_a_power_cut(tmp_path: Path, seed: int) -> None:
     assert run_outage(tmp_path, seed, apsw.Connection) == []
 

@@ -18,6 +18,7 @@ from dray.apiserver.https_server import Limits
 from dray.apiserver.server import RunningServer, Settings
 from dray.client import rest
 from dray.client.kubeconfig import Connection
+from tests.waiting import until
 from tests.wire.serving import listening
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -40,11 +41,6 @@ def serve(directory: Path, test: Test, **limits: Any) -> None:
                 await test(session, where, opened)
 
     asyncio.run(run())
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
 
 
 def open_watches(opened: RunningServer) -> float:

@@ -83,15 +83,19 @@ class LeaderElection:
         self._lease = None
         await self._acquire()
         log.info("%s leads as %s", self._identity, self.name)
+        lost: Exception | None = None
         async with self._released():
             try:
                 async with asyncio.TaskGroup() as group:
                     renewal = group.create_task(self._keep_renewing(), name=f"lease-{self.name}")
                     await lead()
                     renewal.cancel()
-            except* LeadershipLost as lost:
+            except* LeadershipLost as found:
+                lost = found.exceptions[0]
+            # Not in `except*`: before Python 3.11.4, what is raised there is wrapped in a group.
+            if lost is not None:
                 raise_if_cancelled()
-                raise lost.exceptions[0] from None
+                raise lost
 
     async def _acquire(self) -> None:
         while not await self._attempt():

@@ -84,7 +84,7 @@ class Reporter:
     def refuse(self, key: ObjectKey, refusal: Unschedulable, preemption: str = "") -> None:
         """Note that a pod has no node; `run` tells it."""
         delay = PASSING_SECONDS if refusal.is_passing else 0.0
-        self._note(key, _Report(refusal, preemption, time.monotonic() + delay))
+        self._note(key, _Report(refusal, preemption, _now() + delay))
 
     def forget(self, key: ObjectKey) -> None:
         """The pod has a node, or is being tried again."""
@@ -115,7 +115,7 @@ class Reporter:
 
     def _due(self) -> tuple[list[tuple[ObjectKey, _Report]], float | None]:
         """Some of what is to be told now, and how long until more is."""
-        clock = time.monotonic()
+        clock = _now()
         due: list[tuple[ObjectKey, _Report]] = []
         while self._agenda and len(due) < WRITERS:
             at, key = self._agenda[0]
@@ -141,7 +141,7 @@ class Reporter:
         has_template = await self._has_template(pod, refusal.template)
         if has_template and not report.is_postponed:
             # Pods that come in great numbers wait a while for their claims.
-            due = time.monotonic() + BURST_SECONDS
+            due = _now() + BURST_SECONDS
             self._note_unless_newer(key, report._replace(due=due, is_postponed=True))
             return
         reason = await self._reason(pod, refusal, has_template)
@@ -156,7 +156,7 @@ class Reporter:
         except errors.StatusError as error:
             # The pod has changed meanwhile, or the server is away; who still waits is told later.
             log.info("condition of pod %s: %s", key, error)
-            again = report._replace(due=time.monotonic() + RETRY_SECONDS)
+            again = report._replace(due=_now() + RETRY_SECONDS)
             self._note_unless_newer(key, again)
             return
         self._recorder.record(
@@ -184,7 +184,7 @@ class Reporter:
         if not name:
             return None
         key = ObjectKey(pod.metadata.namespace, name)
-        if time.monotonic() - self._templates.get(key, -PASSING_SECONDS) < PASSING_SECONDS:
+        if _now() - self._templates.get(key, -PASSING_SECONDS) < PASSING_SECONDS:
             return True
         try:
             await self._client.get(kinds.RESOURCE_CLAIM_TEMPLATE, key.name, key.namespace)
@@ -194,7 +194,7 @@ class Reporter:
             return None
         if len(self._templates) > WRITERS * WRITERS:
             self._templates.clear()
-        self._templates[key] = time.monotonic()
+        self._templates[key] = _now()
         return True
 
     async def _write_condition(self, pod: Pod, reason: str, message: str) -> bool:
@@ -258,21 +258,21 @@ class _Explanations:
         signature = requests.signature(claims)
         async with self._turn:
             known = self._known.get(signature)
-            if known is not None and time.monotonic() - known[0] < EXPLANATION_SECONDS:
+            if known is not None and _now() - known[0] < EXPLANATION_SECONDS:
                 return known[1]
-            await asyncio.sleep(max(self._not_before - time.monotonic(), 0.0))
+            await asyncio.sleep(max(self._not_before - _now(), 0.0))
             text = await self._ask(claims)
             if len(self._known) >= EXPLANATIONS_LIMIT:
                 self._known.clear()
-            self._known[signature] = (time.monotonic(), text)
+            self._known[signature] = (_now(), text)
             return text
 
     async def _ask(self, claims: Sequence[ResourceClaim]) -> str:
         async with self._state.exclusively():
-            started = time.monotonic()
+            started = time.perf_counter()
             text = await asyncio.to_thread(self._why, claims)
-            cost = time.monotonic() - started
-        self._not_before = time.monotonic() + cost * REST_FACTOR
+            cost = time.perf_counter() - started
+        self._not_before = _now() + cost * REST_FACTOR
         return text[:MAX_EXPLANATION_CHARACTERS]
 
 
@@ -305,7 +305,7 @@ class _Annotations:
                     await self._arrival.wait()
 
     async def _write_due(self) -> float | None:
-        clock = time.monotonic()
+        clock = _now()
         self._forget_old(clock)
         wait: float | None = None
         for key, text in list(self._wanted.items()):
@@ -335,3 +335,8 @@ class _Annotations:
 def _without_numbers(text: str) -> str:
     """Which causes a text names, however many devices each of them stops."""
     return re.sub(r"\d+", "#", text)
+
+
+def _now() -> float:
+    """The clock by which the event loop sleeps."""
+    return asyncio.get_running_loop().time()

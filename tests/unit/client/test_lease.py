@@ -14,6 +14,8 @@ from dray.apiserver import server
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.lease import LeaderElection, LeadershipLost, Timing
 from dray.store import memory
+from tests import virtualtime
+from tests.waiting import until
 
 FAST = Timing(duration_seconds=1.0, deadline_seconds=0.3, retry_seconds=0.02)
 
@@ -33,7 +35,7 @@ class Link:
 
 def with_server(test: Callable[[Link], Awaitable[None]]) -> Callable[[], None]:
     def run() -> None:
-        asyncio.run(_run())
+        virtualtime.run(_run())
 
     async def _run() -> None:
         async with memory.open() as store:
@@ -59,12 +61,6 @@ async def leading(seats: list[str], name: str) -> None:
         seats.remove(name)
 
 
-async def until(check: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not check():
-            await asyncio.sleep(0.005)
-
-
 @with_server
 async def test_the_second_candidate_leads_when_the_first_stops(link: Link) -> None:
     seats: list[str] = []
@@ -72,7 +68,7 @@ async def test_the_second_candidate_leads_when_the_first_stops(link: Link) -> No
         first = group.create_task(candidate(link, "a").run(lambda: leading(seats, "a")))
         await until(lambda: seats == ["a"])
         second = group.create_task(candidate(link, "b").run(lambda: leading(seats, "b")))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(FAST.duration_seconds * 1.5)
         assert seats == ["a"]
         first.cancel()
         await until(lambda: seats == ["b"])

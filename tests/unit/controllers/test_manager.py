@@ -13,6 +13,7 @@ from dray.controllers import manager
 from tests.unit.controllers import objects
 from tests.unit.controllers.workloads.test_deployments import deployment
 from tests.unit.controllers.world import World, with_loops
+from tests.waiting import until
 
 
 def test_gates_decide_which_loops_there_are() -> None:
@@ -57,9 +58,7 @@ def test_what_dies_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
 
     async def run() -> None:
         task = asyncio.create_task(manager.supervise("fragile", fragile))
-        async with asyncio.timeout(10):
-            while attempts < 3:
-                await asyncio.sleep(0.001)
+        await until(lambda: attempts >= 3, "the third attempt")
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -11,23 +11,29 @@ import pytest
 
 from dray.api import errors
 from dray.controllers import manager
+from tests import rounds
 from tests.unit.controllers import objects
 from tests.unit.controllers.devices.test_claims import FINALIZER
 from tests.unit.controllers.jobs.test_jobs import finished, job
 from tests.unit.controllers.kubelet import Kubelet
 from tests.unit.controllers.world import World, with_loops
 
+pytestmark = pytest.mark.random
+
 LOOPS = ("claims", "jobs", "garbage", "deployments", "replicasets")
 ROUNDS = 40
+DEATHS = 10
+"""So often the loops are killed at least."""
 
 
 async def lives_and_deaths(here: World, seed: int, is_over: asyncio.Event) -> None:
     """Run the loops, kill them after a random moment, and again."""
-    chance = random.Random(seed)
-    while not is_over.is_set():
+    chance, deaths = random.Random(seed), 0
+    while deaths < DEATHS or not is_over.is_set():
         running = asyncio.create_task(manager.run(here.context.client, only=LOOPS))
         await asyncio.sleep(chance.uniform(0.0, 0.05))
         await end(running)
+        deaths += 1
     await manager.run(here.context.client, only=LOOPS)
 
 
@@ -67,7 +73,7 @@ async def allocate_some(here: World, chance: random.Random) -> None:
             await here.set_status("resourceclaims", name, status)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rounds.seeds(10, long=500))
 def test_claims_survive_restarts(seed: int) -> None:
     async def test(here: World) -> None:
         await here.create(objects.claim_template())
@@ -93,13 +99,12 @@ def test_claims_survive_restarts(seed: int) -> None:
     with_loops()(test)()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", rounds.seeds(10, long=500))
 def test_jobs_count_right_across_restarts(seed: int) -> None:
     async def test(here: World) -> None:
         is_over = asyncio.Event()
         lives = asyncio.create_task(lives_and_deaths(here, seed, is_over))
         await here.create(job(completions=12, parallelism=3))
-        await asyncio.sleep(0.3)
         is_over.set()
         found = await finished(here)
         assert found["status"]["succeeded"] == 12

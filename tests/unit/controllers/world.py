@@ -31,6 +31,7 @@ from dray.controllers.caches import Caches
 from dray.controllers.loops import Context, Loop
 from dray.store import memory
 from dray.store.store import Put, Store, Transaction
+from tests import virtualtime, waiting
 
 ADMIN = User("admin", frozenset({"system:masters"}))
 CONTROLLERS = User("system:kube-controller-manager", frozenset({"system:authenticated"}))
@@ -121,13 +122,7 @@ class World:
 
     async def until(self, check: Callable[[], Awaitable[Any]], what: str = "") -> Any:
         """Wait for a condition; its value."""
-        try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                while not (value := await check()):
-                    await asyncio.sleep(0.002)
-                return value
-        except TimeoutError:
-            raise AssertionError(f"waited in vain for {what or check}") from None
+        return await waiting.until_answered(check, what, seconds=DEADLINE_SECONDS)
 
     async def until_true(self, check: Callable[[], bool]) -> None:
         async def ask() -> bool:
@@ -139,11 +134,12 @@ class World:
         """Wait until nothing is written any more."""
         quiet = 0
         before = await self.store.revision()
-        while quiet < 8:
-            await asyncio.sleep(0.005)
-            now = await self.store.revision()
-            quiet = quiet + 1 if now == before else 0
-            before = now
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while quiet < 8:
+                await asyncio.sleep(0.005)
+                now = await self.store.revision()
+                quiet = quiet + 1 if now == before else 0
+                before = now
 
     async def writes(self, during: Awaitable[Any]) -> int:
         """How many writes happen while something is done and after it, events apart."""
@@ -210,7 +206,7 @@ def with_loops(
     def decorate(test: Callable[..., Awaitable[None]]) -> Callable[[], None]:
         @functools.wraps(test)
         def run() -> None:
-            asyncio.run(_run())
+            virtualtime.run(_run())
 
         async def _run() -> None:
             made = clock() if clock else None

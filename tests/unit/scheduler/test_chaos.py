@@ -17,7 +17,7 @@ from dray.apiserver.app import status_response
 from dray.client.api_client import Client, InProcessTransport
 from dray.scheduler import queue, scheduler
 from dray.scheduler.claims import claim_writes
-from tests import loop
+from tests import rounds, virtualtime
 from tests.unit.scheduler.world import (
     SCHEDULER,
     World,
@@ -183,7 +183,8 @@ async def resting(here: World) -> set[str]:
         before = bound
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(20, long=1000))
 def test_chaos(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim_writes, "FIRST_RETRY_SECONDS", 0.002)
 
@@ -202,4 +203,4 @@ def test_chaos(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
             await check(here)
             assert after == before, "somebody was forgotten"
 
-    loop.run(run())
+    virtualtime.run(run())

@@ -8,32 +8,26 @@ from collections.abc import Awaitable, Callable
 from dray.api.ids import ObjectKey
 from dray.scheduler import queue
 from dray.scheduler.queue import Entry, Queue
-from tests import loop
+from tests import virtualtime
 
-
-class Clock:
-    def __init__(self) -> None:
-        self.time = 1000.0
-
-    def __call__(self) -> float:
-        return self.time
+LONG_SECONDS = 60.0
+"""After so long, nothing backs off any more."""
 
 
 def key(name: str) -> ObjectKey:
     return ObjectKey("default", name)
 
 
-def with_queue(test: Callable[[Queue, Clock], Awaitable[None]]) -> Callable[[], None]:
+def with_queue(test: Callable[[Queue], Awaitable[None]]) -> Callable[[], None]:
     async def run() -> None:
-        clock = Clock()
-        waiting = Queue(clock)
+        waiting = Queue()
         try:
-            await test(waiting, clock)
+            await test(waiting)
         finally:
             waiting.close()
 
     def wrapper() -> None:
-        loop.run(run())
+        virtualtime.run(run())
 
     wrapper.__name__ = test.__name__
     wrapper.__doc__ = test.__doc__
@@ -58,16 +52,16 @@ async def refuse(waiting: Queue, name: str, question: str = "q") -> Entry:
 
 
 @with_queue
-async def test_important_pods_come_first_then_earlier_ones(waiting: Queue, clock: Clock) -> None:
+async def test_important_pods_come_first_then_earlier_ones(waiting: Queue) -> None:
     for name, priority in (("a", 0), ("b", 5), ("c", 0), ("d", 5)):
         waiting.add(key(name), priority)
     assert [await next_one(waiting) for _ in range(5)] == ["b", "d", "a", "c", ""]
 
 
 @with_queue
-async def test_only_an_event_that_could_help_wakes(waiting: Queue, clock: Clock) -> None:
+async def test_only_an_event_that_could_help_wakes(waiting: Queue) -> None:
     await refuse(waiting, "a")
-    clock.time += 60
+    await asyncio.sleep(LONG_SECONDS)
     waiting.wake(queue.ROOM)
     assert await next_one(waiting) == ""
     waiting.wake(queue.DEVICES)
@@ -76,11 +70,11 @@ async def test_only_an_event_that_could_help_wakes(waiting: Queue, clock: Clock)
 
 @with_queue
 async def test_of_pods_that_ask_the_same_one_is_tried_and_the_next_only_if_it_fits(
-    waiting: Queue, clock: Clock
+    waiting: Queue,
 ) -> None:
     for name in "abc":
         await refuse(waiting, name)
-    clock.time += 60
+    await asyncio.sleep(LONG_SECONDS)
     waiting.wake(queue.DEVICES)
     scout = await waiting.pop()
     assert (scout.key.name, await next_one(waiting)) == ("a", "")
@@ -92,44 +86,41 @@ async def test_of_pods_that_ask_the_same_one_is_tried_and_the_next_only_if_it_fi
 
 
 @with_queue
-async def test_pods_that_ask_otherwise_are_tried_beside(waiting: Queue, clock: Clock) -> None:
+async def test_pods_that_ask_otherwise_are_tried_beside(waiting: Queue) -> None:
     await refuse(waiting, "a", "one")
     await refuse(waiting, "b", "other")
-    clock.time += 60
+    await asyncio.sleep(LONG_SECONDS)
     waiting.wake(queue.DEVICES)
     assert {await next_one(waiting), await next_one(waiting)} == {"a", "b"}
 
 
 @with_queue
-async def test_an_event_during_the_attempt_is_not_missed(waiting: Queue, clock: Clock) -> None:
+async def test_an_event_during_the_attempt_is_not_missed(waiting: Queue) -> None:
     waiting.add(key("a"), 0)
     entry = await waiting.pop()
     waiting.wake(queue.DEVICES)
     waiting.park(entry, "q", [queue.DEVICES])
-    await asyncio.sleep(2 * queue.FIRST_REFUSAL_SECONDS)
-    clock.time += 1
+    await asyncio.sleep(queue.FIRST_REFUSAL_SECONDS)
     assert await next_one(waiting) == "a"
 
 
 @with_queue
-async def test_an_event_while_the_scout_is_away_is_not_missed(waiting: Queue, clock: Clock) -> None:
+async def test_an_event_while_the_scout_is_away_is_not_missed(waiting: Queue) -> None:
     await refuse(waiting, "a")
-    clock.time += 60
+    await asyncio.sleep(LONG_SECONDS)
     waiting.wake(queue.DEVICES)
     scout = await waiting.pop()
     waiting.wake(queue.DEVICES)
     waiting.park(scout, "q", [queue.DEVICES])
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(2 * queue.FIRST_REFUSAL_SECONDS)
     assert await next_one(waiting) == "a"
 
 
 @with_queue
-async def test_refused_again_and_again_waits_a_little_before_each_try(
-    waiting: Queue, clock: Clock
-) -> None:
+async def test_refused_again_and_again_waits_a_little_before_each_try(waiting: Queue) -> None:
     entry = await refuse(waiting, "a")
     for _ in range(20):
-        clock.time += 60
+        await asyncio.sleep(LONG_SECONDS)
         waiting.wake(queue.DEVICES)
         assert (await waiting.pop()) is entry
         waiting.park(entry, "q", [queue.DEVICES])
@@ -139,41 +130,37 @@ async def test_refused_again_and_again_waits_a_little_before_each_try(
 
 
 @with_queue
-async def test_an_expensive_question_waits_longer(waiting: Queue, clock: Clock) -> None:
+async def test_an_expensive_question_waits_longer(waiting: Queue) -> None:
     waiting.add(key("a"), 0)
     entry = await waiting.pop()
     waiting.park(entry, "q", [queue.DEVICES], cost_seconds=1.0)
-    clock.time += queue.COST_FACTOR - 1
+    await asyncio.sleep(queue.COST_FACTOR - 1)
     waiting.wake(queue.DEVICES)
     assert await next_one(waiting) == ""
 
 
 @with_queue
-async def test_a_changed_pod_is_tried_at_once(waiting: Queue, clock: Clock) -> None:
+async def test_a_changed_pod_is_tried_at_once(waiting: Queue) -> None:
     await refuse(waiting, "a")
     waiting.add(key("a"), 0)
     assert await next_one(waiting) == "a"
 
 
 @with_queue
-async def test_the_next_one_is_tried_when_the_scout_is_deleted(
-    waiting: Queue, clock: Clock
-) -> None:
+async def test_the_next_one_is_tried_when_the_scout_is_deleted(waiting: Queue) -> None:
     for name in "ab":
         await refuse(waiting, name)
-    clock.time += 60
+    await asyncio.sleep(LONG_SECONDS)
     waiting.wake(queue.DEVICES)
     waiting.remove(key("a"))
     assert await next_one(waiting) == "b"
 
 
 @with_queue
-async def test_the_next_one_is_tried_when_the_scout_fails_by_an_error(
-    waiting: Queue, clock: Clock
-) -> None:
+async def test_the_next_one_is_tried_when_the_scout_fails_by_an_error(waiting: Queue) -> None:
     for name in "ab":
         await refuse(waiting, name)
-    clock.time += 60
+    await asyncio.sleep(LONG_SECONDS)
     waiting.wake(queue.DEVICES)
     scout = await waiting.pop()
     waiting.retry(scout)
@@ -182,7 +169,7 @@ async def test_the_next_one_is_tried_when_the_scout_fails_by_an_error(
 
 
 @with_queue
-async def test_a_group_is_taken_out_together(waiting: Queue, clock: Clock) -> None:
+async def test_a_group_is_taken_out_together(waiting: Queue) -> None:
     await refuse(waiting, "a")
     waiting.add(key("b"), 0)
     first = await waiting.pop()
@@ -190,13 +177,13 @@ async def test_a_group_is_taken_out_together(waiting: Queue, clock: Clock) -> No
     assert first.key.name == "b"
     assert taken is not None
     assert waiting.take(key("a")) is None
-    clock.time += 60
+    await asyncio.sleep(LONG_SECONDS)
     waiting.wake(queue.DEVICES)
     assert await next_one(waiting) == ""
 
 
 @with_queue
-async def test_nothing_is_left_of_pods_that_are_gone(waiting: Queue, clock: Clock) -> None:
+async def test_nothing_is_left_of_pods_that_are_gone(waiting: Queue) -> None:
     for name in "ab":
         await refuse(waiting, name)
     for name in "ab":

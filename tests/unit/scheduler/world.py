@@ -25,7 +25,7 @@ from dray.client.api_client import Client, InProcessTransport, ObjectSelection
 from dray.controllers import manager
 from dray.scheduler import scheduler
 from dray.store import memory
-from tests import loop
+from tests import virtualtime, waiting
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
 SCHEDULER = User("system:kube-scheduler", frozenset({"system:authenticated"}))
@@ -107,13 +107,7 @@ class World:
         await self.delete("pods", name, gracePeriodSeconds=0)
 
     async def until(self, check: Callable[[], Awaitable[Any]], what: str = "") -> Any:
-        try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                while not (value := await check()):
-                    await asyncio.sleep(0.002)
-                return value
-        except TimeoutError:
-            raise AssertionError(f"waited in vain for {what or check}") from None
+        return await waiting.until_answered(check, what, seconds=DEADLINE_SECONDS)
 
     async def bound(self, name: str) -> str:
         """Wait until the pod has a node; its name."""
@@ -148,10 +142,11 @@ class World:
     async def settle(self) -> None:
         """Wait until the scheduler asks nothing any more."""
         quiet, before = 0, len(self.decisions())
-        while quiet < 10:
-            await asyncio.sleep(0.005)
-            quiet = quiet + 1 if len(self.decisions()) == before else 0
-            before = len(self.decisions())
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while quiet < 10:
+                await asyncio.sleep(0.005)
+                quiet = quiet + 1 if len(self.decisions()) == before else 0
+                before = len(self.decisions())
 
 
 def named(plural: str) -> Kind:
@@ -306,7 +301,7 @@ def in_world(
     def decorate(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
         @functools.wraps(test)
         def run() -> None:
-            loop.run(_run())
+            virtualtime.run(_run())
 
         async def _run() -> None:
             async with world(**options) as here:

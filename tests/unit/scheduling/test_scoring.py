@@ -16,6 +16,7 @@ from dray.scheduling import node_fit, pod_requirements, scoring
 from dray.scheduling.node_fit import Nodes
 from dray.scheduling.pod_requirements import PodRequirements
 from dray.scheduling.scoring import Ranking
+from tests import rounds
 from tests.unit.scheduler import world
 
 
@@ -127,7 +128,8 @@ def test_earlier_alternatives_score_higher() -> None:
     assert [score(name) for name in "abc"] == [8, 7, 6]
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(5, long=200))
 def test_a_ranking_that_follows_changes_is_as_good_as_a_new_one(seed: int) -> None:
     rng, setting = random.Random(seed), Setting()
     kinds = [make_needs(cpu) for cpu in ("1", "8", "40")]

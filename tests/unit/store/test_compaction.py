@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dray.store import compaction, memory, store, watch
+from tests.waiting import DEADLINE_SECONDS, until
 
 
 async def put(target: store.Store) -> int:
@@ -32,11 +33,12 @@ def test_history_of_the_last_period_is_kept() -> None:
             running = asyncio.ensure_future(compaction.compact_regularly(target, seconds=0))
             await asyncio.sleep(0)
             second = await put(target)
-            while (oldest := target._fanout.window.start) < first:
-                await asyncio.sleep(0)
-            assert oldest == first
-            while target._fanout.window.start < second:
-                await asyncio.sleep(0)
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while (oldest := target._fanout.window.start) < first:
+                    await asyncio.sleep(0)
+                assert oldest == first
+                while target._fanout.window.start < second:
+                    await asyncio.sleep(0)
             running.cancel()
             await asyncio.wait([running])
 
@@ -49,8 +51,7 @@ def test_refused_compaction_is_tried_again() -> None:
         target.asked = []
         await put(target)
         running = asyncio.ensure_future(compaction.compact_regularly(target, seconds=0))
-        while len(target.asked) < 4:
-            await asyncio.sleep(0)
+        await until(lambda: len(target.asked) >= 4, "four attempts")
         running.cancel()
         await asyncio.wait([running])
         return target.asked[:4]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.device_counts import DeviceCounts, DeviceGroupKey
 from dray.api.ids import ClaimKey
@@ -14,7 +16,7 @@ from dray.api.types.dra import (
     DeviceTaintSelector,
 )
 from dray.api.types.meta import ObjectMeta
-from tests import builders
+from tests import builders, rounds
 
 BROKEN = DeviceTaint(key="example.com/broken", effect="NoExecute")
 
@@ -54,8 +56,10 @@ def test_a_held_device_is_not_counted_as_tainted() -> None:
     }
 
 
-def test_what_is_remembered_is_what_a_fresh_count_says() -> None:
-    dice = random.Random(7)
+@pytest.mark.random
+@pytest.mark.parametrize("seed", rounds.seeds(3, long=200))
+def test_what_is_remembered_is_what_a_fresh_count_says(seed: int) -> None:
+    dice = random.Random(seed)
     fleet = builders.fleet()
     census = DeviceCounts(fleet)
     held: list[str] = []

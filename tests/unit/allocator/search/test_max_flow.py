@@ -5,7 +5,10 @@ from __future__ import annotations
 import itertools
 import random
 
+import pytest
+
 from dray.allocator.search import max_flow
+from tests import rounds
 
 
 def test_requests_move_over_for_those_that_have_no_choice() -> None:
@@ -18,8 +21,9 @@ def test_one_request_needs_different_devices() -> None:
     assert max_flow.has_assignment([0b1, 0b1], [1, 1], lambda bit: 2)
 
 
+@pytest.mark.random
 def test_agrees_with_trying_every_seating() -> None:
-    for seed in range(400):
+    for seed in map(rounds.seed_of, range(rounds.count(400, long=50_000))):
         dice = random.Random(seed)
         devices, number = dice.randint(1, 5), dice.randint(1, 4)
         seats = [dice.choice((1, 1, 2)) for _ in range(devices)]

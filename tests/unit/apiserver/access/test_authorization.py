@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -16,6 +15,7 @@ from dray.apiserver.access.rbac import Attributes
 from dray.apiserver.request import request_info
 from tests.unit.apiserver import world
 from tests.unit.apiserver.world import ALICE, World
+from tests.waiting import until
 
 NODE = world.node_user("n1")
 RESOURCE = "resource.k8s.io"
@@ -110,12 +110,6 @@ def granting(verb: str) -> list[tuple[str, JsonObject]]:
             {**named, "roleRef": reference, "subjects": [subject]},
         ),
     ]
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 def test_a_list_of_one_name_is_about_that_object() -> None:

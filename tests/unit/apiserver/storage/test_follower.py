@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import msgspec
 
@@ -11,6 +10,7 @@ from dray.apiserver.storage.follower import StoreFollower
 from dray.store import memory, watch
 from dray.store.store import Delete, Entry, Put, Store, Transaction
 from tests import loop
+from tests.waiting import until
 
 
 class Names:
@@ -30,12 +30,6 @@ class Names:
 
 async def write(store: Store, key: str, value: bytes) -> None:
     await store.commit(Transaction((Put(key, value),)))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0)
 
 
 def test_what_is_there_is_loaded_and_what_is_gone_forgotten() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import subprocess
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dray.node.runtimes import sandbox
+from tests import waiting
 from tests.unit.cli.conftest import DRAY, START_SECONDS, Cluster, start, stop
 
 ANNOUNCED = "Metrics and health are at "
@@ -43,10 +43,7 @@ class Shown:
         self._until(lambda: line in self.ask("/metrics")[1].splitlines(), line)
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, f"{what}: {self.ask('/metrics')[1]}"
-            time.sleep(0.05)
+        waiting.block_until(condition, what, seconds=START_SECONDS)
 
 
 @contextlib.contextmanager

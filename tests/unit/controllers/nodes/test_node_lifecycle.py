@@ -16,6 +16,7 @@ from dray.controllers.nodes.node_lifecycle import LEASE_ANNOTATION, Nodes
 from dray.controllers.nodes.pod_garbage import PodGarbage
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops
+from tests.waiting import DEADLINE_SECONDS
 
 Impatient = functools.partial(Nodes, grace_seconds=0.2)
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -114,11 +115,12 @@ async def test_a_renewed_lease_keeps_a_node_whatever_time_it_tells(here: World) 
         return bool(condition(await here.get("nodes", "lost"), "Ready")["status"] == "Unknown")
 
     number = 0
-    while not await lost():
-        await asyncio.sleep(0.01)
-        number += 1
-        renewed = f"1970-01-01T00:00:{number % 60:02}.{number:06}Z"
-        await here.patch("leases", "shared", {"spec": {"renewTime": renewed}}, "kube-node-lease")
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not await lost():
+            await asyncio.sleep(0.01)
+            number += 1
+            spec = {"renewTime": f"1970-01-01T00:00:{number % 60:02}.{number:06}Z"}
+            await here.patch("leases", "shared", {"spec": spec}, "kube-node-lease")
     assert condition(await here.get("nodes", "simulated"), "Ready")["status"] == "True"
 
 

@@ -30,6 +30,7 @@ from dray.drivers.nvidia.hardware import (
 from dray.drivers.nvidia.host import Host
 from dray.drivers.nvidia.inventory import Settings
 from tests.nvidia import fake
+from tests.waiting import until
 
 NODE = "n1"
 SMALL, OTHER, LARGE = (
@@ -176,8 +177,7 @@ def test_of_several_faults_the_worst_decides_and_all_are_told(site: Site) -> Non
 def test_work_that_is_cancelled_goes_to_its_end_before_others_have_their_turn(site: Site) -> None:
     async def cancelled() -> None:
         preparing = asyncio.ensure_future(site.claims.prepare(claim("a", SMALL)))
-        while "create_instance" not in site.hardware.calls:
-            await asyncio.sleep(0.001)
+        await until(lambda: "create_instance" in site.hardware.calls, "an instance")
         preparing.cancel()
         await asyncio.wait({preparing})
 

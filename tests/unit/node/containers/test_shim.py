@@ -11,6 +11,7 @@ from pathlib import Path
 from dray.node.containers import container_attempts, logs, shim
 from dray.node.containers.container_attempts import Attempt, Command, Starter
 from dray.node.runtimes.interface import with_terminal
+from tests.waiting import until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
@@ -28,8 +29,7 @@ def shell(script: str, **fields: bool) -> Command:
 
 
 async def written(attempt: Attempt, text: bytes) -> None:
-    while text not in logs.read(attempt.log):
-        await asyncio.sleep(0.01)
+    await until(lambda: text in logs.read(attempt.log), repr(text))
 
 
 def test_a_start_that_is_cancelled_leaves_a_container_that_can_be_found(tmp_path: Path) -> None:

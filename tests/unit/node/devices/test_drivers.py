@@ -12,8 +12,7 @@ import pytest
 from dray.node.devices import drivers
 from dray.node.devices.drivers import DriverConnection, Drivers
 from dray.protocol import services
-
-WAIT_SECONDS = 30.0
+from tests import waiting
 
 
 def test_a_socket_that_got_the_inode_of_its_predecessor_is_registered_anew(
@@ -26,9 +25,7 @@ def test_a_socket_that_got_the_inode_of_its_predecessor_is_registered_anew(
         return DriverConnection("gpu.example.com", str(tmp_path / "dra.sock"), services.DRA_V1)
 
     async def until(number: int) -> None:
-        async with asyncio.timeout(WAIT_SECONDS):
-            while introduced[0] < number:
-                await asyncio.sleep(0.01)
+        await waiting.until(lambda: introduced[0] >= number, f"introduction {number}")
 
     async def work() -> None:
         task = asyncio.create_task(Drivers(tmp_path).run())

@@ -19,6 +19,7 @@ from dray.node.containers.container_attempts import Attempt, Exit, Starter
 from dray.node.runtimes import sandbox
 from dray.node.runtimes.interface import Bind, ContainerSpec
 from dray.node.runtimes.sandbox import Sandbox
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(not sandbox.is_usable(), reason="bubblewrap does not work here")
 
@@ -28,6 +29,12 @@ SHELL_ENV = {"PATH": sandbox.PATH}
 def shell(script: str, **fields: object) -> ContainerSpec:
     command = ("/bin/sh", "-c", script)
     return ContainerSpec(command, env=SHELL_ENV, **fields)  # type: ignore[arg-type]
+
+
+def patient(folder: Path) -> ContainerSpec:
+    """A container that ends when there is a file `on` in a folder."""
+    script = "while [ ! -e /go/on ]; do sleep 0.05; done; echo done; exit 3"
+    return shell(script, binds=(Bind(str(folder), "/go"),))
 
 
 async def start(folder: Path, spec: ContainerSpec, number: int = 0) -> Attempt:
@@ -117,8 +124,7 @@ def test_termination_reaches_the_containers_own_processes(tmp_path: Path) -> Non
     async def test() -> None:
         script = "trap 'echo bye; exit 7' TERM; echo ready; while :; do sleep 0.05; done"
         attempt = await start(tmp_path, shell(script))
-        while "ready" not in attempt.log.read_text("utf-8"):
-            await asyncio.sleep(0.01)
+        await until(lambda: "ready" in attempt.log.read_text("utf-8"), "its first word")
         attempt.terminate()
         assert (await attempt.wait()).code == 7
         assert output(tmp_path) == "ready\nbye"
@@ -138,12 +144,11 @@ def test_termination_at_once_reaches_a_container_that_is_only_starting(tmp_path:
 
 def test_a_container_that_ignores_termination_can_be_killed(tmp_path: Path) -> None:
     async def test() -> None:
-        script = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+        script = "trap 'echo not yet' TERM; echo ready; while :; do sleep 0.05; done"
         attempt = await start(tmp_path, shell(script))
-        while "ready" not in attempt.log.read_text("utf-8"):
-            await asyncio.sleep(0.01)
+        await until(lambda: "ready" in attempt.log.read_text("utf-8"), "its first word")
         attempt.terminate()
-        await asyncio.sleep(0.1)
+        await until(lambda: "not yet" in attempt.log.read_text("utf-8"), "its answer")
         assert attempt.exit() is None
         attempt.kill()
         assert (await attempt.wait()).code == 137
@@ -156,19 +161,22 @@ def test_a_container_outlives_who_started_it_and_its_end_is_found(tmp_path: Path
     code = (
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
-        "from tests.unit.node.runtimes.test_sandbox import shell, start\n"
-        "asyncio.run(start(Path(sys.argv[1]), shell('sleep 0.7; echo done; exit 3')))\n"
+        "from tests.unit.node.runtimes.test_sandbox import patient, start\n"
+        "folder = Path(sys.argv[1])\n"
+        "asyncio.run(start(folder / 'container', patient(folder / 'go')))\n"
         "os.kill(os.getpid(), 9)\n"
     )
+    (tmp_path / "go").mkdir()
     agent = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert agent.returncode == -signal.SIGKILL
 
     async def test() -> None:
-        found = container_attempts.last_attempt(tmp_path)
+        found = container_attempts.last_attempt(tmp_path / "container")
         assert found is not None
         assert found.exit() is None
+        (tmp_path / "go" / "on").touch()
         assert (await found.wait()).code == 3
-        assert output(tmp_path) == "done"
+        assert output(tmp_path / "container") == "done"
 
     run(test)
 
