@@ -12,7 +12,6 @@ from dray.api.formats import gotext
 from dray.api.types import dra
 from dray.validation import (
     fields,
-    go_values,
     identifiers,
     ip_addresses,
     lists,
@@ -86,9 +85,7 @@ def _allocation_update(new: dra.ResourceClaim, old: dra.ResourceClaim) -> fields
     if old_allocation is None:
         yield from _allocation(allocation, path, claim_rules.request_references(new.spec.devices))
     else:
-        unchanged = fields.immutable(
-            path, allocation, old_allocation, go_values.Internal(allocation)
-        )
+        unchanged = fields.immutable(path, allocation, old_allocation)
         yield from fields.covered(unchanged, "update")
 
 
@@ -164,10 +161,10 @@ def _shared_id(
     return ids.SharedDeviceId(device.driver, device.pool, device.device, device.share_id or "")
 
 
-def _printed_id(device: dra.AllocatedDeviceStatus) -> go_values.Fields:
-    share = device.share_id or ""
-    return go_values.Fields(
-        {"Driver": device.driver, "Pool": device.pool, "Device": device.device, "ShareID": share}
+def _printed_id(device: dra.AllocatedDeviceStatus) -> dra.AllocatedDeviceStatus:
+    """Return the fields that identify a device; the others are left out of the message."""
+    return dra.AllocatedDeviceStatus(
+        driver=device.driver, pool=device.pool, device=device.device, share_id=device.share_id
     )
 
 

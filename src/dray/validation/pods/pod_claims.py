@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.types import meta, pods
-from dray.validation import fields, go_values, identifiers
+from dray.validation import fields, identifiers
 
 MIRROR_POD: Final = "kubernetes.io/config.mirror"
 """The annotation of a static pod, which is known to its node only."""
@@ -38,13 +38,13 @@ def _claim_source(claim: pods.PodResourceClaim, path: fields.Path) -> fields.Err
     if name is not None and template_name is not None:
         yield fields.invalid(
             path,
-            go_values.Internal(claim),
+            claim,
             "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
         )
     if name is None and template_name is None:
         yield fields.invalid(
             path,
-            go_values.Internal(claim),
+            claim,
             "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
         )
     if name is not None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
 
 import msgspec
 
 from dray.api.types import containers, meta, pods
-from dray.validation import equality, fields, go_values, identifiers, lists, metadata
+from dray.validation import equality, fields, identifiers, lists, metadata
 from dray.validation.pods import containers as container_rules
 from dray.validation.pods import placement, pod_claims, pod_specs
 
@@ -198,8 +196,8 @@ def _rest_unchanged(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
     if not equality.are_equal(allowed, old):
         yield fields.forbidden(
             fields.SPEC,
-            f"pod updates may not change fields other than {_UPDATABLE}\n"
-            f"{_difference(old, allowed)}",
+            f"pod updates may not change fields other than {_UPDATABLE}; changed: "
+            + ", ".join(equality.changed_fields(allowed, old, "spec")),
         )
 
 
@@ -247,7 +245,7 @@ def _narrowed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
     if len(terms) != len(old_terms):
         yield fields.invalid(
             path,
-            go_values.Internal(terms),
+            terms,
             "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
         )
         return
@@ -255,7 +253,7 @@ def _narrowed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
         if not _has_only_additions(term, old_term):
             yield fields.invalid(
                 path.index(index),
-                go_values.Internal(term),
+                term,
                 "only additions are allowed (no mutations or deletions)",
             )
 
@@ -283,13 +281,3 @@ def _affinity_undone(new: pods.PodSpec, old: pods.PodSpec) -> pods.Affinity | No
     if old.affinity is None and others == (None, None):
         return None
     return msgspec.structs.replace(new.affinity, node_affinity=node_affinity)
-
-
-def _difference(old: pods.PodSpec, new: pods.PodSpec) -> str:
-    texts = (
-        json.dumps(go_values.plain(go_values.Internal(spec)), indent=1, ensure_ascii=False)
-        for spec in (old, new)
-    )
-    before, after = (f"{text}\n".splitlines(keepends=True) for text in texts)
-    _, _, *changes = difflib.unified_diff(before, after)
-    return "".join(changes)
