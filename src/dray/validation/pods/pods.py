@@ -6,10 +6,11 @@ import re
 
 import msgspec
 
+from dray.api import well_known
 from dray.api.types import containers, meta, pods
 from dray.validation import equality, fields, identifiers, lists, metadata
 from dray.validation.pods import containers as container_rules
-from dray.validation.pods import placement, pod_claims, pod_specs
+from dray.validation.pods import placement, pod_specs
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _DELETION_COST_FORM = re.compile("0|[1-9][0-9]*|-[1-9][0-9]*", re.ASCII)
@@ -49,10 +50,10 @@ def _metadata_and_spec(value: pods.Pod) -> fields.Errors:
 def annotations_of_pod(
     annotations: dict[str, str], spec: pods.PodSpec, path: fields.Path
 ) -> fields.Errors:
-    if pod_claims.MIRROR_POD in annotations and not spec.node_name:
+    if well_known.MIRROR_POD_ANNOTATION in annotations and not spec.node_name:
         yield fields.invalid(
-            path.key(pod_claims.MIRROR_POD),
-            annotations[pod_claims.MIRROR_POD],
+            path.key(well_known.MIRROR_POD_ANNOTATION),
+            annotations[well_known.MIRROR_POD_ANNOTATION],
             "must set spec.nodeName if mirror pod annotation is set",
         )
     cost = annotations.get(_DELETION_COST)
@@ -114,7 +115,7 @@ def pod_update(new: pods.Pod, old: pods.Pod) -> fields.Errors:
 
 
 def annotations_updated(new: pods.Pod, old: pods.Pod) -> fields.Errors:
-    path, mirror = fields.METADATA.child("annotations"), pod_claims.MIRROR_POD
+    path, mirror = fields.METADATA.child("annotations"), well_known.MIRROR_POD_ANNOTATION
     added, kept = new.metadata.annotations, old.metadata.annotations
     if mirror in kept and added.get(mirror) != kept[mirror]:
         yield fields.forbidden(path.key(mirror), "may not remove or update mirror pod annotation")
