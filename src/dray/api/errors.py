@@ -214,9 +214,9 @@ _BY_CODE = {leaf.default_code: leaf for leaf in _LEAVES} | {
 
 def class_of(reason: str, code: int) -> type[StatusError]:
     """The class for a Status with that reason and code."""
-    known = _BY_REASON.get(reason) or _BY_CODE.get(code)
-    if known:
-        return known
+    subclass = _BY_REASON.get(reason) or _BY_CODE.get(code)
+    if subclass:
+        return subclass
     return ClientError if 400 <= code < 500 else ServerError
 
 
@@ -355,9 +355,9 @@ def expired(message: str, continue_token: str = "") -> Expired:
     return Expired(message, continue_token=continue_token)
 
 
-def too_old(wanted: int, oldest: int) -> Expired:
+def too_old(requested: int, oldest: int) -> Expired:
     """A watch from a revision that is not kept any more."""
-    return Expired(f"too old resource version: {wanted} ({oldest})")
+    return Expired(f"too old resource version: {requested} ({oldest})")
 
 
 def invalid(kind: GroupKind, name: str, causes: Iterable[Cause]) -> Invalid:
@@ -396,11 +396,11 @@ def timeout(why: str, retry_after_seconds: int = 0) -> Timeout:
     return Timeout(f"Timeout: {why}", Details(retry_after_seconds=retry_after_seconds))
 
 
-def too_large_resource_version(wanted: int, current: int) -> Timeout:
+def too_large_resource_version(requested: int, current: int) -> Timeout:
     """A revision from the future: the reader should wait for it."""
     cause = Cause(reason="ResourceVersionTooLarge", message="Too large resource version")
     return Timeout(
-        f"Timeout: Too large resource version: {wanted}, current: {current}",
+        f"Timeout: Too large resource version: {requested}, current: {current}",
         Details(causes=(cause,), retry_after_seconds=1),
     )
 

@@ -177,12 +177,12 @@ def parse(text: str, base: Features | None = None) -> Features:
     return with_gates(base or DEFAULT, _read_pairs(text))
 
 
-def with_gates(base: Features, wanted: Mapping[str, bool]) -> Features:
+def with_gates(base: Features, changes: Mapping[str, bool]) -> Features:
     """`base` with some gates set, if Kubernetes would allow it."""
-    complaints = [text for name, on in wanted.items() for text in _refusals(name, on, base)]
+    complaints = [text for name, on in changes.items() for text in _refusals(name, on, base)]
     if complaints:
         raise FeatureError("; ".join(complaints))
-    result = msgspec.structs.replace(base, **_values_by_field(base, wanted))
+    result = msgspec.structs.replace(base, **_values_by_field(base, changes))
     complaints = list(_unmet_needs(result))
     if complaints:
         raise FeatureError("; ".join(complaints))
@@ -199,15 +199,15 @@ _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 
 
 def _read_pairs(text: str) -> dict[str, bool]:
-    wanted = {}
+    gates = {}
     for pair in filter(None, text.split(",")):
         name, equals, value = (part.strip() for part in pair.partition("="))
         if not equals:
             raise FeatureError(f"missing bool value for {name}: write {name}=true or {name}=false")
         if value not in _TRUE | _FALSE:
             raise FeatureError(f"invalid value of {name}={value}: write true or false")
-        wanted[name] = value in _TRUE
-    return wanted
+        gates[name] = value in _TRUE
+    return gates
 
 
 def _refusals(name: str, on: bool, base: Features) -> Iterator[str]:
@@ -235,15 +235,15 @@ def _suggestion(name: str) -> str:
     return f", did you mean {close[0]}?" if close else f", known are {_listed(sorted(GATES))}"
 
 
-def _values_by_field(base: Features, wanted: Mapping[str, bool]) -> dict[str, bool]:
+def _values_by_field(base: Features, gates: Mapping[str, bool]) -> dict[str, bool]:
     values: dict[str, bool] = {}
     for group, level in _LEVEL_OF_GROUP.items():
-        if group in wanted:
+        if group in gates:
             members = (
                 gate for gate in GATES.values() if gate.stage_in(base.version).level == level
             )
-            values.update((gate.field, wanted[group]) for gate in members)
-    values.update((GATES[name].field, on) for name, on in wanted.items() if name in GATES)
+            values.update((gate.field, gates[group]) for gate in members)
+    values.update((GATES[name].field, on) for name, on in gates.items() if name in GATES)
     return values
 
 

@@ -528,9 +528,9 @@ def by_name(name: str) -> Kind | None:
 
     Where several groups have the name, the first row wins, as in kubectl.
     """
-    wanted, _, group = name.lower().partition(".")
+    word, _, group = name.lower().partition(".")
     for kind in KINDS:
-        if group in ("", kind.group) and wanted in (kind.plural, kind.singular, *kind.short_names):
+        if group in ("", kind.group) and word in (kind.plural, kind.singular, *kind.short_names):
             return kind
     return None
 

@@ -75,13 +75,13 @@ class Outcome(NamedTuple):
 
 
 def outcome(status: bytes) -> Outcome:
-    found = msgspec.json.decode(status)
-    if found.get("status") == "Success":
+    result = msgspec.json.decode(status)
+    if result.get("status") == "Success":
         return Outcome(0)
-    for cause in (found.get("details") or {}).get("causes") or ():
-        if found.get("reason") == NON_ZERO and cause.get("reason") == EXIT_CODE:
-            return Outcome(int(cause["message"]), str(found.get("message", "")))
-    return Outcome(None, str(found.get("message", "")))
+    for cause in (result.get("details") or {}).get("causes") or ():
+        if result.get("reason") == NON_ZERO and cause.get("reason") == EXIT_CODE:
+            return Outcome(int(cause["message"]), str(result.get("message", "")))
+    return Outcome(None, str(result.get("message", "")))
 
 
 def resizing(size: Size) -> bytes:
@@ -92,8 +92,8 @@ def resizing(size: Size) -> bytes:
 def size(data: bytes) -> Size | None:
     """What a message on the resize channel asks for; None for what makes no sense."""
     try:
-        found = msgspec.json.decode(data)
-        asked = Size(int(found["Height"]), int(found["Width"]))
+        message = msgspec.json.decode(data)
+        new_size = Size(int(message["Height"]), int(message["Width"]))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError):
         return None
-    return asked if 0 < asked.rows < 2**16 and 0 < asked.columns < 2**16 else None
+    return new_size if 0 < new_size.rows < 2**16 and 0 < new_size.columns < 2**16 else None

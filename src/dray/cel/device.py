@@ -162,8 +162,8 @@ def _attribute_value(attribute: dra.DeviceAttribute) -> Any:
     """The one value of an attribute; raises ValueError with upstream's text."""
     scalars = (attribute.int_value, attribute.bool_value, attribute.string_value)
     lists = (attribute.int_values, attribute.bool_values, attribute.string_values)
-    if found := next((list_ for list_ in lists if list_), None):
-        return found
+    if list_value := next((list_ for list_ in lists if list_), None):
+        return list_value
     if attribute.version_values:
         return tuple(map(_version, attribute.version_values))
     for value in scalars:
@@ -310,8 +310,8 @@ _SCALAR_FIELDS: dict[type, tuple[str, str]] = {
 
 def _as_attribute(result: Any) -> dra.DeviceAttribute:
     """See compile.go, valToDeviceAttribute."""
-    if found := _SCALAR_FIELDS.get(result.__class__):
-        return dra.DeviceAttribute(**{found[0]: _on_the_wire(result)})
+    if field := _SCALAR_FIELDS.get(result.__class__):
+        return dra.DeviceAttribute(**{field[0]: _on_the_wire(result)})
     if result.__class__ not in values.LIST_CLASSES:
         raise EvaluationError(f"unsupported CEL return type: {_go_native_name(result)}")
     if not result:
@@ -328,8 +328,10 @@ def _as_list_attribute(result: Iterable[Any]) -> dra.DeviceAttribute:
     field, type_name = _SCALAR_FIELDS[kind]
     for index, element in enumerate(elements):
         if element.__class__ is not kind:
-            found = _go_native_name(element)
-            message = f"expected list element at index {index} to be {type_name}, got {found}"
+            element_name = _go_native_name(element)
+            message = (
+                f"expected list element at index {index} to be {type_name}, got {element_name}"
+            )
             raise EvaluationError(message)
     attribute: dict[str, Any] = {f"{field}s": tuple(map(_on_the_wire, elements))}
     return dra.DeviceAttribute(**attribute)

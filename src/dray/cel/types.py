@@ -49,9 +49,13 @@ class Type:
     def __post_init__(self) -> None:
         inner = self.parameters
         derive = object.__setattr__
-        derive(self, "depth", 1 + max([each.depth for each in inner], default=0))
-        derive(self, "weight", 1 + sum([each.weight for each in inner]))
-        derive(self, "is_open", self.kind is Kind.PARAMETER or any(each.is_open for each in inner))
+        derive(self, "depth", 1 + max([parameter.depth for parameter in inner], default=0))
+        derive(self, "weight", 1 + sum([parameter.weight for parameter in inner]))
+        derive(
+            self,
+            "is_open",
+            self.kind is Kind.PARAMETER or any(parameter.is_open for parameter in inner),
+        )
         derive(self, "_hash", hash((self.kind, self.name, inner)))
 
     def __hash__(self) -> int:
@@ -112,8 +116,8 @@ def _written(type: Type, name: Callable[[Type], str]) -> str:
         if part.parameters:
             first, *rest = part.parameters
             waiting.append(")")
-            for each in reversed(rest):
-                waiting += (each, ", ")
+            for parameter in reversed(rest):
+                waiting += (parameter, ", ")
             waiting += (first, "(")
     return "".join(parts)
 

@@ -253,9 +253,9 @@ def pod_group(value: workloads.PodGroup) -> fields.Errors:
 def pod_group_status_update(new: workloads.PodGroup, old: workloads.PodGroup) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
     yield from metadata.conditions(new.status.conditions, fields.STATUS.child("conditions"))
-    known = {claim.name for claim in new.spec.resource_claims}
+    claim_names = {claim.name for claim in new.spec.resource_claims}
     for index, status in enumerate(new.status.resource_claim_statuses):
-        if status.name not in known:
+        if status.name not in claim_names:
             yield fields.invalid(
                 fields.STATUS.child("resourceClaimStatuses").index(index).child("name"),
                 status.name,

@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 Rule = Callable[[Item, fields.Path], fields.Errors]
 
 
-def each(items: Iterable[Item], rule: Rule[Item], path: fields.Path) -> fields.Errors:
+def each_item(items: Iterable[Item], rule: Rule[Item], path: fields.Path) -> fields.Errors:
     for index, item in enumerate(items):
         yield from rule(item, path.index(index))
 
@@ -28,7 +28,7 @@ def limited(
     if len(items) > maximum:
         yield fields.too_many(path, len(items), maximum, origin="maxItems", covered=size_covered)
     else:
-        yield from each(items, rule, path)
+        yield from each_item(items, rule, path)
 
 
 def limited_set(

@@ -26,20 +26,20 @@ class ValidValueCache:
     """The sound values of one rule. Where they stand makes no difference, circumstances do."""
 
     def __init__(self) -> None:
-        self._known: set[tuple[bytes, Hashable]] = set()
+        self._valid: set[tuple[bytes, Hashable]] = set()
 
     def check(
         self, value: Any, circumstances: Hashable, rule: Callable[[], fields.Errors]
     ) -> fields.Errors:
         """What is wrong with a value by the rule, which need not be asked where nothing is."""
-        known = (_recognised(_encode(value)), circumstances)
-        if known in self._known:
+        key = (_recognised(_encode(value)), circumstances)
+        if key in self._valid:
             return iter(())
         errors = tuple(rule())
         if not errors:
-            if len(self._known) >= MAX_REMEMBERED:
-                self._known.clear()
-            self._known.add(known)
+            if len(self._valid) >= MAX_REMEMBERED:
+                self._valid.clear()
+            self._valid.add(key)
         return iter(errors)
 
 

@@ -137,11 +137,11 @@ def _merged(
     version: str,
 ) -> list[fields.FieldError]:
     if declared and rules.replaces:
-        found = {_subject(error) for error in declared if _has_subject(error)}
+        subjects = {_subject(error) for error in declared if _has_subject(error)}
         errors = [
             error
             for error in errors
-            if not (error.covered and _has_subject(error) and _subject(error) in found)
+            if not (error.covered and _has_subject(error) and _subject(error) in subjects)
         ]
     if version == "v1beta1":
         declared = list(map(_in_v1beta1, declared))

@@ -43,8 +43,8 @@ class FieldProblem(NamedTuple):
 
 def check(type_name: str, value: object) -> list[FieldProblem]:
     """Everything that keeps `value` from being a well-formed object of the type."""
-    found = _struct_checker(type_name)(value)
-    return [finding.to_problem() for finding in found] if found else []
+    errors = _struct_checker(type_name)(value)
+    return [finding.to_problem() for finding in errors] if errors else []
 
 
 def refusal(problems: Sequence[FieldProblem]) -> str:
@@ -69,8 +69,8 @@ def strict_messages(problems: Sequence[FieldProblem]) -> list[str]:
 
 def without_unknown(type_name: str, value: dict[str, Any]) -> dict[str, Any]:
     """The object less the fields that its type does not have; it must be well formed otherwise."""
-    known: dict[str, Any] = _known_part(field_types.type_named(type_name), value)
-    return known
+    kept: dict[str, Any] = _known_part(field_types.type_named(type_name), value)
+    return kept
 
 
 def _known_part(type_: Type, value: Any) -> Any:
@@ -257,10 +257,10 @@ def _struct_checker(struct: str) -> Checker:
             checker = checkers.get(key)
             if checker is None:
                 findings.append(_unknown(key))
-            elif found := checker(item):
-                for finding in found:
+            elif errors := checker(item):
+                for finding in errors:
                     finding.under_field(go_name, field_types.fields(struct)[key])
-                findings += found
+                findings += errors
         if isinstance(value, gojson.ObjectWithDuplicateKeys):
             findings += [_repeated(key) for key in value if key in value.repeated & checkers.keys()]
         return findings
@@ -285,10 +285,10 @@ def _map_checker(type_: Type) -> Checker:
             return None if value is None else _mistyped(value, type_.go)
         findings: list[_Finding] = []
         for key, item in value.items():
-            if found := check_element(item):
-                for finding in found:
+            if errors := check_element(item):
+                for finding in errors:
                     finding.under_key(key)
-                findings += found
+                findings += errors
         if isinstance(value, gojson.ObjectWithDuplicateKeys):
             findings += [_repeated(key) for key in value if key in value.repeated]
         return findings
@@ -304,10 +304,10 @@ def _list_checker(type_: Type) -> Checker:
             return None if value is None else _mistyped(value, type_.go)
         findings: list[_Finding] = []
         for index, item in enumerate(value):
-            if found := check_element(item):
-                for finding in found:
+            if errors := check_element(item):
+                for finding in errors:
                     finding.under_index(index)
-                findings += found
+                findings += errors
         return findings
 
     return check_list

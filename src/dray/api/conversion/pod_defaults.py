@@ -47,7 +47,7 @@ def inside(target: JsonObject | None, *names: str) -> JsonObject | None:
 def items(target: JsonObject | None, name: str) -> list[JsonObject]:
     """The objects in the list at that field."""
     listed = target.get(name) if target else None
-    return [each for each in listed if isinstance(each, dict)] if listed else []
+    return [item for item in listed if isinstance(item, dict)] if listed else []
 
 
 def round_resources(target: JsonObject | None, *names: str) -> None:

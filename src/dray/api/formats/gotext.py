@@ -35,16 +35,16 @@ def _escape(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def value(thing: object) -> str:
+def value(item: object) -> str:
     """Decoded JSON as `%v` prints it: `map[a:1 b:[x y]]`."""
-    if isinstance(thing, dict):
-        pairs = (f"{key}:{value(thing[key])}" for key in sorted(thing))
+    if isinstance(item, dict):
+        pairs = (f"{key}:{value(item[key])}" for key in sorted(item))
         return f"map[{' '.join(pairs)}]"
-    if isinstance(thing, list):
-        return f"[{' '.join(map(value, thing))}]"
-    if thing is None:
+    if isinstance(item, list):
+        return f"[{' '.join(map(value, item))}]"
+    if item is None:
         return "<nil>"
-    return str(thing).lower() if isinstance(thing, bool) else str(thing)
+    return str(item).lower() if isinstance(item, bool) else str(item)
 
 
 def quoted_list(texts: Iterable[str]) -> str:

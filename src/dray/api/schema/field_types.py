@@ -177,9 +177,7 @@ def _parse_field(name: str, text: str) -> Field:
     """A field from its line in the table: a type, then words, then `in` and what embeds it."""
     expression, *words = text.split(" ")
     is_required = "required" in words
-    omission = Omission.NEVER if is_required else Omission.WHEN_EMPTY
-    for each in Omission:
-        if each.value in words:
-            omission = each
+    usual = Omission.NEVER if is_required else Omission.WHEN_EMPTY
+    omission = next((stated for stated in Omission if stated.value in words), usual)
     embedded = words[-1] if "in" in words else ""
     return Field(name, type_named(expression), is_required, omission, embedded)

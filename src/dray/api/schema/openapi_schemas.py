@@ -89,14 +89,14 @@ def reference(type_name: str) -> Schema:
 
 def reachable(type_names: Iterable[str]) -> set[str]:
     """The structures that those of `type_names` are made of, themselves included."""
-    found: set[str] = set()
+    reached: set[str] = set()
     pending = list(type_names)
     while pending:
         name = pending.pop()
-        if name not in found:
-            found.add(name)
+        if name not in reached:
+            reached.add(name)
             pending += _structs_in(name)
-    return found
+    return reached
 
 
 @functools.cache
@@ -110,7 +110,7 @@ def definition(type_name: str) -> Schema:
     fields = field_types.fields(type_name)
     result: Schema = {"description": field_types.text(type_name), "type": "object"}
     if fields:
-        result["properties"] = {name: _property(type_name, each) for name, each in fields.items()}
+        result["properties"] = {name: _property(type_name, field) for name, field in fields.items()}
     if required := [name for name, field in fields.items() if field.is_required]:
         result["required"] = required
     if type_name in merge_rules.ATOMIC_STRUCTS:

@@ -35,7 +35,7 @@ def reference(
     kind: Kind, metadata: ObjectMeta, *, blocks_deletion: bool | None = True
 ) -> dict[str, Any]:
     """The reference to a controlling owner as a body has it."""
-    made: dict[str, Any] = {
+    result: dict[str, Any] = {
         "apiVersion": kind.preferred.api_version,
         "kind": kind.kind,
         "name": metadata.name,
@@ -43,5 +43,5 @@ def reference(
         "controller": True,
     }
     if blocks_deletion is not None:
-        made["blockOwnerDeletion"] = blocks_deletion
-    return made
+        result["blockOwnerDeletion"] = blocks_deletion
+    return result

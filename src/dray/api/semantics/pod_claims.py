@@ -55,9 +55,9 @@ def claim_of(user: Pod | PodGroup, source: ClaimSource) -> PodClaimState:
 def claims_of_pod(pod: Pod) -> Iterator[PodClaimReference]:
     """Every claim that the pod needs, that of its extended resources included."""
     for source in pod.spec.resource_claims:
-        noted = claim_of(pod, source)
-        if noted.name or not noted.is_made:
-            yield PodClaimReference(source.name, noted.name, source.resource_claim_name is None)
+        state = claim_of(pod, source)
+        if state.name or not state.is_made:
+            yield PodClaimReference(source.name, state.name, source.resource_claim_name is None)
     extended = pod.status.extended_resource_claim_status
     if extended is not None and extended.resource_claim_name:
         yield PodClaimReference("", extended.resource_claim_name, True)
@@ -132,18 +132,19 @@ def is_for_pod(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:
 def is_reserved_for(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:
     name = group_name(pod) if accepts_group else ""
     return any(
-        each.uid == pod.metadata.uid or (name and each.name == name and is_group(each))
-        for each in claim.status.reserved_for
+        reference.uid == pod.metadata.uid
+        or (name and reference.name == name and is_group(reference))
+        for reference in claim.status.reserved_for
     )
 
 
 def has_consumer(claim: ResourceClaim, consumer: ConsumerReference) -> bool:
-    return any(each.uid == consumer.uid for each in claim.status.reserved_for)
+    return any(reference.uid == consumer.uid for reference in claim.status.reserved_for)
 
 
 def is_reserved_only_for(claim: ResourceClaim, uids: frozenset[str]) -> bool:
     """Whether nobody else uses the claim; also where nobody does at all."""
-    return all(each.uid in uids for each in claim.status.reserved_for)
+    return all(reference.uid in uids for reference in claim.status.reserved_for)
 
 
 def _is_same(group_claim: PodGroupResourceClaim, pod_claim: PodResourceClaim) -> bool:

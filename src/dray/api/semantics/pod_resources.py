@@ -122,12 +122,12 @@ def is_sidecar(container: Container) -> bool:
 def pod_requests(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
     """What the pod needs of a node."""
     requests = container_requests(pod, counting)
-    asked = pod.spec.resources.requests if pod.spec.resources else {}
-    if any(map(is_pod_level_resource, asked)):
-        effective = parse_amounts(asked)
+    requested = pod.spec.resources.requests if pod.spec.resources else {}
+    if any(map(is_pod_level_resource, requested)):
+        effective = parse_amounts(requested)
         if _is_resized_as_a_whole(pod, counting):
-            held = pod.status.resources.requests if pod.status.resources else {}
-            effective = _effective(pod, effective, held, pod.status.allocated_resources)
+            actual = pod.status.resources.requests if pod.status.resources else {}
+            effective = _effective(pod, effective, actual, pod.status.allocated_resources)
         requests.update(_pod_level(effective))
     add(requests, parse_amounts(pod.spec.overhead))
     return requests
@@ -139,8 +139,8 @@ def pod_limits(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts
     if has_pod_level_resources(pod):
         effective = parse_amounts(pod.spec.resources.limits if pod.spec.resources else {})
         if _is_resized_as_a_whole(pod, counting):
-            held = pod.status.resources.limits if pod.status.resources else {}
-            effective = _effective(pod, effective, held)
+            actual = pod.status.resources.limits if pod.status.resources else {}
+            effective = _effective(pod, effective, actual)
         limits.update(_pod_level(effective))
     for name, amount in parse_amounts(pod.spec.overhead).items():
         if name in limits and limits[name].nano:
@@ -161,17 +161,18 @@ def _is_resized_as_a_whole(pod: Pod, counting: ResourceCountOptions) -> bool:
     return counting.resized and counting.resized_as_a_whole and pod.status.resources is not None
 
 
-def _effective(pod: Pod, asked: Amounts, *statuses: Mapping[str, str]) -> Amounts:
+def _effective(pod: Pod, specified: Amounts, *statuses: Mapping[str, str]) -> Amounts:
     return elementwise_maximum(
-        {} if _is_resize_infeasible(pod) else asked, *(parse_amounts(status) for status in statuses)
+        {} if _is_resize_infeasible(pod) else specified,
+        *(parse_amounts(status) for status in statuses),
     )
 
 
 def _is_resize_infeasible(pod: Pod) -> bool:
-    pending = (
-        condition for condition in pod.status.conditions if condition.type == "PodResizePending"
+    return any(
+        condition.type == "PodResizePending" and condition.reason == "Infeasible"
+        for condition in pod.status.conditions
     )
-    return any(each.reason == "Infeasible" for each in pending)
 
 
 Asked = Callable[[Container], Mapping[str, str]]
@@ -180,39 +181,39 @@ Reported = Callable[[ContainerStatus], Mapping[str, str]]
 
 def container_requests(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
     """What the pod's containers request, without pod-level values and overhead."""
-    asked = _sum(pod, counting, _requests)
-    add(asked, _claimed(pod, counting))
+    specified = _sum(pod, counting, _requests)
+    add(specified, _claimed(pod, counting))
     if not counting.resized:
-        return asked
+        return specified
     whole = pod.status.resources
     if counting.resized_as_a_whole and pod.status.allocated_resources and whole and whole.requests:
-        held = [parse_amounts(pod.status.allocated_resources), parse_amounts(whole.requests)]
+        actual = [parse_amounts(pod.status.allocated_resources), parse_amounts(whole.requests)]
     else:
         promised = _sum(pod, counting, _requests, _promised_requests)
         add(promised, _claimed(pod, counting))
-        held = [promised, _sum(pod, counting, _requests, _held_requests)]
+        actual = [promised, _sum(pod, counting, _requests, _held_requests)]
     return (
-        elementwise_maximum(*held)
+        elementwise_maximum(*actual)
         if _is_resize_infeasible(pod)
-        else elementwise_maximum(asked, *held)
+        else elementwise_maximum(specified, *actual)
     )
 
 
 def container_limits(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
     """What the pod's containers are limited to, without pod-level values and overhead."""
     counting = counting._replace(assumed={})
-    asked = _sum(pod, counting, _limits)
+    specified = _sum(pod, counting, _limits)
     for name, amount in _claimed(pod, counting).items():
-        if name in asked or is_huge_page_resource(name):
-            add(asked, {name: amount})
+        if name in specified or is_huge_page_resource(name):
+            add(specified, {name: amount})
     if not counting.resized:
-        return asked
+        return specified
     whole = pod.status.resources
     if counting.resized_as_a_whole and whole and whole.limits:
-        held = parse_amounts(whole.limits)
+        actual = parse_amounts(whole.limits)
     else:
-        held = _sum(pod, counting, _limits, _held_limits)
-    return held if _is_resize_infeasible(pod) else elementwise_maximum(asked, held)
+        actual = _sum(pod, counting, _limits, _held_limits)
+    return actual if _is_resize_infeasible(pod) else elementwise_maximum(specified, actual)
 
 
 def _requests(container: Container) -> Mapping[str, str]:
@@ -236,7 +237,7 @@ def _held_limits(status: ContainerStatus) -> Mapping[str, str]:
 
 
 def _sum(
-    pod: Pod, counting: ResourceCountOptions, asked: Asked, reported: Reported | None = None
+    pod: Pod, counting: ResourceCountOptions, specified: Asked, reported: Reported | None = None
 ) -> Amounts:
     """What containers ask, or what is reported of them where something is."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
@@ -246,12 +247,12 @@ def _sum(
     def amounts_of(container: Container) -> Amounts:
         resources = reports.get(container.name)
         if not resources:
-            resources = {} if is_asked_in_vain else asked(container)
+            resources = {} if is_asked_in_vain else specified(container)
         return {**counting.assumed, **parse_amounts(resources)}
 
     return sum_of_containers(
         map(amounts_of, pod.spec.containers),
-        ((amounts_of(each), is_sidecar(each)) for each in pod.spec.init_containers),
+        ((amounts_of(container), is_sidecar(container)) for container in pod.spec.init_containers),
     )
 
 

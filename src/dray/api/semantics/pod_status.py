@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 from dray.api.formats import gotime
+from dray.api.semantics import conditions
 from dray.api.types.pods import Pod, PodCondition
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = (
@@ -41,19 +42,19 @@ def is_terminating(pod: Pod) -> bool:
 
 
 def condition(pod: Pod, type_: str) -> PodCondition | None:
-    return next((each for each in pod.status.conditions if each.type == type_), None)
+    """Return the condition of a type, or None if the pod does not have it."""
+    return conditions.find_condition(pod.status.conditions, type_)
 
 
 def is_ready(pod: Pod) -> bool:
-    found = condition(pod, "Ready")
-    return found is not None and found.status == "True"
+    return conditions.is_condition_true(pod.status.conditions, "Ready")
 
 
 def ready_since(pod: Pod) -> datetime.datetime | None:
-    found = condition(pod, "Ready")
-    if found is None or found.status != "True" or found.last_transition_time is None:
+    ready = condition(pod, "Ready")
+    if ready is None or ready.status != "True" or ready.last_transition_time is None:
         return None
-    return gotime.parse(found.last_transition_time)
+    return gotime.parse(ready.last_transition_time)
 
 
 def seconds_until_available(

@@ -159,8 +159,8 @@ def is_extended_claim_of(claim: ResourceClaim, pod: Pod, siblings: Iterable[Reso
     if owner.uid != pod.metadata.uid:
         return False
     if pod.status.extended_resource_claim_status is not None:
-        noted = pod.status.extended_resource_claim_status.resource_claim_name
-        return noted == claim.metadata.name
+        claim_name = pod.status.extended_resource_claim_status.resource_claim_name
+        return claim_name == claim.metadata.name
     return all(_age(claim) <= _age(sibling) for sibling in siblings)
 
 
@@ -202,7 +202,7 @@ def missing_statements(pod: Pod, quota_names: Iterable[str]) -> str | None:
         name: _containers_without(pod, name)
         for name in sorted(_NAMES_TO_STATE.intersection(quota_names))
     }
-    texts = [f"{name} for: {','.join(each)}" for name, each in silent.items() if each]
+    texts = [f"{name} for: {','.join(names)}" for name, names in silent.items() if names]
     return f"must specify {'; '.join(texts)}" if texts else None
 
 
@@ -259,8 +259,8 @@ def _qos_class(pod: Pod) -> str:
 
 def _has_priority_class(pod: Pod, scope: ScopedResourceSelectorRequirement) -> bool:
     name = pod.spec.priority_class_name
-    asked = LabelSelectorRequirement(scope.scope_name, scope.operator, scope.values)
-    selector = label_selectors.label_selector(LabelSelector(match_expressions=(asked,)))
+    requirement = LabelSelectorRequirement(scope.scope_name, scope.operator, scope.values)
+    selector = label_selectors.label_selector(LabelSelector(match_expressions=(requirement,)))
     return selector.matches({scope.scope_name: name} if name else {})
 
 

@@ -176,10 +176,10 @@ class _Estimator:
         cost = _NOTHING_YET
         size: Range | None = None
         for overload_id in reference.overload_ids:
-            found = self._overload_estimate(node, overload_id, operands)
-            cost = cost.union(found.cost)
-            if found.result_size is not None:
-                size = found.result_size if size is None else size.union(found.result_size)
+            estimate = self._overload_estimate(node, overload_id, operands)
+            cost = cost.union(estimate.cost)
+            if estimate.result_size is not None:
+                size = estimate.result_size if size is None else size.union(estimate.result_size)
             if step := _INDEX_STEPS.get(overload_id):
                 entries = self._entry_sizes(node.arguments[0])
                 size = entries.value if entries else None
@@ -203,8 +203,8 @@ class _Estimator:
             self._join_entry_sizes(node, *node.arguments)
         function = self._checked.references[node.id].name
         declared = self._environment.overload(function, overload_id).estimate
-        found = declared(operands) if declared else CallEstimate(ONE)
-        return found._replace(cost=functools.reduce(Range.add, paid, found.cost))
+        call = declared(operands) if declared else CallEstimate(ONE)
+        return call._replace(cost=functools.reduce(Range.add, paid, call.cost))
 
     def _conditional_estimate(self, node: Call, operands: Sequence[Operand]) -> CallEstimate:
         condition, when_true, when_false = (self.costs[operand.node.id] for operand in operands)
@@ -307,8 +307,8 @@ class _Estimator:
 
     def _size(self, node: Node) -> Range | None:
         """What is known of the size of a value; None if nothing is."""
-        if known := self._sizes.get(node.id):
-            return known
+        if computed := self._sizes.get(node.id):
+            return computed
         if (written := _written_size(node)) is not None:
             return Range.exactly(written)
         declared = self._environment.size_at(self._path(node).steps())
@@ -321,8 +321,8 @@ class _Estimator:
         return local.size if local else None
 
     def _entry_sizes(self, node: Node) -> EntrySizes | None:
-        if known := self._entries.get(node.id):
-            return known
+        if sizes := self._entries.get(node.id):
+            return sizes
         local = self._local_of(node)
         return local.entries if local else None
 

@@ -221,8 +221,8 @@ def _functions(libraries: Iterable[Library]) -> dict[str, Function]:
     functions: dict[str, Function] = {}
     for library in libraries:
         for function in library.functions:
-            known = functions.get(function.name)
-            functions[function.name] = _merged(known, function) if known else function
+            existing = functions.get(function.name)
+            functions[function.name] = _merged(existing, function) if existing else function
     return functions
 
 

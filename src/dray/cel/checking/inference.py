@@ -34,11 +34,11 @@ def is_dyn(type: Type) -> bool:
     return type.kind is Kind.DYN or type.kind is Kind.ANY
 
 
-def may_fit(found: Sequence[Type], expected: Sequence[Type]) -> bool:
+def may_fit(actual: Sequence[Type], expected: Sequence[Type]) -> bool:
     """A quick look that spares most overloads a closer one: False only if they do not fit."""
-    if len(found) != len(expected):
+    if len(actual) != len(expected):
         return False
-    for one, two in zip(found, expected, strict=True):
+    for one, two in zip(actual, expected, strict=True):
         if one.kind is not two.kind and not (one.kind in _FLEXIBLE or two.kind in _FLEXIBLE):
             return False
     return True
@@ -86,28 +86,28 @@ class Inference:
         """The type with its bound variables replaced; free ones stay."""
         return self._substituted(type, {}, free_as_dyn=False) if type.is_open else type
 
-    def close(self, found: Iterable[Type]) -> list[Type]:
+    def close(self, open_types: Iterable[Type]) -> list[Type]:
         """The types with all variables replaced, free ones by `dyn`."""
-        known: dict[int, Type] = {}
-        return [self._substituted(type, known, free_as_dyn=True) for type in found]
+        closed: dict[int, Type] = {}
+        return [self._substituted(type, closed, free_as_dyn=True) for type in open_types]
 
-    def _substituted(self, type: Type, known: dict[int, Type], *, free_as_dyn: bool) -> Type:
+    def _substituted(self, type: Type, closed: dict[int, Type], *, free_as_dyn: bool) -> Type:
         if not type.is_open:
             return type
-        if id(type) in known:
-            return known[id(type)]
+        if id(type) in closed:
+            return closed[id(type)]
         self._enter()
         if type.kind is Kind.PARAMETER:
             result = types.DYN if free_as_dyn else type
             if bound := self._bindings.get(type.name):
-                result = self._substituted(bound, known, free_as_dyn=free_as_dyn)
+                result = self._substituted(bound, closed, free_as_dyn=free_as_dyn)
         else:
             inner = []
             for parameter in type.parameters:
-                inner.append(self._substituted(parameter, known, free_as_dyn=free_as_dyn))
+                inner.append(self._substituted(parameter, closed, free_as_dyn=free_as_dyn))
             result = limited(Type(type.kind, type.name, tuple(inner)))
         self._depth -= 1
-        known[id(type)] = result
+        closed[id(type)] = result
         return result
 
     def is_assignable(self, target: Type, source: Type) -> bool:

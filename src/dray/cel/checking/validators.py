@@ -90,12 +90,12 @@ class _Validator:
         issues: list[Issue] = []
         expected: Type | None = None
         for value, is_optional in entries:
-            found = self._types[value.id]
-            if is_optional and found.kind is Kind.OPTIONAL:
-                found = found.parameters[0]
-            expected = expected or found
-            if found != expected:
-                names = types.display_name(expected), types.display_name(found)
+            actual = self._types[value.id]
+            if is_optional and actual.kind is Kind.OPTIONAL:
+                actual = actual.parameters[0]
+            expected = expected or actual
+            if actual != expected:
+                names = types.display_name(expected), types.display_name(actual)
                 message = "expected type '{}' but found '{}'".format(*names)
                 issues.append(Issue(value.position, message))
         return issues
@@ -156,8 +156,8 @@ class _Validator:
         waiting = [value]
         while waiting:
             node = waiting.pop()
-            found = self._types[node.id]
-            if found.kind is not Kind.DYN and found.kind not in _KINDS_BY_VERB[verb]:
+            type = self._types[node.id]
+            if type.kind is not Kind.DYN and type.kind not in _KINDS_BY_VERB[verb]:
                 return node
             if verb == "s" and isinstance(node, ListLiteral | MapLiteral):
                 waiting += reversed(factory.children(node))

@@ -118,9 +118,9 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
     def _apply(self, node: Call, operands: Sequence[Node], names: Sequence[str]) -> str:
         """Calls a function of the library: now if its operands are known, directly if it can."""
         if all(map(self.writer.is_constant, names)):
-            known = self._result_of_constants(self.plan.implementation(node), names)
-            if known is not None:
-                return known
+            constant = self._result_of_constants(self.plan.implementation(node), names)
+            if constant is not None:
+                return constant
         arguments = ", ".join(names)
         call = f"{self.writer.constant(self.plan.implementation(node))}({arguments})"
         overload = self.plan.overload(node)
@@ -205,8 +205,8 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         value = yield self.value(node.arguments[0])
         candidates = self.plan.constant(node.arguments[1])
         if all(candidate.__class__ is str for candidate in candidates):
-            known = self.writer.constant(frozenset(candidates))
-            return self.writer.assign(f"{value}.__class__ is str and {value} in {known}")
+            members = self.writer.constant(frozenset(candidates))
+            return self.writer.assign(f"{value}.__class__ is str and {value} in {members}")
         return self.writer.assign(f"contains({self.writer.constant(candidates)}, {value})")
 
     def _matches(self, node: Call) -> Step[str]:

@@ -48,38 +48,38 @@ def dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
 
 
 def _unary_dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
-    known: dict[type, Call] = {}
+    cache: dict[type, Call] = {}
 
     def dispatch(argument: Any) -> Any:
-        call = known.get(argument.__class__)
+        call = cache.get(argument.__class__)
         if call is None:
-            call = known[argument.__class__] = _select(name, overloads, (argument,))
+            call = cache[argument.__class__] = _select(name, overloads, (argument,))
         return call(argument)
 
     return dispatch
 
 
 def _binary_dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
-    known: dict[tuple[type, type], Call] = {}
+    cache: dict[tuple[type, type], Call] = {}
 
     def dispatch(one: Any, other: Any) -> Any:
         classes = (one.__class__, other.__class__)
-        call = known.get(classes)
+        call = cache.get(classes)
         if call is None:
-            call = known[classes] = _select(name, overloads, (one, other))
+            call = cache[classes] = _select(name, overloads, (one, other))
         return call(one, other)
 
     return dispatch
 
 
 def _general_dispatcher(name: str, overloads: Sequence[Overload]) -> Call:
-    known: dict[tuple[type, ...], Call] = {}
+    cache: dict[tuple[type, ...], Call] = {}
 
     def dispatch(*arguments: Any) -> Any:
         classes = tuple([argument.__class__ for argument in arguments])
-        call = known.get(classes)
+        call = cache.get(classes)
         if call is None:
-            call = known[classes] = _select(name, overloads, arguments)
+            call = cache[classes] = _select(name, overloads, arguments)
         return call(*arguments)
 
     return dispatch

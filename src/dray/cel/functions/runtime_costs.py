@@ -91,7 +91,7 @@ def traversal(arguments: Sequence[Any], result: Any) -> int:
     return _traversal(arguments[0], {})
 
 
-def _traversal(value: Any, known: dict[int, int]) -> int:
+def _traversal(value: Any, costs: dict[int, int]) -> int:
     """Parts that occur more than once are looked at once."""
     if value.__class__ is str:
         length = len(value) if value.isascii() else len(value.encode())
@@ -100,9 +100,9 @@ def _traversal(value: Any, known: dict[int, int]) -> int:
         return int(len(value) * STRING_FACTOR)
     if value.__class__ not in _CONTAINERS:
         return 1
-    if id(value) not in known:
-        known[id(value)] = sum(_traversal(part, known) for part in _parts(value))
-    return known[id(value)]
+    if id(value) not in costs:
+        costs[id(value)] = sum(_traversal(part, costs) for part in _parts(value))
+    return costs[id(value)]
 
 
 def _parts(container: Any) -> Iterable[Any]:

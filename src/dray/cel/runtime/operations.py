@@ -86,10 +86,10 @@ def as_value(variable: Any) -> Any:
 
 def qualify(value: Any, key: Any) -> Any:
     """The entry of a map or list, which must exist."""
-    found = probe(value, key)
-    if found is MISSING:
+    result = probe(value, key)
+    if result is MISSING:
         raise _missing(value, key)
-    return found
+    return result
 
 
 def is_present(value: Any, key: Any) -> bool:
@@ -138,12 +138,12 @@ def qualify_all(start: Any, keys: Sequence[Any]) -> Any:
         for key in keys:
             start = qualify(start, key)
         return start
-    found = unwrap(start)
+    selected = unwrap(start)
     for key in keys:
-        if found is MISSING:
+        if selected is MISSING:
             break
-        found = probe(found, key)
-    return wrap(found)
+        selected = probe(selected, key)
+    return wrap(selected)
 
 
 def elements(value: Any) -> Iterable[Any]:

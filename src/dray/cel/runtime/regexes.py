@@ -49,25 +49,25 @@ class Pattern:
 
     def find(self, text: str) -> str:
         """The first match; the empty string if there is none."""
-        found = self._search(text.encode())
-        return bytes(found[0]).decode() if found else ""
+        match = self._search(text.encode())
+        return bytes(match[0]).decode() if match else ""
 
     def find_all(self, text: str, limit: int = -1) -> list[str]:
         """The matches, at most `limit` unless that is negative."""
-        found: list[str] = []
+        texts: list[str] = []
         octets = text.encode()
         previous_end = -1
         for match in self._compiled.finditer(octets):
-            if len(found) == limit:
+            if len(texts) == limit:
                 break
             start, end = match.span()
             if start == end and _is_inside_character(octets, start):
                 continue
             # Go drops an empty match that touches the one before.
             if start < end or start != previous_end:
-                found.append(bytes(match[0]).decode())
+                texts.append(bytes(match[0]).decode())
             previous_end = end
-        return found
+        return texts
 
 
 def _is_inside_character(octets: bytes, position: int) -> bool:

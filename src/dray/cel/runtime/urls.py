@@ -57,16 +57,16 @@ class Url:
 
     def query_values(self) -> dict[str, list[str]]:
         """Parameters in the order they first appear; those that cannot be read are left out."""
-        found: dict[str, list[str]] = {}
+        parameters: dict[str, list[str]] = {}
         for parameter in self.query.split("&"):
             if not parameter or ";" in parameter:
                 continue
             key, _, value = parameter.partition("=")
             try:
-                found.setdefault(_unescape_query(key), []).append(_unescape_query(value))
+                parameters.setdefault(_unescape_query(key), []).append(_unescape_query(value))
             except UrlError:
                 continue
-        return {key: values for key, values in found.items() if values}
+        return {key: values for key, values in parameters.items() if values}
 
     def __str__(self) -> str:
         text = f"{self.scheme}:" if self.scheme else ""

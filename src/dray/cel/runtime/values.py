@@ -195,11 +195,11 @@ _TYPES: dict[type, types.Type] = {
 
 def type_of(value: Any) -> types.Type:
     """What `type(value)` gives."""
-    found = _TYPES.get(value.__class__)
-    if found is None:
-        found = value.cel_type
-        assert isinstance(found, types.Type)
-    return found
+    cel_type = _TYPES.get(value.__class__)
+    if cel_type is None:
+        cel_type = value.cel_type
+        assert isinstance(cel_type, types.Type)
+    return cel_type
 
 
 def type_name(value: Any) -> str:
@@ -324,11 +324,11 @@ class _Comparison:
 
     def _are_maps_equal(self, left: CelMap, right: CelMap) -> bool:
         for key, value in left.items():
-            found = find(right, key_value(key), MISSING)
-            if found is MISSING:
+            other = find(right, key_value(key), MISSING)
+            if other is MISSING:
                 return False
             try:
-                if not self.is_equal(value, found):
+                if not self.is_equal(value, other):
                     return False
             except EvaluationError:
                 continue

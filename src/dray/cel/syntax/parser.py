@@ -193,10 +193,10 @@ class _Parser:
             self._relation_depth, self._calculation_depth = relations + 1, calculations + 1
             self._count_waiting(operators)
             operands.append((yield from self._unary()))
-            found = _OPERATORS.get(self._token.kind)
-            if found is None:
+            operator = _OPERATORS.get(self._token.kind)
+            if operator is None:
                 break
-            precedence, function = found
+            precedence, function = operator
             self._reduce(operators, operands, precedence)
             operators.append(_Operator(precedence, function, self._advance().position))
         self._reduce(operators, operands, 0)

@@ -237,7 +237,7 @@ def unique(key: Callable[[Any], Hashable] | None = None) -> Rule:
     return rule
 
 
-def each(rule: Rule, key: Callable[[Any], Hashable] | None = None) -> Rule:
+def each_item(rule: Rule, key: Callable[[Any], Hashable] | None = None) -> Rule:
     """A rule for each item; with a key, items are compared with their former selves."""
 
     def items(value: Any, old: Any, path: fields.Path, operation: Operation) -> fields.Errors:

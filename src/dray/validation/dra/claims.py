@@ -97,11 +97,11 @@ def _claim_spec(
 
 def request_references(claim: dra.DeviceClaim) -> frozenset[str]:
     """Everything that names a request of the claim: "request" and "request/alternative"."""
-    found = set()
+    references = set()
     for request in claim.requests:
-        found.add(request.name)
-        found.update(f"{request.name}/{sub.name}" for sub in request.first_available)
-    return frozenset(found)
+        references.add(request.name)
+        references.update(f"{request.name}/{sub.name}" for sub in request.first_available)
+    return frozenset(references)
 
 
 def request_reference(name: str, path: fields.Path, references: Collection[str]) -> fields.Errors:
@@ -219,7 +219,9 @@ class _Requests:
             request.derived_attributes, path.child("derivedAttributes"), reference
         )
         yield from _allocation_mode(request, path)
-        yield from lists.each(request.tolerations, taints.toleration, path.child("tolerations"))
+        yield from lists.each_item(
+            request.tolerations, taints.toleration, path.child("tolerations")
+        )
 
     def _derived_attributes(
         self,
@@ -270,14 +272,14 @@ def _constrained_attributes(
     constraints: Iterable[dra.DeviceConstraint],
 ) -> frozenset[tuple[str, str]]:
     """(reference to a request, attribute) of each constraint; "" stands for all requests."""
-    found: set[tuple[str, str]] = set()
+    attributes: set[tuple[str, str]] = set()
     for constraint in constraints:
         attribute = constraint.match_attribute
         if attribute is None:
             attribute = constraint.distinct_attribute
         if attribute is not None:
-            found.update((target, attribute) for target in constraint.requests or ("",))
-    return frozenset(found)
+            attributes.update((target, attribute) for target in constraint.requests or ("",))
+    return frozenset(attributes)
 
 
 def _class_name(name: str, path: fields.Path) -> fields.Errors:

@@ -109,7 +109,7 @@ def _attribute(attribute: dra.DeviceAttribute, path: fields.Path) -> fields.Erro
         yield from _version(attribute.version_value, path.child("version"))
     for index, text in enumerate(attribute.string_values):
         yield from fields.covered(_string(text, path.child("strings").index(index)), "maxBytes")
-    yield from lists.each(attribute.version_values, _version, path.child("versions"))
+    yield from lists.each_item(attribute.version_values, _version, path.child("versions"))
     forms = forms_used(attribute)
     if len(forms) != 1:
         yield fields.invalid(

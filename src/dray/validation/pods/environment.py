@@ -162,8 +162,8 @@ def _divisor(selector: containers.ResourceFieldSelector, path: fields.Path) -> f
                 path, resource, "only divisor's values 1m and 1 are supported with the cpu resource"
             )
         return
-    known = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}
-    words = "hugepages" if _is_huge_pages(resource) else known.get(name)
+    units = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}
+    words = "hugepages" if _is_huge_pages(resource) else units.get(name)
     if words and str(divisor) not in _BYTE_DIVISORS:
         yield fields.invalid(
             path,

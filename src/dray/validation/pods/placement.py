@@ -73,7 +73,7 @@ def _node_affinity(value: pods.NodeAffinity, path: fields.Path) -> fields.Errors
         yield from selector_rules.node_selector(
             required, path.child("requiredDuringSchedulingIgnoredDuringExecution")
         )
-    yield from lists.each(
+    yield from lists.each_item(
         value.preferred_during_scheduling_ignored_during_execution,
         _preferred_term,
         path.child("preferredDuringSchedulingIgnoredDuringExecution"),
@@ -90,12 +90,12 @@ def _preferred_term(value: pods.PreferredSchedulingTerm, path: fields.Path) -> f
 def _pod_affinity(
     value: pods.PodAffinity | pods.PodAntiAffinity, path: fields.Path
 ) -> fields.Errors:
-    yield from lists.each(
+    yield from lists.each_item(
         value.required_during_scheduling_ignored_during_execution,
         _pod_term,
         path.child("requiredDuringSchedulingIgnoredDuringExecution"),
     )
-    yield from lists.each(
+    yield from lists.each_item(
         value.preferred_during_scheduling_ignored_during_execution,
         _weighted_pod_term,
         path.child("preferredDuringSchedulingIgnoredDuringExecution"),
@@ -137,7 +137,7 @@ def _label_keys(
         if keys and selector is None:
             yield fields.forbidden(keys_path, "must not be specified when labelSelector is not set")
         elif keys:
-            yield from lists.each(keys, identifiers.label_name, keys_path)
+            yield from lists.each_item(keys, identifiers.label_name, keys_path)
     for index, key in enumerate(match):
         if selector is not None and _is_selected_twice(key, selector):
             yield fields.invalid(

@@ -128,13 +128,13 @@ def _pod_resources(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
 
 
 def _containers_within_pod(
-    spec: pods.PodSpec, asked: ResourceRequirements, path: fields.Path
+    spec: pods.PodSpec, requirements: ResourceRequirements, path: fields.Path
 ) -> fields.Errors:
     """All containers together request no more than the pod; none has a higher limit."""
     pod = pods.Pod(spec=spec)
     requests, limits = (
-        pod_resources.parse_amounts(asked.requests),
-        pod_resources.parse_amounts(asked.limits),
+        pod_resources.parse_amounts(requirements.requests),
+        pod_resources.parse_amounts(requirements.limits),
     )
     for name, amount in pod_resources.container_requests(pod).items():
         if name in requests and amount > requests[name]:

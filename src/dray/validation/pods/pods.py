@@ -80,7 +80,7 @@ def _only_for_pods(spec: pods.PodSpec) -> fields.Errors:
         ("containers", spec.containers),
         ("initContainers", spec.init_containers),
     ):
-        yield from lists.each(values, container_rules.trimmed_image, fields.SPEC.child(field))
+        yield from lists.each_item(values, container_rules.trimmed_image, fields.SPEC.child(field))
 
 
 def _no_token(spec: pods.PodSpec) -> fields.Errors:
@@ -133,7 +133,7 @@ def _spec_updated(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
         if len(values) != len(old_values):
             yield fields.forbidden(path, "pod updates may not add or remove containers")
             return
-        yield from lists.each(values, _image_updated, path)
+        yield from lists.each_item(values, _image_updated, path)
     deadline_errors = list(_deadline_updated(new, old))
     yield from deadline_errors
     if deadline_errors and new.active_deadline_seconds is not None:
@@ -170,7 +170,7 @@ def _tolerations_added(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
             path, "existing toleration can not be modified except its tolerationSeconds"
         )
         return
-    yield from lists.each(new.tolerations, placement.toleration, path)
+    yield from lists.each_item(new.tolerations, placement.toleration, path)
 
 
 def _without_seconds(toleration: pods.Toleration) -> pods.Toleration:
@@ -178,9 +178,9 @@ def _without_seconds(toleration: pods.Toleration) -> pods.Toleration:
 
 
 def _scheduling_gates_removed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
-    known = {gate.name for gate in old.scheduling_gates}
+    old_names = {gate.name for gate in old.scheduling_gates}
     for index, gate in enumerate(new.scheduling_gates):
-        if gate.name not in known:
+        if gate.name not in old_names:
             yield fields.forbidden(
                 fields.SPEC.child("schedulingGates").index(index).child("name"),
                 f"only deletion is allowed, but found new scheduling gate '{gate.name}'",

@@ -166,7 +166,7 @@ def _claim_used_once(
 
 
 def _unknown_claim(name: str, claim_names: Collection[str], path: fields.Path) -> fields.FieldError:
-    known = f": {', '.join(sorted(claim_names))}" if claim_names else " which is empty"
+    listed = f": {', '.join(sorted(claim_names))}" if claim_names else " which is empty"
     return fields.not_found(
-        path, name, f"must be one of the names in pod.spec.resourceClaims{known}"
+        path, name, f"must be one of the names in pod.spec.resourceClaims{listed}"
     )

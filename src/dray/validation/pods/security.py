@@ -119,7 +119,9 @@ def pod_context(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     yield from _identity(context.fs_group, path.child("fsGroup"))
     yield from _identity(context.run_as_user, path.child("runAsUser"))
     yield from _identity(context.run_as_group, path.child("runAsGroup"))
-    yield from lists.each(context.supplemental_groups, _identity, path.child("supplementalGroups"))
+    yield from lists.each_item(
+        context.supplemental_groups, _identity, path.child("supplementalGroups")
+    )
     yield from _sysctls(context.sysctls, spec, path.child("sysctls"))
     yield from _one_of(
         context.fs_group_change_policy,

@@ -35,10 +35,10 @@ def pod_volumes(
     errors: list[fields.FieldError] = []
     usable: dict[str, volumes.Volume] = {}
     for index, volume in enumerate(values):
-        found = list(_volume(volume, path.index(index), usable))
-        if not found:
+        volume_errors = list(_volume(volume, path.index(index), usable))
+        if not volume_errors:
             usable[volume.name] = volume
-        errors += found
+        errors += volume_errors
     return errors, usable
 
 
@@ -121,13 +121,13 @@ def _host_path(source: volumes.HostPathVolumeSource, path: fields.Path) -> field
 def _secret(source: volumes.SecretVolumeSource, path: fields.Path) -> fields.Errors:
     yield from _named(source.secret_name, path.child("secretName"))
     yield from _mode(source.default_mode, path.child("defaultMode"))
-    yield from lists.each(source.items, _key_to_path, path.child("items"))
+    yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
 
 def _config_map(source: volumes.ConfigMapVolumeSource, path: fields.Path) -> fields.Errors:
     yield from _named(source.name, path.child("name"))
     yield from _mode(source.default_mode, path.child("defaultMode"))
-    yield from lists.each(source.items, _key_to_path, path.child("items"))
+    yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
 
 def _mode(mode: int | None, path: fields.Path) -> fields.Errors:
@@ -212,7 +212,7 @@ def _projected_keys(
     source: volumes.SecretProjection | volumes.ConfigMapProjection, path: fields.Path
 ) -> fields.Errors:
     yield from _named(source.name, path.child("name"))
-    yield from lists.each(source.items, _key_to_path, path.child("items"))
+    yield from lists.each_item(source.items, _key_to_path, path.child("items"))
 
 
 def _token(

@@ -72,12 +72,12 @@ def _generated_selector(value: workloads.Job) -> fields.Errors:
         label: value.metadata.uid if source == "uid" else value.metadata.name
         for label, source in _CONTROLLER_LABELS
     }
-    for label, wanted in expected.items():
+    for label, text in expected.items():
         path = _TEMPLATE.child("metadata").child("labels").key(label)
         if label not in labels:
-            yield fields.required(path, f"must be '{wanted}'")
-        elif labels[label] != wanted:
-            yield fields.invalid(path, labels, f"must be '{wanted}'")
+            yield fields.required(path, f"must be '{text}'")
+        elif labels[label] != text:
+            yield fields.invalid(path, labels, f"must be '{text}'")
     with contextlib.suppress(label_selectors.SelectorError):
         if not label_selectors.label_selector(value.spec.selector).matches(expected):
             yield fields.invalid(

@@ -66,13 +66,13 @@ def template_parts(template: str) -> Iterator[str | Clause]:
 def _clause(template: str, position: int) -> tuple[Clause, int]:
     """The clause behind a `%` and where it ends."""
     precision: int | None = None
-    if found := _PRECISION.match(template, position):
-        position = found.end()
+    if match := _PRECISION.match(template, position):
+        position = match.end()
         if position == len(template):
             return _unreadable_precision("could not find end of precision specifier"), position
-        precision = _integer(found[1])
+        precision = _integer(match[1])
         if precision is None:
-            return _unreadable_precision(_conversion_problem(found[1])), position
+            return _unreadable_precision(_conversion_problem(match[1])), position
     if position == len(template):
         return Clause(problem=UNEXPECTED_END), position
     verb = template[position]

@@ -62,8 +62,8 @@ def index(container: Any, key: Any) -> Any:
 
 def optional_index(container: Any, key: Any) -> Any:
     """`container[?key]` and `container.?key`."""
-    found = operations.unwrap(container)
-    return values.NONE if found is values.MISSING else operations.wrap(operations.probe(found, key))
+    plain = operations.unwrap(container)
+    return values.NONE if plain is values.MISSING else operations.wrap(operations.probe(plain, key))
 
 
 def _membership(name: str) -> Function:
