@@ -163,7 +163,7 @@ VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 
 
 def for_version(version: str) -> Features:
-    """The gates as Kubernetes `version` has them when nothing is set."""
+    """Return the default gates of a Kubernetes version."""
     if version not in VERSIONS:
         raise FeatureError(
             f"unknown Kubernetes version {version!r}: use one of {_listed(VERSIONS)}"
@@ -173,12 +173,12 @@ def for_version(version: str) -> Features:
 
 
 def parse(text: str, base: Features | None = None) -> Features:
-    """`base` (by default `DEFAULT`) with the gates of `text` ("A=true,B=false") set."""
+    """Return `base` (by default `DEFAULT`) with the gates of `text` ("A=true,B=false") set."""
     return with_gates(base or DEFAULT, _read_pairs(text))
 
 
 def with_gates(base: Features, changes: Mapping[str, bool]) -> Features:
-    """`base` with some gates set, if Kubernetes would allow it."""
+    """Return `base` with some gates changed. Raises FeatureError if Kubernetes refuses them."""
     complaints = [text for name, on in changes.items() for text in _refusals(name, on, base)]
     if complaints:
         raise FeatureError("; ".join(complaints))
@@ -190,7 +190,7 @@ def with_gates(base: Features, changes: Mapping[str, bool]) -> Features:
 
 
 def is_enabled(features: Features, gate: str) -> bool:
-    """Whether the gate of that Kubernetes name is on."""
+    """Return whether the gate of that Kubernetes name is on."""
     return bool(getattr(features, GATES[gate].field))
 
 

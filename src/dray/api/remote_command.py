@@ -44,7 +44,7 @@ def closing(channel: int) -> bytes:
 
 
 def exit_status(code: int) -> bytes:
-    """How a command ended, for the error channel."""
+    """Return the message for the error channel that says how a command ended."""
     if code == 0:
         return _status({"status": "Success"})
     cause = {"reason": EXIT_CODE, "message": str(code)}
@@ -59,7 +59,7 @@ def exit_status(code: int) -> bytes:
 
 
 def failure(text: str) -> bytes:
-    """Why a command could not be run, for the error channel."""
+    """Return the message for the error channel that says why a command could not be run."""
     return _status({"status": "Failure", "message": text, "reason": "InternalError", "code": 500})
 
 
@@ -90,7 +90,7 @@ def resizing(size: Size) -> bytes:
 
 
 def size(data: bytes) -> Size | None:
-    """What a message on the resize channel asks for; None for what makes no sense."""
+    """Return the size in a message on the resize channel, or None if it is invalid."""
     try:
         message = msgspec.json.decode(data)
         new_size = Size(int(message["Height"]), int(message["Width"]))

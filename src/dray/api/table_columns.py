@@ -30,7 +30,7 @@ def _described(name: str, text: str, type: str = "string", *, wide: bool = False
 
 
 def _field(name: str, path: str, type: str = "string", *, wide: bool = False) -> Column:
-    """A column that shows one field: `path` is the schema type, a dot and the field's name."""
+    """Return a column for one field: `path` is the schema type, a dot and the field's name."""
     owner, _, field = path.rpartition(".")
     return Column(name, type, priority=int(wide), field=(owner, field))
 

@@ -109,14 +109,14 @@ class DeviceView:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The value of the variable; raises EvaluationError for an attribute without a value."""
+        """The value of the variable. Raises EvaluationError for an attribute without a value."""
         if self._fields is None:
             self._fields = self._find_fields()
         return self._fields
 
     @property
     def tokens(self) -> dict[str, Hashable]:
-        """What makes the device differ from others, by path."""
+        """The values that distinguish the device from others, by path."""
         if self._tokens is None:
             try:
                 self._tokens = self._find_tokens()
@@ -139,7 +139,7 @@ class DeviceView:
         return fields
 
     def _find_tokens(self) -> dict[str, Hashable]:
-        """Values stand for themselves where Python tells them apart as CEL does."""
+        """Return the values by path; Python distinguishes them as CEL does."""
         fields = self.fields
         tokens = _Tokens({key: fields[key] for key in fields.keys() - set(_NAMED)})
         for name, attribute in self._device.attributes.items():
@@ -159,7 +159,7 @@ def view(driver: str, device: dra.Device) -> DeviceView:
 
 
 def _attribute_value(attribute: dra.DeviceAttribute) -> Any:
-    """The one value of an attribute; raises ValueError with upstream's text."""
+    """Return the one value of an attribute. Raises ValueError with upstream's text."""
     scalars = (attribute.int_value, attribute.bool_value, attribute.string_value)
     lists = (attribute.int_values, attribute.bool_values, attribute.string_values)
     if list_value := next((list_ for list_ in lists if list_), None):
@@ -226,7 +226,10 @@ class Selector(_Compiled):
 
     @property
     def reads(self) -> frozenset[Path]:
-        """Paths such as (attributes, DOMAIN, ID); a shorter one means all below it."""
+        """The paths the expression reads, as (attributes, DOMAIN, ID).
+
+        A short one means all below it.
+        """
         return frozenset(map(_significant, self.program.reads))
 
     @functools.cached_property
@@ -237,18 +240,18 @@ class Selector(_Compiled):
         return lambda device: get(device.tokens)
 
     def matches(self, device: DeviceView) -> bool:
-        """Whether the device is selected; raises EvaluationError or CostExceeded."""
+        """Return whether the device is selected. Raises EvaluationError or CostExceeded."""
         result = self._evaluate(device)
         return result if result is True or result is False else _as_bool(result)
 
     def matches_counted(self, device: DeviceView) -> tuple[bool, int]:
-        """As `matches`, with the run-time cost."""
+        """Evaluate as `matches` does. Returns the run-time cost too."""
         result, cost = self._evaluate_counted(device)
         return _as_bool(result), cost
 
 
 def _significant(path: Path) -> Path:
-    """A path without the variable and without what is inside an attribute."""
+    """Return a path without the variable and without what is inside an attribute."""
     _, *keys = path
     return tuple(keys[:3] if keys and keys[0] in _NAMED else keys[:1])
 
@@ -291,11 +294,11 @@ class DerivedAttribute(_Compiled):
     """A compiled expression for the value of an attribute."""
 
     def evaluate(self, device: DeviceView) -> dra.DeviceAttribute:
-        """The attribute's value on a device; raises EvaluationError or CostExceeded."""
+        """Return the attribute's value on a device. Raises EvaluationError or CostExceeded."""
         return _as_attribute(self._evaluate(device))
 
     def evaluate_counted(self, device: DeviceView) -> tuple[dra.DeviceAttribute, int]:
-        """As `evaluate`, with the run-time cost."""
+        """Evaluate as `evaluate` does. Returns the run-time cost too."""
         result, cost = self._evaluate_counted(device)
         return _as_attribute(result), cost
 
@@ -309,7 +312,7 @@ _SCALAR_FIELDS: dict[type, tuple[str, str]] = {
 
 
 def _as_attribute(result: Any) -> dra.DeviceAttribute:
-    """See compile.go, valToDeviceAttribute."""
+    """Convert a result to an attribute. See compile.go, valToDeviceAttribute."""
     if field := _SCALAR_FIELDS.get(result.__class__):
         return dra.DeviceAttribute(**{field[0]: _on_the_wire(result)})
     if result.__class__ not in values.LIST_CLASSES:
@@ -358,7 +361,7 @@ _GO_NATIVE_NAMES: dict[type, str] = {
 
 
 def _go_native_name(value: Any) -> str:
-    """The Go type of a value outside CEL, as upstream's messages show it."""
+    """Return the Go type of a value outside CEL, as upstream's messages show it."""
     return _GO_NATIVE_NAMES.get(value.__class__, values.type_name(value))
 
 
@@ -380,7 +383,7 @@ def compile_selector(
     consumable_capacity: bool = True,
     list_type_attributes: bool = False,
 ) -> Selector:
-    """The selector for an expression: new as it is validated, or stored."""
+    """Compile a selector: a new expression as validated, or a stored one."""
     return _compile_selector(expression, stored, consumable_capacity, list_type_attributes)
 
 
@@ -403,7 +406,7 @@ def compile_derived_attribute(
     consumable_capacity: bool = True,
     list_type_attributes: bool = False,
 ) -> DerivedAttribute:
-    """The derived attribute for an expression: new as it is validated, or stored."""
+    """Compile a derived attribute: a new expression as validated, or a stored one."""
     return _compile_derived(expression, stored, consumable_capacity, list_type_attributes)
 
 

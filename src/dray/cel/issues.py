@@ -33,7 +33,7 @@ class CompilationFailed(Exception):
 
 
 def render(text: str, issues: Sequence[Issue]) -> str:
-    """The reported issues sorted by place, one paragraph each."""
+    """Return the reported issues sorted by place, one paragraph each."""
     reported = sorted(issues[:MAX_REPORTED], key=_sort_key)
     paragraphs = [_render_one(text, issue) for issue in reported]
     if len(issues) > MAX_REPORTED:

@@ -79,12 +79,12 @@ class Type:
         return True
 
     def __str__(self) -> str:
-        """What cel-go's Type.String prints: run-time names."""
+        """Return the run-time name, as cel-go's Type.String."""
         return _written(self, _run_time_name)
 
 
 def display_name(type: Type) -> str:
-    """The name in messages of the checker (cel-go checker/format.go, FormatCELType)."""
+    """Return the name in the checker's messages (cel-go checker/format.go, FormatCELType)."""
     return _written(type, _message_name)
 
 

@@ -25,7 +25,7 @@ _QUANTITY_FIELDS: dict[type[meta.Wire], frozenset[str]] = {
 
 
 def are_equal(first: Any, second: Any) -> bool:
-    """As Kubernetes' equality.Semantic.DeepEqual."""
+    """Compare as Kubernetes' equality.Semantic.DeepEqual does."""
     return _are_equal(first, second, is_quantity=False)
 
 

@@ -197,7 +197,7 @@ def immutable(path: Path, new: Any, old: Any) -> Errors:
 
 
 def covered(errors: Iterable[FieldError], origin: str | None = None) -> Errors:
-    """The same errors, marked as found by a declarative rule too."""
+    """Yield the same errors, marked as reported by a declarative rule too."""
     for error in errors:
         yield msgspec.structs.replace(
             error, covered=True, origin=error.origin if origin is None else origin

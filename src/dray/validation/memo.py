@@ -31,7 +31,7 @@ class ValidValueCache:
     def check(
         self, value: Any, circumstances: Hashable, rule: Callable[[], fields.Errors]
     ) -> fields.Errors:
-        """What is wrong with a value by the rule, which need not be asked where nothing is."""
+        """Apply the rule to a value unless an equal one was valid before."""
         key = (_recognised(_encode(value)), circumstances)
         if key in self._valid:
             return iter(())

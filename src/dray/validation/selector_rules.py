@@ -114,5 +114,5 @@ def true_if_set(value: bool | None, path: fields.Path) -> fields.Errors:
 
 
 def chosen(**ways: object) -> list[str]:
-    """The ways that are used, each as `name`."""
+    """Return the fields that are set, each as `name`."""
     return [f"`{name}`" for name, value in ways.items() if value]

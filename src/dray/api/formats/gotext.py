@@ -18,7 +18,7 @@ _ESCAPES = {
 
 
 def quote(text: str) -> str:
-    """`text` as the verb %q prints it."""
+    """Return `text` as the verb %q prints it."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return f'"{"".join(map(_escape, text))}"'
@@ -36,7 +36,7 @@ def _escape(character: str) -> str:
 
 
 def value(item: object) -> str:
-    """Decoded JSON as `%v` prints it: `map[a:1 b:[x y]]`."""
+    """Return decoded JSON as `%v` prints it: `map[a:1 b:[x y]]`."""
     if isinstance(item, dict):
         pairs = (f"{key}:{value(item[key])}" for key in sorted(item))
         return f"map[{' '.join(pairs)}]"
@@ -48,11 +48,11 @@ def value(item: object) -> str:
 
 
 def quoted_list(texts: Iterable[str]) -> str:
-    """`texts` as messages list the values that are allowed."""
+    """Return `texts` as messages list the supported values."""
     return ", ".join(map(quote, texts))
 
 
 def aggregate(messages: Iterable[str]) -> str:
-    """Several errors as one text, each once, as apimachinery, util/errors, Aggregate words them."""
+    """Join several errors, each once, as apimachinery, util/errors, Aggregate does."""
     distinct = list(dict.fromkeys(messages))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"

@@ -37,7 +37,7 @@ class ImageReference(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def parse(text: str) -> ImageReference | None:
-    """What `text` refers to; None if it is no reference."""
+    """Parse an image reference. Returns None if `text` is not one."""
     if _BARE_DIGEST.fullmatch(text):
         return None
     domain, remainder = _split_domain(text)

@@ -40,12 +40,12 @@ _NO_RULE = MergeRule()
 
 
 def rule(type_name: str, field: str) -> MergeRule:
-    """How a field of a structure merges."""
+    """Return how a field of a structure merges."""
     return RULES.get((type_name, field), _NO_RULE)
 
 
 def is_atomic(type_name: str, field: str) -> bool:
-    """Whether a map or structure in this field has one owner for all it holds."""
+    """Return whether a map or structure in this field has one owner for all it holds."""
     own = rule(type_name, field).is_atomic
     if own is not None:
         return own
@@ -53,12 +53,12 @@ def is_atomic(type_name: str, field: str) -> bool:
 
 
 def enum_values(type: field_types.Type) -> tuple[str, ...]:
-    """The values that a string of this type may have; none named means any."""
+    """Return the values that a string of this type may have; empty means any."""
     return ENUMS.get(type.name, ())
 
 
 def key_default(type_name: str, key: str) -> str | None:
-    """What a key of an item stands for where the item leaves it out; None if it may not."""
+    """Return the default of an item's key, or None if the key is required."""
     if (type_name, key) in KEY_DEFAULTS:
         return KEY_DEFAULTS[type_name, key]
     field = field_types.fields(type_name)[key]
@@ -67,17 +67,20 @@ def key_default(type_name: str, key: str) -> str | None:
 
 
 def _merged(*keys: str) -> MergeRule:
-    """Items told apart by `keys`; patches look at the first only."""
+    """Return the rule for items identified by `keys`; patches use only the first key."""
     return MergeRule(MAP, keys, (MERGE,), keys[0])
 
 
 def _merged_retaining_keys(key: str) -> MergeRule:
-    """As `_merged`; a patch may also say which members of an item stay."""
+    """Return `_merged` for items of which a patch may name the members to keep."""
     return MergeRule(MAP, (key,), (MERGE, RETAIN_KEYS), key)
 
 
 def _keyed(*keys: str) -> MergeRule:
-    """Items told apart by `keys` in server-side apply; patches replace the list."""
+    """Return the rule for items identified by `keys` in server-side apply.
+
+    Patches replace the list.
+    """
     return MergeRule(MAP, keys)
 
 

@@ -86,7 +86,7 @@ class Encoded(NamedTuple):
 
 
 def index() -> JsonObject:
-    """What `/openapi/v3` answers: where the document of each group and version is."""
+    """Return the body of `/openapi/v3`: the document paths of all groups and versions."""
     paths: JsonObject = {}
     for group, versions in kinds.VERSIONS_BY_GROUP.items():
         for version in versions:
@@ -103,7 +103,7 @@ def encoded(group: str, version: str) -> Encoded:
 
 
 def document(group: str, version: str) -> JsonObject:
-    """The paths of one group and version, and every type that they mention."""
+    """Return the paths of one group and version, with every type that they mention."""
     paths: JsonObject = {}
     for kind in kinds.in_group_version(group, version):
         paths |= dict(_paths(kind, version))
@@ -270,7 +270,7 @@ def _operation(
 def _connection(
     kind: Kind, version: str, subresource: Subresource, spoken: GroupVersionKind, method: str
 ) -> JsonObject:
-    """A stream over an upgraded connection, such as exec."""
+    """Describe a stream over an upgraded connection, such as exec."""
     identifier = _identifier(kind, version, subresource.name, method.capitalize())
     parameters = _CONNECTION_PARAMETERS[subresource.name].items()
     return {
@@ -329,7 +329,7 @@ def _gvk(kind: GroupVersionKind) -> dict[str, str]:
 
 
 def _schemas(group: str, version: str) -> JsonObject:
-    """The types of the document's kinds and all they consist of."""
+    """Return the schemas of the document's kinds and of all types inside them."""
     kinds_by_type = dict(_published_kinds(group, version))
     schemas: JsonObject = dict(openapi_schemas.BUILTINS)
     for type_name in sorted(openapi_schemas.reachable(kinds_by_type)):
@@ -341,7 +341,7 @@ def _schemas(group: str, version: str) -> JsonObject:
 
 
 def _published_kinds(group: str, version: str) -> Iterator[tuple[str, list[GroupVersionKind]]]:
-    """The types that requests and answers consist of, each with the kinds it stands for."""
+    """Yield the types of requests and responses, each with the kinds that have it."""
     yield _PATCH, []
     yield _STATUS, [GroupVersionKind("", "v1", "Status")]
     for type_name in (_DELETE_OPTIONS, _WATCH_EVENT):

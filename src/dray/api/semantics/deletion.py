@@ -6,7 +6,7 @@ from dray.api.types.meta import JsonObject
 
 
 def is_fully_deleted(document: JsonObject) -> bool:
-    """Whether nothing keeps an object any more that is on its way out."""
+    """Return whether nothing keeps an object any more that is on its way out."""
     metadata = document["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("deletionGracePeriodSeconds"):
         return False

@@ -17,7 +17,7 @@ def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
 
 
 def controlled_by(metadata: ObjectMeta, kind: Kind) -> OwnerReference | None:
-    """The controller of an object where that is of `kind`, in whatever version."""
+    """Return the controller of an object if it is of `kind`, in any version, or None."""
     owner = controller_of(metadata)
     if owner is None or owner.kind != kind.kind:
         return None
@@ -26,7 +26,7 @@ def controlled_by(metadata: ObjectMeta, kind: Kind) -> OwnerReference | None:
 
 
 def controller_uids(value: Any) -> tuple[str, ...]:
-    """Index function: the uid of the object's controller."""
+    """Return the uid of the object's controller, for an index."""
     owner = controller_of(value.metadata)
     return (owner.uid,) if owner else ()
 
@@ -34,7 +34,7 @@ def controller_uids(value: Any) -> tuple[str, ...]:
 def reference(
     kind: Kind, metadata: ObjectMeta, *, blocks_deletion: bool | None = True
 ) -> dict[str, Any]:
-    """The reference to a controlling owner as a body has it."""
+    """Return the reference to a controlling owner as JSON."""
     result: dict[str, Any] = {
         "apiVersion": kind.preferred.api_version,
         "kind": kind.kind,

@@ -43,7 +43,7 @@ def key_of(claim: ResourceClaim) -> ClaimKey:
 
 
 def claim_of(user: Pod | PodGroup, source: ClaimSource) -> PodClaimState:
-    """The claim behind one entry of spec.resourceClaims."""
+    """Return the state of the claim behind one entry of spec.resourceClaims."""
     if source.resource_claim_name is not None:
         return PodClaimState(source.resource_claim_name)
     for status in user.status.resource_claim_statuses:
@@ -53,7 +53,7 @@ def claim_of(user: Pod | PodGroup, source: ClaimSource) -> PodClaimState:
 
 
 def claims_of_pod(pod: Pod) -> Iterator[PodClaimReference]:
-    """Every claim that the pod needs, that of its extended resources included."""
+    """Yield every claim that the pod needs, including that of its extended resources."""
     for source in pod.spec.resource_claims:
         state = claim_of(pod, source)
         if state.name or not state.is_made:
@@ -64,7 +64,7 @@ def claims_of_pod(pod: Pod) -> Iterator[PodClaimReference]:
 
 
 def used_claims(pod: Pod) -> Iterator[ClaimKey]:
-    """The claims of a pod that are made."""
+    """Yield the keys of a pod's claims that exist."""
     for used in claims_of_pod(pod):
         if used.name:
             yield ClaimKey(pod.metadata.namespace, used.name)
@@ -78,13 +78,16 @@ def group_claims(group: PodGroup) -> Iterator[ClaimKey]:
 
 
 def group_name(pod: Pod) -> str:
-    """The PodGroup of the pod, if it has one."""
+    """Return the name of the pod's PodGroup, or an empty string."""
     group = pod.spec.scheduling_group
     return (group.pod_group_name or "") if group else ""
 
 
 def consumer(pod: Pod, group: PodGroup | None, source: PodResourceClaim) -> ConsumerReference:
-    """Who the claim is reserved for: the group where it has the very same claim, else the pod."""
+    """Return the consumer to reserve the claim for.
+
+    The group if it has the same claim, else the pod.
+    """
     if group is not None and any(_is_same(claim, source) for claim in group.spec.resource_claims):
         return group_consumer(group)
     return pod_consumer(pod)
@@ -117,7 +120,7 @@ def is_group(consumer: ConsumerReference) -> bool:
 
 
 def is_for_pod(claim: ResourceClaim, pod: Pod, accepts_group: bool) -> bool:
-    """Whether a generated claim was made for the pod, or for its group if that counts."""
+    """Return whether a generated claim was made for the pod, or for its group if that counts."""
     owner = owner_references.controller_of(claim.metadata)
     if owner is None:
         return False
@@ -143,7 +146,7 @@ def has_consumer(claim: ResourceClaim, consumer: ConsumerReference) -> bool:
 
 
 def is_reserved_only_for(claim: ResourceClaim, uids: frozenset[str]) -> bool:
-    """Whether nobody else uses the claim; also where nobody does at all."""
+    """Return whether nobody else uses the claim; also where nobody does at all."""
     return all(reference.uid in uids for reference in claim.status.reserved_for)
 
 

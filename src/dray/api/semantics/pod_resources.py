@@ -44,7 +44,7 @@ AS_WRITTEN = ResourceCountOptions()
 
 
 def is_native_resource(name: str) -> bool:
-    """In the domain kubernetes.io, as are names without a domain."""
+    """Return whether a name is in the domain kubernetes.io or has no domain."""
     return "/" not in name or _NATIVE_DOMAIN in name
 
 
@@ -53,7 +53,7 @@ def is_huge_page_resource(name: str) -> bool:
 
 
 def is_extended_resource(name: str) -> bool:
-    """Of a device plugin, or of a device class under a name of its own."""
+    """Return whether a resource belongs to a device plugin or a device class."""
     if is_native_resource(name) or name.startswith(REQUESTS_PREFIX):
         return False
     return not names.qualified_name_errors(REQUESTS_PREFIX + name)
@@ -64,7 +64,7 @@ def is_overcommittable_resource(name: str) -> bool:
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """May be set for a pod as a whole."""
+    """Return whether a resource may be set for a pod as a whole."""
     return name in ("cpu", "memory") or is_huge_page_resource(name)
 
 
@@ -95,7 +95,7 @@ def sum_of_containers(
     containers: Iterable[Mapping[str, Quantity]],
     init_containers: Iterable[tuple[Mapping[str, Quantity], bool]],
 ) -> Amounts:
-    """The most that is needed at any time; init containers come with whether they are sidecars."""
+    """Return the most that is needed at any time. Init containers come with `is_sidecar`."""
     total: Amounts = {}
     for amounts in containers:
         add(total, amounts)
@@ -115,12 +115,12 @@ def sum_of_containers(
 
 
 def is_sidecar(container: Container) -> bool:
-    """Of an init container: it keeps running beside the others."""
+    """Return whether an init container keeps running beside the others."""
     return container.restart_policy == "Always"
 
 
 def pod_requests(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
-    """What the pod needs of a node."""
+    """Return the resources that the pod needs on a node."""
     requests = container_requests(pod, counting)
     requested = pod.spec.resources.requests if pod.spec.resources else {}
     if any(map(is_pod_level_resource, requested)):
@@ -134,7 +134,7 @@ def pod_requests(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amoun
 
 
 def pod_limits(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
-    """What the pod may use at most, of the resources that have a limit."""
+    """Return the limits of the pod, for resources that have one."""
     limits = container_limits(pod, counting)
     if has_pod_level_resources(pod):
         effective = parse_amounts(pod.spec.resources.limits if pod.spec.resources else {})
@@ -180,7 +180,7 @@ Reported = Callable[[ContainerStatus], Mapping[str, str]]
 
 
 def container_requests(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
-    """What the pod's containers request, without pod-level values and overhead."""
+    """Return the requests of the pod's containers, without pod-level values and overhead."""
     specified = _sum(pod, counting, _requests)
     add(specified, _claimed(pod, counting))
     if not counting.resized:
@@ -200,7 +200,7 @@ def container_requests(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) ->
 
 
 def container_limits(pod: Pod, counting: ResourceCountOptions = AS_WRITTEN) -> Amounts:
-    """What the pod's containers are limited to, without pod-level values and overhead."""
+    """Return the limits of the pod's containers, without pod-level values and overhead."""
     counting = counting._replace(assumed={})
     specified = _sum(pod, counting, _limits)
     for name, amount in _claimed(pod, counting).items():
@@ -239,7 +239,7 @@ def _held_limits(status: ContainerStatus) -> Mapping[str, str]:
 def _sum(
     pod: Pod, counting: ResourceCountOptions, specified: Asked, reported: Reported | None = None
 ) -> Amounts:
-    """What containers ask, or what is reported of them where something is."""
+    """Sum the specified amounts of containers, or the reported ones where there are any."""
     statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
     reports = {status.name: reported(status) for status in statuses} if reported else {}
     is_asked_in_vain = reported is not None and _is_resize_infeasible(pod)
@@ -257,7 +257,7 @@ def _sum(
 
 
 def _claimed(pod: Pod, counting: ResourceCountOptions) -> Amounts:
-    """What devices of the pod's claims use of the node's own resources."""
+    """Return the node resources that devices of the pod's claims use."""
     total: Amounts = {}
     if counting.node_allocatable_claims:
         for status in pod.status.node_allocatable_resource_claim_statuses:
@@ -268,7 +268,7 @@ def _claimed(pod: Pod, counting: ResourceCountOptions) -> Amounts:
 def node_allocatable_amounts(
     status: NodeAllocatableResourceClaimStatus, containers: int
 ) -> Amounts:
-    """What one claim of a pod uses of the node's own resources for that many containers."""
+    """Return the node resources that one claim uses for a number of containers."""
     total: Amounts = {}
     for mapped in status.mapping:
         if mapped.quantity is not None:
@@ -286,7 +286,7 @@ GUARANTEED, BURSTABLE, BEST_EFFORT = "Guaranteed", "Burstable", "BestEffort"
 
 
 def qos_class(pod: Pod) -> str:
-    """How the pod is treated when its node runs short, as pkg/apis/core/v1/helper/qos."""
+    """Return the quality of service class, as pkg/apis/core/v1/helper/qos."""
     if pod.spec.resources is not None and has_pod_level_resources(pod):
         return _qos_of(pod.spec.resources)
     containers = (*pod.spec.init_containers, *pod.spec.containers)

@@ -64,13 +64,13 @@ class Checked:
         return self.types[self.root.id]
 
     def receiver(self, call: Call) -> Node | None:
-        """The value a member function is called on; None if the target is part of its name."""
+        """Return the receiver of a member call, or None if the target is part of the name."""
         is_member = self.references[call.id].name == call.function
         return call.target if is_member else None
 
 
 def check(text: str, root: Node, environment: Environment) -> Checked:
-    """Types for every node; raises CompilationFailed with all that is wrong."""
+    """Check the types of every node. Raises CompilationFailed with all errors."""
     checker = _Checker(environment)
     try:
         node_types = checker.run(root)
@@ -194,7 +194,7 @@ class _Checker:
         self.references[node.id] = Reference(node.function, ("select_optional_field",))
 
     def _field_type(self, node: Node, operand: Node, field: str, *, optional: bool = False) -> Type:
-        """The type of a field; selecting from an optional gives an optional."""
+        """Return the type of a field; selecting from an optional gives an optional."""
         target = self._substituted_type(operand)
         if target.kind is Kind.OPTIONAL:
             target = target.parameters[0]
@@ -274,7 +274,7 @@ class _Checker:
     def _matching(
         self, candidates: Sequence[Overload], argument_types: Sequence[Type]
     ) -> tuple[tuple[str, ...], Type | None]:
-        """Every overload that the types allow; the result is `dyn` where they disagree on it."""
+        """Return every overload that the types allow; the result is `dyn` if they disagree."""
         overload_ids: list[str] = []
         result: Type | None = None
         for overload in candidates:
@@ -323,7 +323,7 @@ class _Checker:
         self._set_type(node, types.map_of(keys, values))
 
     def _entry_type(self, value: Node, *, optional: bool) -> Type:
-        """What an entry adds to its container: an optional entry adds what its optional holds."""
+        """Return the type an entry adds to its container; an optional entry adds its content."""
         type = self._type(value)
         if not optional:
             return type
@@ -341,7 +341,7 @@ class _Checker:
         return types.DYN
 
     def _struct(self, node: StructLiteral) -> Visit:
-        """No message can be built: whatever the name stands for, it is wrong here."""
+        """Report an error: no message can be built here, whatever its name."""
         type_name = self._environment.type_names.get(node.type_name.removeprefix("."))
         if type_name is None:
             self._report_undeclared(node, node.type_name)
@@ -380,7 +380,7 @@ class _Checker:
         self._locals[variable].pop()
 
     def _iteration_types(self, node: Comprehension) -> tuple[Type, Type]:
-        """The types of the first and, if there is one, the second variable."""
+        """Return the types of the first and, if there is one, the second variable."""
         ranged = self._substituted_type(node.range)
         if ranged.kind is Kind.LIST:
             element = ranged.parameters[0]
@@ -400,7 +400,7 @@ class _Checker:
 
 
 def _qualified_name(node: Node) -> str | None:
-    """`a.b.c` where the node is nothing but names."""
+    """Return `a.b.c` if the node consists of names only, else None."""
     fields: list[str] = []
     while isinstance(node, Select) and not node.test_only:
         fields.append(node.field)

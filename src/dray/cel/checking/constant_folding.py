@@ -41,7 +41,7 @@ class Folded:
 
 
 def fold(checked: Checked, environment: Environment) -> Folded:
-    """The constants of an expression; raises InstantiationFailed."""
+    """Return the constants of an expression. Raises InstantiationFailed."""
     folding = _Folding(checked, environment)
     for node in children_first(checked.root):
         folding.visit(node)

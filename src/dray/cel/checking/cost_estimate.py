@@ -41,7 +41,7 @@ _INDEX_STEPS = {"index_list": "@items", "index_map": "@values"}
 
 
 def estimate(checked: Checked, environment: Environment) -> Range:
-    """The least and the most that one evaluation may cost."""
+    """Return the least and the most that one evaluation may cost."""
     estimator = _Estimator(checked, environment)
     estimator.run(checked.root)
     return estimator.costs[checked.root.id]
@@ -113,7 +113,7 @@ class _Estimator:
         self.costs[node.id] = ZERO
 
     def _name(self, node: Node) -> None:
-        """An identifier, or a selection that is a qualified name."""
+        """Record an identifier, or a selection that is a qualified name."""
         name = self._checked.references[node.id].name
         local = self._local(name)
         self._paths[node.id] = local.path if local else Path([name], 1)
@@ -171,7 +171,7 @@ class _Estimator:
             self.costs[node.id] = self._call_cost(node, operands)
 
     def _call_cost(self, node: Call, operands: Sequence[Operand]) -> Range:
-        """What any of the possible overloads may cost. Notes size and path of the result."""
+        """Return the cost of any possible overload. Records size and path of the result."""
         reference = self._checked.references[node.id]
         cost = _NOTHING_YET
         size: Range | None = None
@@ -193,7 +193,7 @@ class _Estimator:
     def _overload_estimate(
         self, node: Call, overload_id: str, operands: Sequence[Operand]
     ) -> CallEstimate:
-        """One overload's estimate, the costs of the operands included."""
+        """Return one overload's estimate, with the costs of the operands."""
         paid = [self.costs[operand.node.id] for operand in operands]
         if overload_id in ("logical_and", "logical_or"):
             return CallEstimate(Range(paid[0].low, paid[0].add(paid[1]).high))
@@ -306,7 +306,7 @@ class _Estimator:
         return UNKNOWN if size is None else size
 
     def _size(self, node: Node) -> Range | None:
-        """What is known of the size of a value; None if nothing is."""
+        """Return the size of a value if anything bounds it, else None."""
         if computed := self._sizes.get(node.id):
             return computed
         if (written := _written_size(node)) is not None:
@@ -336,7 +336,7 @@ class _Estimator:
 
 
 def _is_binding(node: Comprehension) -> bool:
-    """Whether this is what `cel.bind` became: a loop over nothing."""
+    """Return whether this is what `cel.bind` became: a loop over nothing."""
     return (
         isinstance(node.range, ListLiteral)
         and not node.range.elements

@@ -82,7 +82,7 @@ class Environment:
         )
 
     def size_at(self, path: Sequence[str]) -> Range | None:
-        """What is declared of the size of a value; None if nothing is."""
+        """Return the declared size of a value, or None."""
         extent = self.extents.get(path[0]) if path else None
         for step in path[1:]:
             if extent is None:
@@ -164,7 +164,7 @@ _VALUE_TYPES = (
 def device_environment(
     *, stored: bool, consumable_capacity: bool, list_type_attributes: bool
 ) -> Environment:
-    """The environment of device selectors (dynamic-resource-allocation cel/compile.go).
+    """Return the environment of device selectors (dynamic-resource-allocation cel/compile.go).
 
     The feature gates count for new expressions only.
     """
@@ -183,7 +183,7 @@ def device_environment(
 
 
 def _libraries(*, stored: bool, has_includes: bool) -> list[Library]:
-    """In the order Kubernetes adds them: it decides which overload is tried first.
+    """Return the libraries in Kubernetes' order, in which overloads are tried.
 
     The list library changed in 1.37, so stored expressions have its new version last.
     """

@@ -35,7 +35,7 @@ def is_dyn(type: Type) -> bool:
 
 
 def may_fit(actual: Sequence[Type], expected: Sequence[Type]) -> bool:
-    """A quick look that spares most overloads a closer one: False only if they do not fit."""
+    """Return False only if types do not fit: a quick test that rules out most overloads."""
     if len(actual) != len(expected):
         return False
     for one, two in zip(actual, expected, strict=True):
@@ -46,7 +46,7 @@ def may_fit(actual: Sequence[Type], expected: Sequence[Type]) -> bool:
 
 @functools.cache
 def parameter_names(signature: tuple[Type, ...]) -> tuple[str, ...]:
-    """The type parameters of a signature, each once."""
+    """Return the type parameters of a signature, each once."""
     names: dict[str, None] = {}
     for type in signature:
         if type.kind is Kind.PARAMETER:
@@ -71,7 +71,7 @@ class Inference:
         return types.parameter(name)
 
     def instantiate(self, signature: tuple[Type, ...]) -> tuple[Type, ...]:
-        """The signature with a fresh variable for each of its type parameters."""
+        """Return the signature with a fresh variable for each of its type parameters."""
         names = parameter_names(signature)
         if not names:
             return signature
@@ -79,15 +79,15 @@ class Inference:
         return tuple([_replace(type, fresh) for type in signature])
 
     def pass_over(self, signature: tuple[Type, ...]) -> None:
-        """Counts the variables that `instantiate` would have made: messages show their numbers."""
+        """Count the variables that `instantiate` would have made: messages show their numbers."""
         self._variables += len(parameter_names(signature))
 
     def substitute(self, type: Type) -> Type:
-        """The type with its bound variables replaced; free ones stay."""
+        """Return the type with its bound variables replaced; free ones stay."""
         return self._substituted(type, {}, free_as_dyn=False) if type.is_open else type
 
     def close(self, open_types: Iterable[Type]) -> list[Type]:
-        """The types with all variables replaced, free ones by `dyn`."""
+        """Return the types with all variables replaced, free ones by `dyn`."""
         closed: dict[int, Type] = {}
         return [self._substituted(type, closed, free_as_dyn=True) for type in open_types]
 
@@ -111,7 +111,7 @@ class Inference:
         return result
 
     def is_assignable(self, target: Type, source: Type) -> bool:
-        """Whether the two fit; bindings this needs are kept only if they do."""
+        """Return whether the two fit; bindings this needs are kept only if they do."""
         return self.are_assignable((target,), (source,))
 
     def are_assignable(self, targets: Sequence[Type], sources: Sequence[Type]) -> bool:
@@ -142,7 +142,7 @@ class Inference:
                 self._bindings[name] = previous
 
     def _fits(self, first: Type, second: Type) -> bool:
-        """cel-go's internalIsAssignable: symmetric but for the order variables are bound in."""
+        """Implement cel-go's internalIsAssignable: symmetric but for the order of binding."""
         if first is second:
             return True
         self._enter()
@@ -175,7 +175,7 @@ class Inference:
         return first.kind is Kind.PARAMETER and self._bind_to(first, second)
 
     def _bind_to(self, variable: Type, type: Type) -> bool:
-        """Let the variable stand for the type too; False if it cannot."""
+        """Bind a variable to a type. Returns False if that is impossible."""
         if variable == type:
             return True
         bound = self._bindings.get(variable.name)
@@ -211,14 +211,14 @@ class Inference:
 
 
 def limited(type: Type) -> Type:
-    """The type itself, unless it has grown beyond what any sensible expression needs."""
+    """Return the type. Raises TypeTooComplex if it is too deep or too large."""
     if type.depth > MAX_DEPTH or type.weight > MAX_WEIGHT:
         raise TypeTooComplex
     return type
 
 
 def most_general(first: Type, second: Type) -> Type:
-    """The less specific of two types known to fit."""
+    """Return the less specific of two types known to fit."""
     return first if _is_equal_or_less_specific(first, second) else second
 
 

@@ -43,7 +43,7 @@ class Emitter(ABC):
         self._visible: list[str] = list(parameters)
 
     def compile(self) -> Callable[..., Any]:
-        """A function of the parameters and the environment's variables, in their order."""
+        """Compile to a function of the parameters and of the environment's variables."""
         for variable in self.plan.environment.variables:
             self.declare(variable, self.writer.name("v"))
         name = self.writer.begin_function(self._visible)
@@ -53,10 +53,10 @@ class Emitter(ABC):
 
     @abstractmethod
     def value(self, node: Node) -> Step[str]:
-        """Writes what finds the value of a node; gives the name that holds it."""
+        """Write the code of a node; returns the Python name of its value."""
 
     def returned(self, node: Node) -> Step[None]:
-        """Ends the function with the value of a node."""
+        """Write the code of a node and end the function with its value."""
         value = yield self.value(node)
         self.writer.line(f"return {value}")
 
@@ -67,7 +67,7 @@ class Emitter(ABC):
         return names
 
     def nested(self, node: Node) -> Step[str]:
-        """A node inside a block: in a function of its own where blocks nest deep."""
+        """Write a node inside a block, in a function of its own if blocks nest too deep."""
         if not self.writer.is_deep:
             value: str = yield self.value(node)
             return value
@@ -94,7 +94,7 @@ class Emitter(ABC):
         self._visible.pop()
 
     def is_local(self, node: Node) -> bool:
-        """Whether a name means a variable of the expression itself."""
+        """Return whether a name means a variable of the expression itself."""
         name = self.plan.checked.references[node.id].name
         if name.startswith("."):
             return False
@@ -102,7 +102,7 @@ class Emitter(ABC):
         return len(self._scopes[name]) > 1 if is_declared else True
 
     def whole_variable(self, node: Node) -> str:
-        """A variable as a value of its own, not the start of a selection."""
+        """Write a variable that is used as a value, not as the start of a selection."""
         value = self.variable(node)
         if self.is_local(node) or self.plan.type(node).kind is not Kind.OBJECT:
             return value
@@ -124,7 +124,7 @@ class Emitter(ABC):
         return value
 
     def begin_loop(self, node: Comprehension, items: str) -> None:
-        """Starts a loop over `items` and declares its variables."""
+        """Start a loop over `items` and declare its variables."""
         variables = [node.variable, *([node.second_variable] if node.second_variable else ())]
         names = [self.writer.name("v") for _ in variables]
         for variable, name in zip(variables, names, strict=True):
@@ -139,7 +139,7 @@ class Emitter(ABC):
         self.forget(node.variable)
 
     def sure_type(self, node: Node) -> Type | None:
-        """The type that a value certainly has.
+        """Return the type that a value certainly has, or None.
 
         Its static type is no proof: a value of type dyn may pass for another type on its way
         through a type parameter. Literals, results of functions and what is declared of the

@@ -35,7 +35,7 @@ _SHORTCUT_LENGTH = 3
 class SelectingEmitter(Emitter):
     @abstractmethod
     def library_call(self, node: Call) -> Step[str]:
-        """A call that nothing special is known of."""
+        """Write a call without special treatment."""
 
     def select(self, node: Node) -> Step[str]:
         chain = self.plan.chain(node)
@@ -63,7 +63,7 @@ class SelectingEmitter(Emitter):
         return value
 
     def _shortcut(self, chain: SelectionChain) -> str | None:
-        """The key under which an object may hold what is deep inside it."""
+        """Return the key under which an object may hold a deep value directly, or None."""
         if self.plan.type(chain.root).kind is not Kind.OBJECT:
             return None
         keys = [self.plan.text_key(qualifier) for qualifier in chain.qualifiers[:_SHORTCUT_LENGTH]]
@@ -71,7 +71,7 @@ class SelectingEmitter(Emitter):
         return operations.shortcut(*usable_keys) if len(usable_keys) == _SHORTCUT_LENGTH else None
 
     def _take_shortcut(self, value: str, shortcut: str, qualifiers: Sequence[Qualifier]) -> str:
-        """The value of the first steps, taken at once if the object allows it."""
+        """Write the first steps of a chain, in one step if the object allows it."""
         writer = self.writer
         name = writer.name("t")
         is_test = qualifiers[-1].is_test
@@ -124,7 +124,7 @@ class SelectingEmitter(Emitter):
         return name
 
     def _dynamic_chain(self, chain: SelectionChain) -> Step[str]:
-        """A chain that may start at an optional: that is known when it runs."""
+        """Write a chain that may start at an optional, which only the run shows."""
         writer = self.writer
         root = yield from self.chain_start(chain)
         if keys := self._constant_keys(chain):
@@ -145,7 +145,7 @@ class SelectingEmitter(Emitter):
         return writer.assign(f"wrap({value}, {is_optional})")
 
     def _constant_keys(self, chain: SelectionChain) -> str | None:
-        """The keys of a chain as one constant, where they all are and none is special."""
+        """Return the keys of a chain as one constant, or None if one is variable or optional."""
         keys: list[Any] = []
         for key, is_optional, is_test in chain.qualifiers:
             if is_optional or is_test:
@@ -159,7 +159,7 @@ class SelectingEmitter(Emitter):
         return self.writer.constant(tuple(keys))
 
     def _probed(self, node: Node) -> Step[str | None]:
-        """The value or MISSING of an optional that need not be made; None if it must be."""
+        """Write the value or MISSING of an optional without building it, or return None."""
         if not self.plan.qualifier(node):
             return None
         chain = self.plan.chain(node)

@@ -194,7 +194,7 @@ _TYPES: dict[type, types.Type] = {
 
 
 def type_of(value: Any) -> types.Type:
-    """What `type(value)` gives."""
+    """Return the value of `type(value)`."""
     cel_type = _TYPES.get(value.__class__)
     if cel_type is None:
         cel_type = value.cel_type
@@ -203,7 +203,7 @@ def type_of(value: Any) -> types.Type:
 
 
 def type_name(value: Any) -> str:
-    """The name of the type of `value` in messages."""
+    """Return the name of the type of `value` in messages."""
     return type_of(value).name
 
 
@@ -234,7 +234,7 @@ class StepBudget:
 
 
 def bounded(elements: CelList) -> CelList:
-    """`elements`, if there are not more than may be visited."""
+    """Return `elements`. Raises CostExceeded if there are more than may be visited."""
     if len(elements) > COST_LIMIT:
         raise CostExceeded
     return elements
@@ -245,7 +245,7 @@ def no_such_overload() -> EvaluationError:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """`left == right`; raises where upstream's equality refuses the type of `right`."""
+    """Evaluate `left == right`. Raises EvaluationError if upstream cannot compare with `right`."""
     kind = left.__class__
     if kind is right.__class__ and kind in _EQUAL_WITHIN_CLASS:
         is_same: bool = left == right
@@ -254,12 +254,12 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def not_equal(left: Any, right: Any) -> bool:
-    """`left != right`, which never fails: what cannot be equal is not."""
+    """Evaluate `left != right`, which never fails: values that cannot be compared differ."""
     return not is_equal(left, right)
 
 
 def is_equal(left: Any, right: Any) -> bool:
-    """`equal`, where a refusal counts as no."""
+    """Evaluate `equal`; values that cannot be compared are not equal."""
     try:
         return equal(left, right)
     except EvaluationError:
@@ -348,7 +348,7 @@ def _equal_numbers(left: float, right: float) -> bool:
 
 
 def compare(left: Any, right: Any) -> int:
-    """-1, 0 or 1; `left` is of a class in COMPARABLE."""
+    """Return -1, 0 or 1; `left` is of a class in COMPARABLE."""
     kind, other = left.__class__, right.__class__
     if kind is other and kind in SELF_ORDERED:
         return int(right < left) - int(left < right)
@@ -362,7 +362,7 @@ def compare(left: Any, right: Any) -> int:
 
 
 def contains(elements: CelList, value: Any) -> bool:
-    """Whether an element of the list is equal to `value`."""
+    """Return whether an element of the list is equal to `value`."""
     if value.__class__ is str and elements.__class__ is not Concatenation:
         return value in elements
     return any(is_equal(value, element) for element in elements)
@@ -373,7 +373,7 @@ MISSING = object()
 
 
 def map_key(value: Any) -> Hashable:
-    """`value` as a key of a dict."""
+    """Return `value` as a key of a dict."""
     key: Hashable = value
     if value.__class__ is str or value.__class__ is int:
         return key
@@ -381,19 +381,19 @@ def map_key(value: Any) -> Hashable:
 
 
 def key_value(key: Hashable) -> Any:
-    """The value that a key of a dict stands for."""
+    """Return the value that a key of a dict stands for."""
     if not isinstance(key, MapKey):
         return key
     return key.value.value if key.value.__class__ is _Unique else key.value
 
 
 def keys(entries: CelMap) -> Iterable[Any]:
-    """What iterating over a map gives."""
+    """Return the values of an iteration over a map."""
     return map(key_value, entries)
 
 
 def find(entries: CelMap, value: Any, default: Any = None) -> Any:
-    """The entry for a key equal to `value`, numbers of other types included."""
+    """Return the entry for a key equal to `value`, including numbers of other types."""
     kind = value.__class__
     if kind is str:
         return entries.get(value, default)
@@ -408,7 +408,7 @@ def find(entries: CelMap, value: Any, default: Any = None) -> Any:
 
 
 def _numeric_keys(value: Any) -> Iterator[Hashable]:
-    """The keys that stand for a number, in the order cel-go tries them (map.go, Find)."""
+    """Yield the keys that stand for a number, in the order cel-go tries them (map.go, Find)."""
     if value.__class__ is float:
         yield MapKey(float, value)
         if value.is_integer():

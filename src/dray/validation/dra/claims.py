@@ -29,7 +29,7 @@ def resource_claim(claim: dra.ResourceClaim, features: Features) -> fields.Error
 
 
 def resource_claim_update(new: dra.ResourceClaim, old: dra.ResourceClaim) -> fields.Errors:
-    """The spec cannot change, so nothing else in it is looked at again."""
+    """Check an update; the spec cannot change, so nothing else in it is checked again."""
     yield from metadata.created(new.metadata, namespaced=True)
     yield from metadata.updated(new.metadata, old.metadata)
     unchanged = fields.immutable(fields.SPEC, new.spec, old.spec)
@@ -96,7 +96,7 @@ def _claim_spec(
 
 
 def request_references(claim: dra.DeviceClaim) -> frozenset[str]:
-    """Everything that names a request of the claim: "request" and "request/alternative"."""
+    """Return all names of requests: "request" and "request/subrequest"."""
     references = set()
     for request in claim.requests:
         references.add(request.name)
@@ -118,7 +118,7 @@ def request_reference(name: str, path: fields.Path, references: Collection[str])
 def configured_requests(
     names: tuple[str, ...], path: fields.Path, references: Collection[str]
 ) -> fields.Errors:
-    """The requests to which a constraint or configuration is limited."""
+    """Check the requests that a constraint or configuration applies to."""
     yield from lists.limited_set(
         names,
         REQUESTS_MAX_ITEMS,
@@ -271,7 +271,7 @@ class _Requests:
 def _constrained_attributes(
     constraints: Iterable[dra.DeviceConstraint],
 ) -> frozenset[tuple[str, str]]:
-    """(reference to a request, attribute) of each constraint; "" stands for all requests."""
+    """Return (request reference, attribute) of each constraint; "" means all requests."""
     attributes: set[tuple[str, str]] = set()
     for constraint in constraints:
         attribute = constraint.match_attribute

@@ -126,7 +126,7 @@ def _unsupported_field(selector: containers.ObjectFieldSelector) -> str:
 
 
 def _subscripted(field_path: str) -> tuple[str, str | None]:
-    """`metadata.labels['app']` → the field and what is asked of it."""
+    """Split `metadata.labels['app']` into the field and its key."""
     field, bracket, rest = field_path.partition("['")
     if bracket and field and rest.endswith("']"):
         return field, rest.removesuffix("']")
@@ -200,7 +200,7 @@ def _file_selector(selector: containers.FileKeySelector, path: fields.Path) -> f
 
 
 def sources(values: tuple[containers.EnvFromSource, ...], path: fields.Path) -> fields.Errors:
-    """Whole config maps and secrets as variables."""
+    """Check config maps and secrets that become variables as a whole."""
     for index, source in enumerate(values):
         source_path = path.index(index)
         if source.prefix:

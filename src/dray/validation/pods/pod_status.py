@@ -62,7 +62,7 @@ def _node_names(new: pods.Pod, old: pods.Pod) -> fields.Errors:
 
 
 def _container_states(status: pods.PodStatus, old: pods.Pod) -> fields.Errors:
-    """A container that has ended for good does not run again."""
+    """Reject a restart of a container that has ended for good."""
     may_all_restart = any(
         rule.action == "RestartAllContainers"
         for container in (*old.spec.init_containers, *old.spec.containers)
@@ -104,7 +104,7 @@ def _container_states(status: pods.PodStatus, old: pods.Pod) -> fields.Errors:
 
 
 def _restarts(container: containers.Container, spec: pods.PodSpec, exit_code: int) -> bool:
-    """As pkg/api/v1/pod, ContainerShouldRestart."""
+    """Return whether a container restarts, as pkg/api/v1/pod, ContainerShouldRestart."""
     policy = spec.restart_policy
     if container.restart_policy is not None:
         policy = container.restart_policy
@@ -264,7 +264,7 @@ def _addresses(status: pods.PodStatus, old: pods.PodStatus) -> fields.Errors:
 def _ip_list(
     ips: list[str], old_ips: Collection[str], shown: tuple[object, ...], path: fields.Path
 ) -> fields.Errors:
-    """At most one address of each family; what was there before is not looked at again."""
+    """Check new addresses, and that there is at most one of each family."""
     for index, ip in enumerate(ips):
         if ip not in old_ips:
             yield from ip_addresses.address(ip, path.index(index))
@@ -285,7 +285,7 @@ def _ip_list(
 
 
 def _health(pod: pods.Pod) -> fields.Errors:
-    """What device plugins and drivers report about the devices of each container."""
+    """Check the device health that plugins and drivers report for each container."""
     for field, statuses, owners in (
         ("containerStatuses", pod.status.container_statuses, pod.spec.containers),
         ("initContainerStatuses", pod.status.init_container_statuses, pod.spec.init_containers),

@@ -68,7 +68,7 @@ def _is_int32(text: str) -> bool:
 
 
 def _only_for_pods(spec: pods.PodSpec) -> fields.Errors:
-    """What a template may leave for later."""
+    """Check fields that a template may leave open."""
     if not spec.service_account_name:
         yield from _no_token(spec)
     grace_period = spec.termination_grace_period_seconds
@@ -95,7 +95,7 @@ def _no_token(spec: pods.PodSpec) -> fields.Errors:
 
 
 def template(value: pods.PodTemplateSpec, path: fields.Path) -> fields.Errors:
-    """Pods to be made by a workload."""
+    """Check the template of a workload's pods."""
     yield from identifiers.labels(value.metadata.labels, path.child("labels"))
     yield from metadata.valid_annotations(value.metadata.annotations, path.child("annotations"))
     yield from annotations_of_pod(value.metadata.annotations, value.spec, path.child("annotations"))
@@ -150,7 +150,7 @@ def _image_updated(container: containers.Container, path: fields.Path) -> fields
 
 
 def _deadline_updated(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
-    """A deadline may be set, and brought forward."""
+    """Check a deadline, which may be set and brought forward."""
     path = fields.SPEC.child("activeDeadlineSeconds")
     deadline, old_deadline = new.active_deadline_seconds, old.active_deadline_seconds
     if deadline is None:
@@ -227,7 +227,7 @@ def _with_images_of(
 
 
 def _narrowed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
-    """A pod that is not yet to be scheduled may be given fewer nodes, not others."""
+    """Check the nodes of a gated pod, which may only become fewer."""
     if not old.node_selector.items() <= new.node_selector.items():
         yield fields.invalid(
             fields.SPEC.child("nodeSelector"),

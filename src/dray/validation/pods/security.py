@@ -20,7 +20,7 @@ _IPC_SYSCTLS = ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
 
 
 def _identity(value: int | None, path: fields.Path) -> fields.Errors:
-    """A user or group id."""
+    """Check a user or group id."""
     if value is not None and not 0 <= value <= _MAXIMUM_ID:
         yield fields.invalid(path, value, f"must be between 0 and {_MAXIMUM_ID}, inclusive")
 
@@ -159,7 +159,7 @@ def _sysctls(
 
 
 def _sysctl_of_host(name: str, spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
-    """A pod must not turn the knobs of a namespace that it shares with its node."""
+    """Reject a sysctl of a namespace that the pod shares with its node."""
     dotted = name.replace("/", ".")
     if spec.host_network and dotted.startswith("net."):
         yield fields.invalid(path, name, "may not be specified when 'hostNetwork' is true")

@@ -105,7 +105,7 @@ def _contains_cidr_cost(arguments: Sequence[Any], result: Any) -> int:
 
 
 def _parsing(estimate: cost_estimates.Estimate) -> cost_estimates.Estimate:
-    """Adds what reading the second operand costs."""
+    """Add the cost of parsing the second operand to an estimate."""
 
     def with_parsing(operands: Sequence[Operand]) -> CallEstimate:
         return CallEstimate(estimate(operands).cost.add(cost_estimates.scan_second(operands).cost))

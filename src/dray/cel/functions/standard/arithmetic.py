@@ -165,7 +165,7 @@ def _refuse(*operands: Any) -> NoReturn:
 
 
 def _operator(name: str, operations: Mapping[type, Mapping[type, Operation]]) -> Operation:
-    """Chooses an operation by the classes of the left and then the right operand."""
+    """Choose an operation by the classes of the left and then the right operand."""
 
     def apply(left: Any, right: Any) -> Any:
         by_right = operations.get(left.__class__)

@@ -34,7 +34,7 @@ def of_non_zero_value(value: Any) -> Optional:
 
 
 def is_zero(value: Any) -> bool:
-    """Whether this is the zero value of its type; not every type has one."""
+    """Return whether this is the zero value of its type; not every type has one."""
     if value.__class__ is values.Timestamp:
         return times.is_zero_time(value)
     if value.__class__ is values.Duration:
@@ -73,7 +73,7 @@ def last(elements: values.CelList) -> Optional:
 
 
 def unwrap(optionals: values.CelList) -> list[Any]:
-    """The values of those optionals that have one."""
+    """Return the values of those optionals that have one."""
     for item in values.bounded(optionals):
         if item.__class__ is not Optional:
             raise EvaluationError(f"value {text_format.printed(item)} is not optional")

@@ -96,7 +96,7 @@ def last_index_of(text: str, part: str) -> int:
 
 
 def last_index_of_before(text: str, part: str, offset: int) -> int:
-    """The last place at or before `offset`; none if that is past the end."""
+    """Return the last position of `part` at or before `offset`, or -1."""
     if offset < 0:
         raise _out_of_range(offset)
     if not part:
@@ -208,7 +208,7 @@ def _member(
 
 
 def _transformation(name: str, id: str, call: Callable[[str], str]) -> Function:
-    """A function that looks at every character once."""
+    """Return a function that reads every character once."""
     overload = _member(id, (), _STRING, call, cost_estimates.scan_keeping_size, runtime_costs.scan)
     return dispatching.function(name, overload, dispatch_cost=runtime_costs.scan)
 
