@@ -50,7 +50,10 @@ class Cause(NamedTuple):
 
 
 class Details(msgspec.Struct, frozen=True):
-    """What an error is about. `kind` is a plural name except in Invalid, as in Kubernetes."""
+    """The object and causes of an error.
+
+    `kind` is a plural name except in Invalid, as in Kubernetes.
+    """
 
     name: str = ""
     group: str = ""

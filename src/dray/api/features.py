@@ -15,7 +15,7 @@ import msgspec
 
 
 class Features(msgspec.Struct, frozen=True, cache_hash=True, kw_only=True):
-    """Which gates are on, and of which Kubernetes version they are the gates."""
+    """The enabled feature gates of one Kubernetes version."""
 
     version: str
 
@@ -57,7 +57,7 @@ class FeatureError(ValueError):
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """What a gate is from one minor version of Kubernetes 1 on, until its next stage."""
+    """The stage of a gate from one minor version of Kubernetes 1 on, until its next stage."""
 
     since: int
     level: str

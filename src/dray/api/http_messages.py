@@ -21,7 +21,7 @@ APPLY_PATCH = "application/apply-patch+yaml"
 
 
 class User(msgspec.Struct, frozen=True, cache_hash=True):
-    """Who asks: a name, groups, and what authentication said besides."""
+    """An authenticated user: name, groups, and further facts from authentication."""
 
     name: str
     groups: frozenset[str] = frozenset()

@@ -542,7 +542,7 @@ def in_group_version(group: str, version: str) -> Iterator[Kind]:
 
 
 def _version_priority(version: str) -> tuple[int, int, int]:
-    """Return a sort key: stable, beta, alpha, then the number (apimachinery, version/helpers.go)."""
+    """Return the sort key of apimachinery, version/helpers.go: stable, then beta, then alpha."""
     match = re.fullmatch(r"v(\d+)(?:(alpha|beta)(\d+))?", version)
     assert match, version
     major, stage, minor = match.groups()

@@ -29,7 +29,7 @@ EXIT_CODE: Final = "ExitCode"
 
 
 class Size(NamedTuple):
-    """Of a terminal."""
+    """The size of a terminal."""
 
     rows: int
     columns: int
@@ -68,7 +68,7 @@ def _status(fields: dict[str, Any]) -> bytes:
 
 
 class Outcome(NamedTuple):
-    """What the error channel says: an exit code, or why there is none."""
+    """The message of the error channel: an exit code, or why there is none."""
 
     code: int | None
     message: str = ""

@@ -1,4 +1,4 @@
-"""What `kubectl get` prints of each kind: the columns of the server's tables, as data.
+"""The columns of `kubectl get` for each kind, as data.
 
 `apiserver.tables` computes the cells. Names, order and widths follow Kubernetes,
 pkg/printers/internalversion/printers.go, AddHandlers.

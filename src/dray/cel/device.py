@@ -39,7 +39,7 @@ _FIELDS = ("driver", "allowMultipleAllocations", *_NAMED)
 
 
 class CompileError(NamedTuple):
-    """Why an expression cannot be used, as apiserver's cel.Error says it."""
+    """The reason why an expression cannot be used, in the words of apiserver's cel.Error."""
 
     kind: Literal["Invalid", "InternalError"]
     detail: str
@@ -67,7 +67,7 @@ class _Fields(values.Object):
 
 
 class _Tokens(dict[str, Hashable]):
-    """What distinguishes devices: a hashable value for every path into `device`.
+    """Values that distinguish devices: a hashable value for every path into `device`.
 
     A path is its keys joined to one string, because Python remembers the hash of a string.
     """
@@ -86,7 +86,7 @@ class _Tokens(dict[str, Hashable]):
 
 
 class _BrokenTokens(dict[str, Hashable]):
-    """Of a device that no expression can be evaluated on: it is like no other."""
+    """Tokens of a device that no expression can be evaluated on: it equals no other."""
 
     def __init__(self, problem: str) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _BrokenTokens(dict[str, Hashable]):
 
 
 class DeviceView:
-    """A device as expressions see it. Made in no time; converted when it is first looked at."""
+    """A device as expressions see it. Cheap to create; converted on first use."""
 
     __slots__ = ("_device", "_driver", "_fields", "_tokens")
 
@@ -182,7 +182,7 @@ def _version(text: str) -> semver.Version:
 
 
 class _Compiled:
-    """What selectors and derived attributes share: a program, or with `error` why there is none."""
+    """The common part of selectors and derived attributes: a program, or an `error`."""
 
     def __init__(
         self, expression: str, compiled: Program | None, error: CompileError | None = None

@@ -26,7 +26,7 @@ COUNTED = "counted"
 
 
 class Measurement(NamedTuple):
-    """What one evaluation gave and cost; with `error`, there is no value."""
+    """Value and cost of one evaluation; with `error` there is no value."""
 
     value: Any
     error: EvaluationError | CostExceeded | None

@@ -1,4 +1,4 @@
-"""Whether two values mean the same: "1024Mi" is "1Gi" wherever a quantity stands."""
+"""Semantic equality of values: "1024Mi" equals "1Gi" in quantity fields."""
 
 from __future__ import annotations
 

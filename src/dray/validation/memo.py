@@ -1,4 +1,4 @@
-"""Values about which rules found nothing wrong, so that they are not asked about the same again.
+"""A cache of values that rules have found valid.
 
 Most objects are made from a template or by the same program, and differ from one another in names
 only: their specs are checked once. A value is recognised by its JSON, by a digest where that is

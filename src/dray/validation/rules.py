@@ -1,4 +1,4 @@
-"""The registry of rules by kind: what the API server asks before it stores an object.
+"""The registry of rules by kind, which the API server applies before it stores an object.
 
 Upstream, an object is looked at twice: by code written by hand and by declarative rules. Where both
 complain about the same thing, only the declarative words are shown. Follows apiserver,
@@ -53,7 +53,7 @@ Change = Callable[[Any, Any, Features], fields.Errors]
 
 
 class Bare(meta.Wire, frozen=True):
-    """An object of a kind of which only the metadata is looked at."""
+    """An object of a kind whose metadata alone is checked."""
 
     metadata: meta.ObjectMeta = meta.ObjectMeta()
 

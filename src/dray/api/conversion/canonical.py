@@ -1,4 +1,4 @@
-"""An object as Go would write it after reading it: what a Kubernetes API server answers.
+"""The canonical form of objects: as Go writes an object that it has read.
 
 Unknown fields are gone, null is absent, quantities and times have their one canonical form, and
 empty values are left out or written out as the Go type of the field says (`resources: {}` in a
@@ -54,7 +54,9 @@ def without_nulls(type_name: str, value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _FieldWriter(NamedTuple):
-    """How one field is written.
+    """The writer of one field.
+
+    `write` is None if the value does not change, `absent` if a field without a value is left out.
 
     `write` is None where a value is written as it is, `absent` where a field without a value is
     left out.

@@ -1,4 +1,4 @@
-"""Does an object fit its type: unknown, repeated and mistyped fields, in Go's words.
+"""Checks objects against their types: unknown, repeated and mistyped fields, in Go's words.
 
 Kubernetes decodes requests with a fork of Go's encoding/json (sigs.k8s.io/json). This module finds
 what that decoder would complain about, everywhere and not only at the first place, with the path of
@@ -228,7 +228,7 @@ def _integer_checker(type_: Type, limit: int) -> Checker:
 
 
 class _Fields(NamedTuple):
-    """How a structure checks its fields; of `settled` ones the Python type says all."""
+    """The checks of a structure's fields; `settled` ones are checked by their Python type alone."""
 
     settled: Mapping[str, type]
     checkers: Mapping[str, Checker]

@@ -1,4 +1,4 @@
-"""Old versions of the API ⇄ the one that is stored, on dicts.
+"""Conversion of dicts between old versions of the API and the stored one.
 
 The only code that knows old versions. Objects are stored as resource.k8s.io/v1 (a
 ResourcePoolStatusRequest exists as v1alpha3 only) and events as core/v1; a client sees each in

@@ -27,7 +27,7 @@ _MAXIMUM_PATH_BYTES = 255
 
 
 class ImageReference(NamedTuple):
-    """Where an image is and which one; `tag` is empty only where a digest says which."""
+    """Registry, repository, tag and digest of an image; `tag` is empty only with a digest."""
 
     domain: str
     path: str

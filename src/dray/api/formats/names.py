@@ -1,4 +1,4 @@
-"""Ids as types, and the rules for names: DNS labels, subdomains, qualified names, C identifiers.
+"""Rules for names: DNS labels, subdomains, qualified names, C identifiers.
 
 Every `..._errors` function lists what is wrong with a value, in the words of Kubernetes
 (apimachinery, util/validation and api/validate/content); an empty list means the value is fine.

@@ -40,7 +40,7 @@ class QuantityError(ValueError):
 
 
 class Format(enum.Enum):
-    """Which suffixes the canonical text uses."""
+    """The suffixes of a quantity's canonical text."""
 
     DECIMAL_EXPONENT = "DecimalExponent"
     BINARY_SI = "BinarySI"
@@ -237,7 +237,7 @@ def _parse(text: str) -> Quantity:
 
 
 class _Number(NamedTuple):
-    """What stands before the suffix; `whole` has no leading zeros."""
+    """The digits before the suffix; `whole` has no leading zeros."""
 
     text: str
     sign: int

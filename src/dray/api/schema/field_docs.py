@@ -33,7 +33,7 @@ _TYPE_NAMES = {
 
 
 class UnknownField(LookupError):
-    """A field was asked for that the kind does not have."""
+    """The kind does not have the requested field."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f'field "{name}" does not exist')

@@ -23,7 +23,7 @@ import msgspec
 
 
 class Form(enum.Enum):
-    """What a value looks like on the wire."""
+    """The form of a value on the wire."""
 
     STRUCT = enum.auto()
     MAP = enum.auto()
@@ -67,7 +67,7 @@ class Type:
 
 
 class Omission(enum.Enum):
-    """When Go leaves a field out of what it writes."""
+    """The condition under which Go leaves a field out."""
 
     WHEN_EMPTY = "omitempty"
     WHEN_ZERO = "omitzero"

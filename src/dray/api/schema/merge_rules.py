@@ -1,4 +1,4 @@
-"""What the schema lacks: how lists, maps and structures merge, and which values a string may have.
+"""Merge rules of lists, maps and structures, and the values of enumerations.
 
 Server-side apply asks which items of a list are the same item (`list_type`, `keys`) and which
 values have one owner as a whole (`is_atomic`); strategic merge patch asks for `strategies` and
@@ -23,7 +23,7 @@ RETAIN_KEYS: Final = "retainKeys"
 
 
 class MergeRule(NamedTuple):
-    """How one field merges. Lists without a rule are atomic and are replaced by patches.
+    """The merge rule of one field. Lists without a rule are atomic and are replaced by patches.
 
     `list_type` is `atomic`, `set` or `map`; items of a `map` are the same where `keys` agree.
     `is_atomic` says whether a map or structure has one owner, where its type does not say it.

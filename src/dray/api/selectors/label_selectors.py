@@ -26,7 +26,7 @@ class SelectorError(ValueError):
 
 
 class Requirement(NamedTuple):
-    """What a selector asks of one label."""
+    """The condition of a selector on one label."""
 
     key: str
     operator: str

@@ -1,4 +1,4 @@
-"""When an object that is marked for deletion can go."""
+"""The condition for removing an object that is marked for deletion."""
 
 from __future__ import annotations
 

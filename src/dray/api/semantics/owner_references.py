@@ -1,4 +1,4 @@
-"""Owner references: who controls an object, and how an object says so."""
+"""Owner references: the controller of an object, and references to it."""
 
 from __future__ import annotations
 

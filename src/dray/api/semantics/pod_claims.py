@@ -1,4 +1,4 @@
-"""The claims of pods and PodGroups: which they are, for whom they were made and are reserved.
+"""The claims of pods and PodGroups: their names, owners and reservations.
 
 As dynamic-resource-allocation, resourceclaim, Name, BindTo, IsForPod and IsReservedForPod. What a
 user says in its spec and what its status notes is all that counts here; nothing is looked up.
@@ -21,7 +21,7 @@ ConsumerReference = ResourceClaimConsumerReference
 
 
 class PodClaimState(NamedTuple):
-    """What is known of one claim: its name, or that none is needed, or not made yet."""
+    """The state of one claim: its name, or that it is not needed or not created yet."""
 
     name: str | None = None
     is_made: bool = True
@@ -31,7 +31,7 @@ NOT_MADE = PodClaimState(is_made=False)
 
 
 class PodClaimReference(NamedTuple):
-    """A claim as the pod knows it; without an object name it is not made yet."""
+    """A claim as the pod refers to it; without an object name it is not created yet."""
 
     pod_claim: str
     name: str | None

@@ -1,4 +1,4 @@
-"""What a pod charges: its requests and limits, for node fit and quota alike; its QoS class.
+"""Requests and limits of a pod, for node fit and quota alike, and its QoS class.
 
 The sums are those of component-helpers/resource, PodRequests and PodLimits: containers add up,
 init containers run one after the other beside the sidecars started before them, pod-level values
@@ -25,7 +25,7 @@ _NATIVE_DOMAIN = "kubernetes.io/"
 
 
 class ResourceCountOptions(NamedTuple):
-    """What is counted.
+    """Options of resource sums.
 
     `resized`: a pod whose resources were changed in place charges the greatest of what it asks,
     was promised and has. `resized_as_a_whole`: the same for its pod-level resources.

@@ -1,4 +1,4 @@
-"""What a pod's status says of it: over, active, ready, available."""
+"""Predicates on a pod's status: ended, active, ready, available."""
 
 from __future__ import annotations
 

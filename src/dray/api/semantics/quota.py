@@ -1,4 +1,4 @@
-"""What a ResourceQuota counts: which names concern which object, and what that object charges.
+"""The names that a ResourceQuota counts for an object, and the object's charges.
 
 As pkg/quota/v1/evaluator/core for pods and resource claims; every other kind charges one object.
 Used by admission (before a write) and by the quota controller (to add up what is there).

@@ -37,7 +37,7 @@ from dray.cel.types import Kind, Type
 
 
 class Reference(NamedTuple):
-    """What a name means.
+    """The meaning of a name.
 
     For an identifier or a qualified name, `name` is the variable or type; it starts with a dot
     where a local variable hides the global one that is meant. `constant` is the type that a type

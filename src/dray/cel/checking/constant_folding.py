@@ -1,4 +1,4 @@
-"""What is known of an expression before it runs (cel-go interpreter/decorators.go, decOptimize).
+"""Constants of an expression, folded before it runs (cel-go interpreter/decorators.go).
 
 Literals of constants, conversions of constants and names of types are constants, free of cost while
 the expression runs. An error among them, and a constant that cannot be an index, make the program

@@ -1,4 +1,4 @@
-"""What an expression may cost at most, estimated from its checked tree.
+"""The highest cost of an expression, estimated from its checked tree.
 
 The rules are cel-go's (checker/cost.go): costs add up, loops multiply by the size of their range,
 and sizes are followed through literals, calls, local variables and the fields of `device`. What a
@@ -48,7 +48,7 @@ def estimate(checked: Checked, environment: Environment) -> Range:
 
 
 class Path(NamedTuple):
-    """How to reach a value: a variable, then fields, `@keys`, `@values` or `@items`.
+    """The path to a value: a variable, then fields, `@keys`, `@values` or `@items`.
 
     It behaves as a Go slice: `array` has spare room that paths with a common start share, so
     extending one path may change the last step of another. cel-go's estimates depend on it.

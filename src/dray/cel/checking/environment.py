@@ -1,4 +1,4 @@
-"""What an expression may refer to: variables, functions, type names, and how large values get.
+"""Environments of expressions: variables, functions, type names, and sizes of values.
 
 Kubernetes knows two environments (apiserver cel/environment): new expressions are checked against
 what the previous minor version understands too and against the feature gates; stored ones may use
@@ -39,7 +39,7 @@ from dray.cel.types import Type
 
 
 class TypeName(NamedTuple):
-    """What the name of a type stands for; `value` is None if it cannot be used as a value."""
+    """The meaning of a type name; `value` is None if it cannot be used as a value."""
 
     type: Type
     value: Type | None
@@ -47,7 +47,7 @@ class TypeName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How large a value may be: characters of a string, entries of a map, and of what is inside.
+    """The size limit of a value: characters of a string, entries of a map, and of nested values.
 
     `named_elements`: selecting any name gives an element (apiserver's estimator for attributes).
     """

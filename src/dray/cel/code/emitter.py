@@ -1,4 +1,4 @@
-"""What both forms of compiled code share: variables, functions, and what is known of a tree.
+"""The common part of both code generators: variables, functions, loops.
 
 Every visit is a step (see trampoline) that writes lines and gives the name which holds the value.
 """

@@ -1,4 +1,4 @@
-"""What the counted form of compiled code calls: the cost so far, and errors as values.
+"""Run-time support of the counted code: the cost so far, and errors as values.
 
 Costs are those of cel-go's tracker (interpreter/runtimecost.go). It charges a step even where the
 step's operands are errors; so here an error is a value that is passed on, as in cel-go, and only

@@ -1,4 +1,4 @@
-"""Which parts of its variables an expression reads: all that its answer can depend on.
+"""The parts of its variables that an expression reads, which determine its result.
 
 `device.attributes["a.com"].model` reads the path (device, attributes, a.com, model). Where a key is
 not constant, or a map is used as a whole, the path ends there and everything below it is read.

@@ -21,7 +21,7 @@ class Line(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """Where writing goes on when the function inside is finished."""
+    """The place where writing continues when the inner function is finished."""
 
     lines: list[Line]
     indentation: int

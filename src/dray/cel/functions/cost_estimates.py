@@ -1,5 +1,8 @@
-"""What calls may cost at most, from the sizes of their arguments (cel-go checker/cost.go,
-apiserver cel/library/cost.go). The receiver of a member function is the first operand."""
+"""Estimates of calls from the sizes of their arguments.
+
+See cel-go checker/cost.go and apiserver cel/library/cost.go. The receiver of a member function is
+the first operand.
+"""
 
 from __future__ import annotations
 

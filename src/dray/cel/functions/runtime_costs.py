@@ -1,4 +1,4 @@
-"""What calls cost while an expression runs (cel-go runtimecost.go, apiserver library/cost.go).
+"""Costs of calls while an expression runs (cel-go runtimecost.go, apiserver library/cost.go).
 
 Arguments and results may be errors: their size is 1.
 """

@@ -1,4 +1,4 @@
-"""What compiled expressions call while they run: selection, iteration, construction.
+"""Run-time support of compiled expressions: selection, iteration, construction.
 
 A selection `a.b`, `a['b']` or `a.?b` qualifies a value with a key. As in cel-go
 (interpreter/attributes.go, applyQualifiers) a chain of them that starts at an optional, or has an

@@ -1,4 +1,4 @@
-"""What a value is while an expression runs, when two are equal, which comes first.
+"""Values while an expression runs, their equality and their order.
 
 | CEL                  | Python                                                       |
 |----------------------|--------------------------------------------------------------|
@@ -47,7 +47,7 @@ class UInt(int):
 
 
 class EvaluationError(Exception):
-    """What cel-go calls an error value: `&&`, `||`, `all` and `exists` may absorb it."""
+    """An error value of cel-go: `&&`, `||`, `all` and `exists` may absorb it."""
 
 
 class CostExceeded(Exception):
@@ -151,7 +151,7 @@ class DefaultingMap(dict[Hashable, Any]):
 
 
 class Object(dict[str, Any]):
-    """The fields of a variable that is an object, which may be found when they are asked for.
+    """The fields of a variable that is an object; they may be computed on first use.
 
     Selections from it see this; as a value of its own the object is the map of its fields.
     """
@@ -208,7 +208,7 @@ def type_name(value: Any) -> str:
 
 
 class ComputedQuantity(Quantity):
-    """What `add` and `sub` return.
+    """The result of `add` and `sub`.
 
     Upstream returns a pointer there, and its equality knows none: `a == b.add(c)` is an error.
     """
@@ -220,7 +220,7 @@ _TYPES[ComputedQuantity] = types.QUANTITY
 
 
 class StepBudget:
-    """Counts the steps of work whose size cannot be told in advance."""
+    """A counter of steps, for work whose size cannot be computed in advance."""
 
     __slots__ = ("_steps_left",)
 

@@ -1,4 +1,4 @@
-"""Which field of which kind has which declarative rules.
+"""The declarative rules of each field of each kind.
 
 Follows the tags of staging/src/k8s.io/api at level beta or above; rules at level alpha report
 nothing. Fields and their order are those of resource.k8s.io/v1, for ResourcePoolStatusRequest those

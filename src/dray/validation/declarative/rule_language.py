@@ -1,4 +1,4 @@
-"""The language of declarative rules: what may be attached to a field, and how it is checked.
+"""The language of declarative rules: the rules of a field and their evaluation.
 
 Follows apimachinery, pkg/api/validate. A field that an update leaves as it was is not checked
 again, so that a rule may become stricter without breaking what is stored. `declarations` says
@@ -55,8 +55,8 @@ class Repeating(Struct):
 class _Field:
     """Rules for one field.
 
-    Stops are asked first, also about a value that an update removes; an error of a stop keeps the
-    rules from being asked.
+    Stops are checked first, also for a value that an update removes; if one reports an error, the
+    rules are skipped.
     """
 
     def __init__(self, attribute: str, stops: tuple[Rule, ...], rules: tuple[Rule, ...]) -> None:

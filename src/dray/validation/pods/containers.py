@@ -22,7 +22,7 @@ _EXIT_CODES_MAX_ITEMS = 255
 
 
 class ContainerContext(NamedTuple):
-    """What the rules for a container need to know of its pod."""
+    """The facts about a pod that rules for its containers need."""
 
     volumes: Mapping[str, Volume]
     claim_names: Collection[str]
