@@ -4,7 +4,7 @@ The algorithm and its messages are cel-go's (checker/checker.go, checker/env.go)
 as it was parsed; what cel-go rewrites in it is answered by `Checked`: a selection may be a
 qualified name, and the target of a call may be the first part of a function's name.
 
-Visits are generators, see `visiting`.
+Visits are generators, see `traversal`.
 """
 
 from __future__ import annotations
@@ -233,6 +233,8 @@ class _Checker:
         functions = self._environment.functions
         target = node.target
         if target is not None:
+            # `optional.of(x)` may be a function of that name or a call on a variable `optional`:
+            # cel-go looks for the function first, and does not check the target then.
             prefix = _qualified_name(target)
             namespaced = prefix and functions.get(f"{prefix}.{node.function}".removeprefix("."))
             if namespaced:
@@ -279,6 +281,7 @@ class _Checker:
         result: Type | None = None
         for overload in candidates:
             signature = (overload.result, *overload.arguments)
+            # The variables are numbered as if the overload had been tried: messages show them.
             if not inference.may_fit(argument_types, overload.arguments):
                 self._inference.pass_over(signature)
                 continue
@@ -369,6 +372,7 @@ class _Checker:
         if node.second_variable is not None:
             self._forget(node.second_variable)
         self._forget(node.variable)
+        # The result sees the accumulator, no longer the loop variables.
         yield node.result
         self._forget(node.accumulator)
         self._set_type(node, self._substituted_type(node.result))

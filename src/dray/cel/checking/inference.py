@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dray.cel import types
 from dray.cel.types import Kind, Type
 
+# The recursion below is bounded by MAX_DEPTH, all work of one check by MAX_STEPS.
 MAX_DEPTH = 300
 MAX_WEIGHT = 1000
 MAX_STEPS = 300_000
@@ -94,6 +95,7 @@ class Inference:
     def _substituted(self, type: Type, closed: dict[int, Type], *, free_as_dyn: bool) -> Type:
         if not type.is_open:
             return type
+        # Types share their parts; by identity each part is replaced once, not once per use.
         if id(type) in closed:
             return closed[id(type)]
         self._enter()
@@ -117,6 +119,7 @@ class Inference:
     def are_assignable(self, targets: Sequence[Type], sources: Sequence[Type]) -> bool:
         if len(targets) != len(sources):
             return False
+        # The log covers this call alone: bindings of earlier calls are final.
         self._undo.clear()
         for target, source in zip(targets, sources, strict=True):
             if not self._fits(target, source):
@@ -167,6 +170,8 @@ class Inference:
 
     def _fit_variable(self, first: Type, second: Type) -> bool:
         if second.kind is Kind.PARAMETER:
+            # cel-go tries the second variable first, and the first one only if the second was
+            # free (checker/types.go, internalIsAssignable). The order shows in later messages.
             was_bound = second.name in self._bindings
             if self._bind_to(second, first):
                 return True
@@ -180,6 +185,7 @@ class Inference:
             return True
         bound = self._bindings.get(variable.name)
         if bound is None:
+            # Occurs check: a variable inside its own type would make the type infinite.
             if self._occurs(variable, type):
                 return False
             self._bind(variable.name, type)
@@ -188,6 +194,7 @@ class Inference:
             return True
         if not self._fits(type, bound):
             return False
+        # A later, more general type replaces the binding: a list of int and dyn is a list of dyn.
         general = most_general(type, bound)
         if not self._occurs(variable, general):
             self._bind(variable.name, general)

@@ -1,6 +1,7 @@
 """The common part of both code generators: variables, functions, loops.
 
-Every visit is a step (see trampoline) that writes lines and gives the name which holds the value.
+Every visit is a step (see `traversal`) that writes lines and returns the Python name of the value.
+Steps are generators because expressions nest deeper than Python's call stack.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind, Type
 
 UNSET = object()
-"""What a variable holds before its value is found."""
+"""The content of a lazy variable's cell before its value is computed."""
 
+# No builtins: generated code reaches the names in this table and nothing else.
 _HELPERS = {"__builtins__": {}, "UNSET": UNSET, "as_value": operations.as_value}
 
 MAYBE_OPTIONAL = frozenset({Kind.OPTIONAL, Kind.DYN, Kind.ANY, Kind.PARAMETER})
@@ -68,6 +70,7 @@ class Emitter(ABC):
 
     def nested(self, node: Node) -> Step[str]:
         """Write a node inside a block, in a function of its own if blocks nest too deep."""
+        # CPython limits how deep blocks of one function nest; a new function starts at zero.
         if not self.writer.is_deep:
             value: str = yield self.value(node)
             return value
@@ -86,6 +89,7 @@ class Emitter(ABC):
         return self.writer.assign(self.function_call(name, *arguments), may_fail=True)
 
     def declare(self, variable: str, name: str, find: str | None = None) -> None:
+        # Scopes are a stack per name: an inner variable hides the outer one of the same name.
         self._scopes.setdefault(variable, []).append(_Variable(name, find))
         self._visible.append(name)
 
@@ -98,6 +102,7 @@ class Emitter(ABC):
         name = self.plan.checked.references[node.id].name
         if name.startswith("."):
             return False
+        # A variable of the environment is the bottom of its stack, whatever hides it lies above.
         is_declared = name in self.plan.environment.variables
         return len(self._scopes[name]) > 1 if is_declared else True
 
@@ -116,9 +121,11 @@ class Emitter(ABC):
     def variable(self, node: Node) -> str:
         name = self.plan.checked.references[node.id].name
         scopes = self._scopes[name.removeprefix(".")]
+        # A leading dot means the variable of the environment, even if a local one hides it.
         variable = scopes[0] if name.startswith(".") else scopes[-1]
         if variable.find is None:
             return variable.name
+        # The cell is a list of one item, so that functions can share and fill it.
         value = self.writer.assign(f"{variable.name}[0]", may_fail=True)
         self.writer.line(f"if {value} is UNSET: {value} = {variable.name}[0] = {variable.find}")
         return value

@@ -1,7 +1,7 @@
 """Loops in plain code: a function for each, with the range as its last parameter.
 
-Which macro a loop was is told by what it expanded to. Errors of its parts are kept or thrown on as
-cel-go's fold does it with values (interpreter/interpretable.go, evalFold).
+The macro of a loop is recognised by its expansion. Errors in its parts are kept or raised as
+cel-go's fold does with error values (interpreter/interpretable.go, evalFold).
 """
 
 from __future__ import annotations
@@ -129,6 +129,7 @@ class LoopingEmitter(Emitter):
         assert isinstance(addition, Call)
         error, chosen = writer.assign("None"), writer.name("t")
         self._begin_loop(node)
+        # After the first error nothing is added, but predicates still run: the last error counts.
         writer.line(f"{chosen} = False")
         yield from self._predicate(predicate, error, f"{chosen} = {error} is None")
         writer.line(f"if {chosen}:")
@@ -156,6 +157,8 @@ class LoopingEmitter(Emitter):
         writer = self.writer
         function = self.begin_function()
         value = yield self.value(node.init)
+        # cel.bind is lazy: an error in a value that is never read must not show. What cannot fail
+        # is computed at once, which saves the cell and the call.
         if writer.may_fail_in_function():
             writer.line(f"return {value}")
             writer.end_function()

@@ -204,6 +204,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
             return (yield from self.library_call(node))
         value = yield self.value(node.arguments[0])
         candidates = self.plan.constant(node.arguments[1])
+        # Strings equal nothing but strings, so a hash lookup replaces the comparisons.
         if all(candidate.__class__ is str for candidate in candidates):
             members = self.writer.constant(frozenset(candidates))
             return self.writer.assign(f"{value}.__class__ is str and {value} in {members}")
@@ -218,6 +219,7 @@ class _PlainEmitter(SelectingEmitter, LoopingEmitter):
         is_known = writer.is_constant(pattern) and not writer.is_constant(text)
         if not is_known or writer.value(pattern).__class__ is not str:
             return self._apply(node, operands, names)
+        # RE2 searches bytes: the text is encoded at each call, the pattern only once.
         is_in = writer.constant(regexes.compile(writer.value(pattern)).is_in)
         expression = f"not not {is_in}({text}.encode())"
         if self.is_surely(operands[0], Kind.STRING):

@@ -11,6 +11,8 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+# CPython refuses more than 100 levels of indentation and 20 nested blocks. Both limits leave room
+# for the lines that one node adds before it checks `is_deep` again.
 _MAX_INDENTATION = 40
 _MAX_TRIES = 8
 
@@ -52,6 +54,7 @@ class Writer:
 
     def constant(self, value: Any) -> str:
         """Return the name of a value in the table of constants."""
+        # Only strings are shared: they repeat often, and other values may not be hashable.
         if isinstance(value, str):
             key = (str, value)
             if key not in self._constant_names:
@@ -104,6 +107,7 @@ class Writer:
         self._indentation -= 1
         self._tries -= 1
         handled = list(handler)
+        # A `try` that nothing can enter would only cost time; its lines move one level out.
         if not handled:
             self._lines += [Line(indentation - 1, text) for indentation, text in inside]
             return

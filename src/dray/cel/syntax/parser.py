@@ -118,6 +118,7 @@ class _Parser:
         self._expression_depth = 0
         self._relation_depth = 0
         self._calculation_depth = 0
+        # A tree is not deeper than its tokens are many, so short texts need no heights.
         self._heights: dict[int, int] | None = {} if len(tokens) > MAX_DEPTH else None
 
     def start(self) -> Step[Node]:
@@ -204,6 +205,7 @@ class _Parser:
         return operands[0]
 
     def _count_waiting(self, operators: list[_Operator]) -> None:
+        # At most one operator per precedence waits (chains of && and || aside), so three suffice.
         for operator in reversed(operators[-3:]):
             if operator.precedence >= _SUM:
                 self._calculation_depth += 1
@@ -217,6 +219,7 @@ class _Parser:
 
         Chains of && and || are built as a whole when they end.
         """
+        # `>=` makes operators of one precedence associate to the left.
         while operators and operators[-1].precedence >= max(precedence, _RELATION):
             operator = operators.pop()
             right, left = operands.pop(), operands.pop()
@@ -257,6 +260,7 @@ class _Parser:
         signs = 0
         while self._accept(sign):
             signs += 1
+        # The sign belongs to the literal, because -9223372036854775808 has no positive form.
         if sign == "-" and signs == 1 and self._token.kind in _NUMBERS:
             return (yield from self._postfix(self._number(position, "-")))
         operand = yield from self._member()
