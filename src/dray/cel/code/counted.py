@@ -16,7 +16,6 @@ from dray.cel.code.emitter import Emitter
 from dray.cel.functions.runtime_costs import LIST_CREATION, MAP_CREATION
 from dray.cel.runtime import operations, values
 from dray.cel.runtime.values import MISSING, NONE
-from dray.cel.syntax import macros
 from dray.cel.syntax.nodes import Call, Comprehension, ListLiteral, MapLiteral, Node
 from dray.cel.syntax.traversal import Step
 
@@ -65,7 +64,7 @@ class _CountingEmitter(Emitter):
         if isinstance(node, MapLiteral):
             return (yield from self._map(node))
         assert isinstance(node, Comprehension)
-        return (yield from self._comprehension(node))
+        return (yield from self.comprehension(node))
 
     def _charge(self, cost: int) -> None:
         self.writer.line(f"meter.charge({cost})")
@@ -257,16 +256,7 @@ class _CountingEmitter(Emitter):
         arguments = ", ".join([add, *names])
         writer.line(f"if {error} is None: {error} = attempt({arguments})")
 
-    # Comprehensions: a function each, with the range as its last parameter.
-
-    def _comprehension(self, node: Comprehension) -> Step[str]:
-        if node.variable == macros.UNUSED:
-            return (yield from self._binding(node))
-        collection = yield self.value(node.range)
-        name = self.begin_function("collection")
-        yield from self._loop(node)
-        self.writer.end_function()
-        return self.call_function(name, collection)
+    # Comprehensions.
 
     def _loop(self, node: Comprehension) -> Step[None]:
         """Write a loop that returns an error instead of a collection, or runs to the end."""

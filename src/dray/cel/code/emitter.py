@@ -14,7 +14,7 @@ from dray.cel import types
 from dray.cel.code.compilation_plan import CompilationPlan, SelectionChain
 from dray.cel.code.source import Writer
 from dray.cel.runtime import operations, values
-from dray.cel.syntax import traversal
+from dray.cel.syntax import macros, traversal
 from dray.cel.syntax.nodes import Call, Comprehension, Node
 from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind, Type
@@ -129,6 +129,24 @@ class Emitter(ABC):
         value = self.writer.assign(f"{variable.name}[0]", may_fail=True)
         self.writer.line(f"if {value} is UNSET: {value} = {variable.name}[0] = {variable.find}")
         return value
+
+    def comprehension(self, node: Comprehension) -> Step[str]:
+        """Write a loop as a function of its range, or the binding that `cel.bind` expands to."""
+        if node.variable == macros.UNUSED:
+            return (yield from self._binding(node))
+        collection = yield self.value(node.range)
+        name = self.begin_function("collection")
+        yield from self._loop(node)
+        self.writer.end_function()
+        return self.call_function(name, collection)
+
+    @abstractmethod
+    def _binding(self, node: Comprehension) -> Step[str]:
+        """Write a comprehension without a loop: a name for a value, then its result."""
+
+    @abstractmethod
+    def _loop(self, node: Comprehension) -> Step[None]:
+        """Write the body of a loop's function, whose last parameter is `collection`."""
 
     def begin_loop(self, node: Comprehension, items: str) -> None:
         """Start a loop over `items` and declare its variables."""

@@ -12,7 +12,6 @@ from typing import Any
 from dray.cel.code.emitter import Emitter
 from dray.cel.runtime import operations, values
 from dray.cel.runtime.values import EvaluationError
-from dray.cel.syntax import macros
 from dray.cel.syntax.nodes import Call, Comprehension, ListLiteral, MapLiteral, Node
 from dray.cel.syntax.traversal import Step
 from dray.cel.types import Kind
@@ -46,15 +45,6 @@ class LoopingEmitter(Emitter):
             check = f"if {value} is not True and {value} is not False: raise no_such_overload()"
             self.writer.line(check, may_fail=True)
         return value
-
-    def comprehension(self, node: Comprehension) -> Step[str]:
-        if node.variable == macros.UNUSED:
-            return (yield from self._binding(node))
-        collection = yield self.value(node.range)
-        name = self.begin_function("collection")
-        yield from self._loop(node)
-        self.writer.end_function()
-        return self.call_function(name, collection)
 
     def _loop(self, node: Comprehension) -> Step[None]:
         """Write a macro's loop, identified by its expansion."""

@@ -228,6 +228,9 @@ def _test(
     return dispatching.operator(name, call, overload, cost=cost)
 
 
+_SCAN = (cost_estimates.scan_keeping_size, runtime_costs.scan)
+_SCAN_SECOND = (cost_estimates.scan_second, runtime_costs.scan_second)
+_JOIN = (_join_estimate, runtime_costs.scan_result_twice)
 _REPLACE_COST = _SPLIT_COST = runtime_costs.with_output(runtime_costs.scan_twice)
 
 
@@ -259,20 +262,8 @@ LIBRARY = Library(
     "strings",
     (
         _test("contains", "contains_string", contains, cost_estimates.search, runtime_costs.search),
-        _test(
-            "startsWith",
-            "starts_with_string",
-            starts_with,
-            cost_estimates.scan_second,
-            runtime_costs.scan_second,
-        ),
-        _test(
-            "endsWith",
-            "ends_with_string",
-            ends_with,
-            cost_estimates.scan_second,
-            runtime_costs.scan_second,
-        ),
+        _test("startsWith", "starts_with_string", starts_with, *_SCAN_SECOND),
+        _test("endsWith", "ends_with_string", ends_with, *_SCAN_SECOND),
         dispatching.function("charAt", _member("string_char_at_int", (_INT,), _STRING, char_at)),
         dispatching.function(
             "indexOf",
@@ -303,22 +294,8 @@ LIBRARY = Library(
         ),
         dispatching.function(
             "substring",
-            _member(
-                "string_substring_int",
-                (_INT,),
-                _STRING,
-                substring,
-                cost_estimates.scan_keeping_size,
-                runtime_costs.scan,
-            ),
-            _member(
-                "string_substring_int_int",
-                (_INT, _INT),
-                _STRING,
-                substring_between,
-                cost_estimates.scan_keeping_size,
-                runtime_costs.scan,
-            ),
+            _member("string_substring_int", (_INT,), _STRING, substring, *_SCAN),
+            _member("string_substring_int_int", (_INT, _INT), _STRING, substring_between, *_SCAN),
             dispatch_cost=runtime_costs.scan,
         ),
         dispatching.function(
@@ -334,24 +311,8 @@ LIBRARY = Library(
         ),
         dispatching.function(
             "join",
-            Overload(
-                "list_join",
-                (_STRINGS,),
-                _STRING,
-                join,
-                True,
-                _join_estimate,
-                runtime_costs.scan_result_twice,
-            ),
-            Overload(
-                "list_join_string",
-                (_STRINGS, _STRING),
-                _STRING,
-                join,
-                True,
-                _join_estimate,
-                runtime_costs.scan_result_twice,
-            ),
+            Overload("list_join", (_STRINGS,), _STRING, join, True, *_JOIN),
+            Overload("list_join_string", (_STRINGS, _STRING), _STRING, join, True, *_JOIN),
             dispatch_cost=runtime_costs.scan_result_twice,
         ),
     ),
