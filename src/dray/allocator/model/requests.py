@@ -13,6 +13,7 @@ import msgspec
 
 from dray.api.ids import RequestName
 from dray.api.types.dra import (
+    ALLOCATION_RESULTS_MAX_SIZE,
     DeviceClaim,
     DeviceClaimConfiguration,
     DeviceConstraint,
@@ -25,7 +26,7 @@ from dray.api.types.dra import (
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
-RESULTS_LIMIT = 32
+RESULTS_LIMIT = ALLOCATION_RESULTS_MAX_SIZE
 """AllocationResultsMaxSize: devices in one claim's allocation."""
 
 Signature = tuple[bytes, ...]
