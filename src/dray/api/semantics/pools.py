@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dray.api.ids import PoolId
 from dray.api.types.dra import ResourceSlice
 
-__all__ = ["current_slices", "group_by_pool", "newest_generation"]
+__all__ = ["current_slices", "current_slices_of_pools", "group_by_pool", "newest_generation"]
 
 
 def newest_generation(slices: Iterable[ResourceSlice]) -> int:
@@ -23,6 +23,13 @@ def current_slices(slices: Sequence[ResourceSlice]) -> list[ResourceSlice]:
     """
     newest = newest_generation(slices)
     return [item for item in slices if item.spec.pool.generation == newest]
+
+
+def current_slices_of_pools(slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:
+    """Yield the slices of each pool's newest generation, ordered by pool and name."""
+    ordered = sorted(slices, key=lambda item: (item.pool_id, item.metadata.name))
+    for pool_slices in group_by_pool(ordered).values():
+        yield from current_slices(pool_slices)
 
 
 def group_by_pool(slices: Iterable[ResourceSlice]) -> dict[PoolId, list[ResourceSlice]]:
