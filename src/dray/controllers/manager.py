@@ -11,13 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from dray import telemetry
+from dray import clock, telemetry
 from dray.api import features as gates
 from dray.api.features import Features
 from dray.client import lease
 from dray.client.api_client import Client
 from dray.client.lease import LeaderElection, LeadershipLost, Timing
-from dray.controllers import loops, served_kinds
+from dray.controllers import served_kinds
 from dray.controllers.caches import Caches
 from dray.controllers.devices.claims import Claims
 from dray.controllers.devices.pool_status import PoolStatuses
@@ -98,7 +98,7 @@ async def run(
     *,
     only: Collection[str] = (),
     features: Features = gates.DEFAULT,
-    now: Clock = loops.utc_now,
+    now: Clock = clock.utc_now,
     registry: telemetry.Registry | None = None,
     started: asyncio.Event | None = None,
 ) -> None:
@@ -139,7 +139,7 @@ async def supervise(name: str, work: Callable[[], Awaitable[None]]) -> None:
 
 
 def candidate(
-    client: Client, identity: str, *, now: Clock = loops.utc_now, timing: Timing | None = None
+    client: Client, identity: str, *, now: Clock = clock.utc_now, timing: Timing | None = None
 ) -> LeaderElection:
     """A candidate for the lease of which the holder runs loops."""
     return LeaderElection(client, LEASE_NAME, identity, now=now, timing=timing)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.types.dra import Device
 from dray.cli.command_errors import Command, NotFound, WrongUsage
 from dray.cli.inputs import cluster_objects
@@ -29,7 +29,7 @@ from dray.drivers.simulated.faults import (
 )
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
-EFFECTS = ("NoExecute", "NoSchedule", "None")
+EFFECTS = (well_known.NO_EXECUTE, well_known.NO_SCHEDULE, "None")
 
 Annotations = dict[str, str]
 Changes = dict[str, str | None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import http
 import sys
 from collections import Counter
@@ -26,6 +25,7 @@ from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices, listing
 from dray.client.api_client import ObjectSelection
+from dray.clock import utc_now
 
 Counts = dict[str, dict[str, int]]
 
@@ -118,7 +118,7 @@ def _document(directory: Path, running: Instance | None, counts: Counts) -> dict
 
 def _show(directory: Path, running: Instance, counts: Counts) -> None:
     state = "up" if running.url else "starting"
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     age = f" for {since(running.since, now)}" if running.since else ""
     rows = {
         "": f"dray is {state}{age} at {running.url}" if running.url else f"dray is {state}",

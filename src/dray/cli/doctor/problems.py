@@ -13,11 +13,11 @@ from dray.api.types.core import CoreEvent
 from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.pods import Pod
+from dray.api.well_known import FAILED_PREPARE_REASON
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.explain.pod import message_patterns
 
 POD_RESOURCE = "pods"
-PREPARE_FAILED = "FailedPrepareDynamicResources"
 UUID_ATTRIBUTE = "uuid"
 
 
@@ -235,7 +235,7 @@ def _prepare_errors(world: ClusterObjects) -> dict[str, str]:
     return {
         event.involved_object.uid: event.message
         for event in world.of(CoreEvent)
-        if event.reason == PREPARE_FAILED
+        if event.reason == FAILED_PREPARE_REASON
     }
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from dray.allocator.inventory.device_counts import STATES, DeviceCounts
 from dray.api.formats.durations import since
+from dray.api.semantics.conditions import find_condition
 from dray.api.types.dra import DeviceClass, ResourceClaim
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
@@ -25,6 +26,7 @@ from dray.cli.output import durations, formats, tables
 from dray.cli.output.formats import Format
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
+from dray.clock import utc_now
 
 
 class ClassLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -70,10 +72,10 @@ def take(world: ClusterObjects) -> Overview:
 
 
 def _readiness(node: Node) -> str:
-    for condition in node.status.conditions:
-        if condition.type == "Ready":
-            return "ready" if condition.status == "True" else "not ready"
-    return "unknown"
+    ready = find_condition(node.status.conditions, "Ready")
+    if ready is None:
+        return "unknown"
+    return "ready" if ready.status == "True" else "not ready"
 
 
 def _classes(world: ClusterObjects) -> Iterator[ClassLine]:
@@ -156,7 +158,7 @@ def top(target: Target, against: str, format: Format, once: bool, interval: floa
 
 def text(seen: Overview) -> str:
     """The overview for a file or a pipe."""
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     lines = [f"{seen.source}  {_counted('nodes', seen.nodes)}", "", *_class_lines(seen.classes)]
     for title, waiting in _waiting(seen):
         lines += ["", title, *tables.aligned(_rows(waiting, now))]
@@ -211,7 +213,7 @@ def _picture(seen: Overview) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     head = Text(f"{seen.source}  {_counted('nodes', seen.nodes)}  {now:%H:%M:%S}Z", style="bold")
     classes = Table(box=None, pad_edge=False)
     for title in ("CLASS", "DEVICES", "", *(state.upper() for state in STATES)):

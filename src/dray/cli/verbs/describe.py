@@ -22,6 +22,7 @@ from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import Reference
 from dray.cli.verbs import events, listing, pod_description
 from dray.client.api_client import ObjectSelection
+from dray.clock import utc_now
 
 ANNOTATION_LENGTH = 140
 PADDING = 2
@@ -98,7 +99,7 @@ def text(document: JsonObject, happened: Sequence[JsonObject] | None) -> str:
         *_annotations(metadata.get("annotations")),
         *(pod_description.below_annotations(document) if is_pod else _fields(_shown(document), 0)),
     ]
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     below: list[str] = []
     if happened is not None and not happened:
         lines.append("Events:\t<none>")

@@ -31,6 +31,7 @@ from dray.cli.session.connection import Session
 from dray.cli.verbs import listing
 from dray.cli.verbs.listing import Wanted
 from dray.client.api_client import ObjectSelection
+from dray.clock import utc_now
 
 NAMES = ("devices", "device", "dev")
 
@@ -77,7 +78,7 @@ async def show(session: Session, wanted: Wanted) -> None:
         for each in found:
             click.echo(f"device/{each.label}")
     elif wanted.format.is_table:
-        now = datetime.datetime.now(datetime.UTC)
+        now = utc_now()
         rows = [_row(each, now, wide=wanted.format.is_wide) for each in found]
         tables.show([_header(wide=wanted.format.is_wide), *rows], has_header=True)
     else:

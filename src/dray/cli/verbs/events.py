@@ -16,6 +16,7 @@ from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
 from dray.client.api_client import ObjectSelection
+from dray.clock import utc_now
 
 
 @click.command("events", cls=Command)
@@ -41,7 +42,7 @@ def events(target: Target, format: Format, about: str, types: str, headers: bool
     if not found:
         click.echo("No events found.", err=True)
         return
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     header = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     rows = [_row(each, now) for each in found]
     if target.all_namespaces:
