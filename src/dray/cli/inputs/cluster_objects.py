@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 import click
 import msgspec
 
+from dray.allocator import scenarios
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import errors, kinds
 from dray.api import features as gates
@@ -33,7 +34,6 @@ from dray.api.types.dra import (
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.bench import scenarios
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.session import connection, progress, server_version

@@ -29,7 +29,7 @@ def fixed(text: str, documents: Sequence[Document]) -> str:
     starts = Counter(document.start for document in documents)
     changed = False
     for document in reversed(documents):
-        # Objects of one List or flow sequence share their lines and are left alone.
+        # The items of a List share its lines and are left alone.
         value = rewritten(document) if starts[document.start] == 1 else None
         if value is None:
             continue
