@@ -12,7 +12,7 @@ from dray.api import errors, kinds, well_known
 from dray.api.types.dra import Device
 from dray.cli.command_errors import Command, NotFound, WrongUsage
 from dray.cli.inputs import cluster_objects
-from dray.cli.main import LateGroup
+from dray.cli.lazy_group import LazyGroup
 from dray.cli.output import durations, formats, tables
 from dray.cli.output.formats import Format
 from dray.cli.session import connection
@@ -46,7 +46,7 @@ _COMMANDS = {
     "scale": ("dray.cli.components.fleet:scale", "Change the number of machines."),
 }
 
-fleet = LateGroup(_COMMANDS, name="fleet", help="Simulated machines, and what becomes of them.")
+fleet = LazyGroup(_COMMANDS, name="fleet", help="Simulated machines, and what becomes of them.")
 
 
 @click.command("list", cls=Command)

@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from dray.api.types.meta import JsonObject
-from dray.cli import completion
 from dray.cli.command_errors import Command, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import tables
@@ -33,7 +32,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 
 
 @click.command("describe", cls=Command)
-@click.argument("what", nargs=-1, shell_complete=completion.types)
+@click.argument("what", nargs=-1, shell_complete=resource_types.complete)
 @connection.options
 @connection.all_namespaces_option
 @manifests.files_option()
