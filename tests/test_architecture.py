@@ -68,4 +68,4 @@ def test_help_does_not_import_the_commands() -> None:
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert result.stdout.strip() == "['dray', 'dray.cli', 'dray.cli.main']"
+    assert result.stdout.strip() == "['dray', 'dray.cli', 'dray.cli.lazy_group', 'dray.cli.main']"
