@@ -13,8 +13,8 @@ import click
 import msgspec
 
 from dray.api import kinds
+from dray.api.formats import durations
 from dray.api.http_messages import Request
-from dray.apiserver.printing import cells
 from dray.cli import command_errors
 from dray.cli.command_errors import Command, CommandError, Unreachable
 from dray.cli.components import instance
@@ -119,7 +119,7 @@ def _document(directory: Path, running: Instance | None, counts: Counts) -> dict
 def _show(directory: Path, running: Instance, counts: Counts) -> None:
     state = "up" if running.url else "starting"
     now = datetime.datetime.now(datetime.UTC)
-    age = f" for {cells.since(running.since, now)}" if running.since else ""
+    age = f" for {durations.since(running.since, now)}" if running.since else ""
     rows = {
         "": f"dray is {state}{age} at {running.url}" if running.url else f"dray is {state}",
         "process": str(running.pid),

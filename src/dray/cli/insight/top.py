@@ -14,11 +14,11 @@ import click
 import msgspec
 
 from dray.api.features import Features
+from dray.api.formats import durations as ages
 from dray.api.ids import DeviceId
 from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.apiserver.printing import cells
 from dray.cel import device as cel
 from dray.cel.runtime import values
 from dray.cli.command_errors import Command
@@ -229,7 +229,7 @@ def _waiting(seen: Overview) -> Iterator[tuple[str, Sequence[Waiting]]]:
 def _rows(waiting: Sequence[Waiting], now: datetime.datetime) -> Iterator[list[str]]:
     for each in waiting[:WAITING_SHOWN]:
         name = f"  {each.namespace}/{each.name}"
-        yield [name, cells.since(each.since, now), tables.cell_text(each.reason)]
+        yield [name, ages.since(each.since, now), tables.cell_text(each.reason)]
     if len(waiting) > WAITING_SHOWN:
         yield [f"  and {len(waiting) - WAITING_SHOWN} more", "", ""]
 

@@ -12,6 +12,7 @@ import msgspec
 from dray.allocator.checks import taints
 from dray.api import errors, kinds
 from dray.api.conversion import canonical, versions
+from dray.api.formats import durations
 from dray.api.ids import DeviceId
 from dray.api.types.dra import (
     Device,
@@ -21,7 +22,6 @@ from dray.api.types.dra import (
     ResourceClaim,
     ResourceSlice,
 )
-from dray.apiserver.printing import cells
 from dray.cli import published
 from dray.cli.command_errors import NotFound, WrongUsage
 from dray.cli.output import formats, tables
@@ -218,7 +218,7 @@ def _header(*, wide: bool) -> list[str]:
 def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list[str]:
     holders = [f"{holder.namespace}/{holder.claim}" for holder in device.holders]
     users = [user for holder in device.holders for user in holder.used_by]
-    since = [cells.since(holder.since, now) for holder in device.holders if holder.since]
+    since = [durations.since(holder.since, now) for holder in device.holders if holder.since]
     row = [
         device.label,
         device.driver,

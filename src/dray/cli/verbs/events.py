@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from dray.api.formats import durations
 from dray.api.types.meta import JsonObject
-from dray.apiserver.printing import cells
 from dray.cli.command_errors import Command
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import Format
@@ -92,5 +92,5 @@ def interval(event: JsonObject, now: datetime.datetime) -> str:
     series: dict[str, Any] = event.get("series") or {}
     count = series.get("count") or event.get("count") or 1
     if count <= 1:
-        return cells.since(first, now)
-    return f"{cells.since(last_seen(event), now)} (x{count} over {cells.since(first, now)})"
+        return durations.since(first, now)
+    return f"{durations.since(last_seen(event), now)} (x{count} over {durations.since(first, now)})"
