@@ -19,6 +19,7 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory, PoolEnt
 from dray.allocator.inventory.selectors import CachedSelector
 from dray.allocator.model.candidates import Candidate
 from dray.api.ids import PoolId
+from dray.api.semantics import pools
 from dray.api.types.dra import DeviceTaintRule, ResourceSlice
 
 FREE, ALLOCATED, SHARED, TAINTED = "free", "allocated", "shared", "tainted"
@@ -52,11 +53,11 @@ class DeviceCounts:
 
     def counts(self) -> dict[DeviceGroupKey, int]:
         """The groups that have devices now, and those that had some before."""
-        pools = self._fleet.pools()
-        for pool_id in self._pools.keys() - pools.keys():
+        entries = self._fleet.pools()
+        for pool_id in self._pools.keys() - entries.keys():
             self._total.subtract(self._pools.pop(pool_id).groups)
         classes = self._classes()
-        for pool_id, entry in pools.items():
+        for pool_id, entry in entries.items():
             known = self._pools.get(pool_id)
             if known is not None:
                 if self._is_current(known, entry):
@@ -91,7 +92,7 @@ class DeviceCounts:
 
     def _count(self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[_Class]) -> _Counted:
         rules = taints.rules_for_pool(*pool_id, self._fleet.taint_rules())
-        candidates = list(_newest(entry))
+        candidates = list(_current_devices(entry))
         states = [_state(candidate, entry.holdings, rules) for candidate in candidates]
         groups = Counter[DeviceGroupKey]()
         for name, matching in _by_class(candidates, classes):
@@ -117,17 +118,13 @@ def _by_class(
     yield "", unmatched
 
 
-def _newest(entry: PoolEntry) -> Iterator[Candidate]:
-    """The devices of the newest generation."""
-    generation = max(
-        (resource_slice.spec.pool.generation for resource_slice in entry.slices.values()), default=0
-    )
-    for resource_slice in entry.slices.values():
-        if resource_slice.spec.pool.generation == generation:
-            for index, device in enumerate(resource_slice.spec.devices):
-                yield Candidate(
-                    index, 1 << index, 0, resource_slice.spec.driver, resource_slice, device
-                )
+def _current_devices(entry: PoolEntry) -> Iterator[Candidate]:
+    """Yield the devices of the newest generation."""
+    for resource_slice in pools.current_slices(list(entry.slices.values())):
+        for index, device in enumerate(resource_slice.spec.devices):
+            yield Candidate(
+                index, 1 << index, 0, resource_slice.spec.driver, resource_slice, device
+            )
 
 
 def _state(candidate: Candidate, holdings: PoolHolders, rules: Sequence[DeviceTaintRule]) -> str:

@@ -9,6 +9,12 @@ import msgspec
 from dray.api.ids import ClaimKey, DeviceId, PoolId
 from dray.api.types.meta import Condition, NodeSelector, ObjectMeta, Wire
 
+ALLOCATION_RESULTS_MAX_SIZE = 32
+"""Devices in the allocation of one claim (AllocationResultsMaxSize)."""
+
+RESERVED_FOR_MAX_SIZE = 256
+"""Consumers of one claim (ResourceClaimReservedForMaxSize)."""
+
 
 class CELDeviceSelector(Wire, frozen=True):
     expression: str = ""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dray.allocator.checks import taints
+from dray.api import well_known
 from dray.api.formats import gotime
 from dray.api.types.dra import (
     DeviceRequestAllocationResult,
@@ -68,7 +69,7 @@ def _taints(
 
 
 def evicts(taint: DeviceTaint) -> bool:
-    return taint.effect == taints.NO_EXECUTE
+    return taint.effect == well_known.NO_EXECUTE
 
 
 def selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:

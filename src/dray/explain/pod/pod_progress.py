@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -17,6 +16,7 @@ from dray.api.formats import quantity
 from dray.api.ids import ClaimKey, DeviceId
 from dray.api.selectors import node_selectors
 from dray.api.semantics import pod_claims, quota
+from dray.api.semantics.conditions import find_condition
 from dray.api.semantics.pod_resources import Amounts
 from dray.api.types.core import CoreEvent, ResourceQuota
 from dray.api.types.dra import (
@@ -29,7 +29,7 @@ from dray.api.types.dra import (
 )
 from dray.api.types.meta import Condition, ObjectMeta
 from dray.api.types.nodes import Node
-from dray.api.types.pods import ContainerStatus, Pod, PodResourceClaim
+from dray.api.types.pods import ContainerStatus, Pod, PodCondition, PodResourceClaim
 from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.pod import device_problems, message_patterns, obstacles
 from dray.explain.pod.obstacles import Obstacle
@@ -302,7 +302,7 @@ class _PodInspection:
         if node is None:
             yield obstacles.NodeGone(node=name)
             return
-        ready = _condition(node.status.conditions, "Ready")
+        ready = find_condition(node.status.conditions, "Ready")
         if ready is not None and ready.status != "True":
             yield obstacles.NodeNotReady(node=name, message=ready.message or ready.reason)
 
@@ -401,8 +401,8 @@ class _PodInspection:
         found = (self._around.claims.get(key) for key in keys)
         return [claim for claim in found if claim is not None]
 
-    def _scheduled(self) -> _Condition | None:
-        return _condition(self._pod.status.conditions, "PodScheduled")
+    def _scheduled(self) -> PodCondition | None:
+        return find_condition(self._pod.status.conditions, "PodScheduled")
 
     def _last_said(self, reason: str) -> str:
         said = [event.message for event in self._around.events if event.reason == reason]
@@ -464,20 +464,3 @@ def _unattached(
     awaited = tuple(name for name in result.binding_conditions if name not in true)
     if awaited:
         yield obstacles.ConditionAwaited(conditions=awaited, **about)
-
-
-class _Condition(Protocol):
-    """What conditions of pods and nodes have in common."""
-
-    @property
-    def type(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-
-
-def _condition(conditions: Sequence[_Condition], type_: str) -> _Condition | None:
-    return next((condition for condition in conditions if condition.type == type_), None)

@@ -310,7 +310,7 @@ class _Observer:
         for (driver, of_attributes, of_capacity), devices in self._publishing.items():
             for field, names in ((ATTRIBUTES, of_attributes), (CAPACITY, of_capacity)):
                 for name in names:
-                    found[_qualified(field, driver, name)] += devices
+                    found[SelectorSubject.published(field, driver, name)] += devices
         if self._gate.kind is FilterKind.CAPACITY:
             return Counter({each._replace(domain=""): found[each] for each in found})
         return found
@@ -368,19 +368,15 @@ def _subjects(
             for constraint in claims[resolved.claim].parsed.constraints
         ]
         published = [name for name in named if name not in resolved.option.derived]
-        return [_qualified(ATTRIBUTES, "", name) for name in dict.fromkeys(published)]
+        distinct = dict.fromkeys(published)
+        return [SelectorSubject.published(ATTRIBUTES, "", name) for name in distinct]
     return subjects_of(gate.expression, fleet)
 
 
 def subjects_of(expression: str, fleet: ClusterInventory) -> list[SelectorSubject]:
     """The attributes and capacities that a selector reads."""
     compiled = expressions.compiled(expression, fleet.features)
-    read = [
-        SelectorSubject(*path)
-        for path in sorted(() if compiled.error else compiled.reads)
-        if len(path) == 3
-    ]
-    return list(dict.fromkeys([*expressions.subjects(expression), *read]))
+    return expressions.subjects_read(expression, compiled)
 
 
 def _compiled_clauses(gate: DeviceFilter, selectors: Selectors) -> list[tuple[str, CachedSelector]]:
@@ -399,15 +395,6 @@ def _first_named(
         rest = [each for each in rest if each not in named]
         found.append(named)
     return found
-
-
-def _qualified(field: str, driver: str, name: str) -> SelectorSubject:
-    domain, slash, identifier = name.partition("/")
-    return (
-        SelectorSubject(field, domain, identifier)
-        if slash
-        else SelectorSubject(field, driver, name)
-    )
 
 
 def _range(found: Iterable[TypedValue]) -> tuple[str, str]:

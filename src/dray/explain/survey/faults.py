@@ -16,6 +16,7 @@ from dray.allocator.model.requests import Alternative
 from dray.allocator.problem.resolution import LocatedSelector, ResolvedAlternative, ResolvedClaim
 from dray.api.features import Features
 from dray.api.ids import DeviceId, PoolId
+from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 from dray.cel.device import Selector
 from dray.cel.runtime.values import COST_LIMIT
 from dray.explain.selectors import expressions, spelling
@@ -153,8 +154,8 @@ def _too_many(claims: Sequence[ResolvedClaim], funnels: Iterable[Funnel]) -> Ite
     needed_by = {(funnel.claim, funnel.request): funnel.most_needed for funnel in funnels}
     for number, claim in enumerate(claims):
         needed = sum(_fewest(request.options, needed_by) for request in claim.requests)
-        if needed > requests.RESULTS_LIMIT:
-            yield TooManyDevices(claim=number, needed=needed, limit=requests.RESULTS_LIMIT)
+        if needed > ALLOCATION_RESULTS_MAX_SIZE:
+            yield TooManyDevices(claim=number, needed=needed, limit=ALLOCATION_RESULTS_MAX_SIZE)
 
 
 def _fewest(

@@ -22,8 +22,6 @@ from dray.validation import (
 from dray.validation.dra import claims as claim_rules
 from dray.validation.dra import classes, devices, taints
 
-RESERVATIONS_MAX_ITEMS: Final = 256
-RESULTS_MAX_ITEMS: Final = 32
 DEVICE_CONDITIONS_MAX_ITEMS: Final = 8
 DEVICE_DATA_MAX_BYTES: Final = 10 * 1024
 ADDRESSES_MAX_ITEMS: Final = 16
@@ -45,7 +43,7 @@ def _reservations(
 ) -> fields.Errors:
     yield from lists.limited_set(
         references,
-        RESERVATIONS_MAX_ITEMS,
+        dra.RESERVED_FOR_MAX_SIZE,
         _consumer,
         lambda reference: reference.uid,
         path,
@@ -97,7 +95,7 @@ def _allocation(
 ) -> fields.Errors:
     yield from lists.limited(
         allocation.devices.results,
-        RESULTS_MAX_ITEMS,
+        dra.ALLOCATION_RESULTS_MAX_SIZE,
         lambda result, result_path: _result(result, result_path, references),
         path.child("devices").child("results"),
         size_covered=True,
