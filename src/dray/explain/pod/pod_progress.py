@@ -57,13 +57,14 @@ class PodStage(enum.StrEnum):
 
 class StageState(enum.StrEnum):
     PASSED = "passed"
-    DOUBTFUL = "doubtful"
-    """Passed, and yet there is something wrong with what the pod got."""
-    HERE = "here"
-    """This is what the pod waits for."""
+    WARNING = "warning"
+    """Passed, but something is wrong with a device that the pod has."""
+    BLOCKED = "blocked"
+    """The pod waits for this stage."""
     UNKNOWN = "unknown"
     """What it depends on could not be read."""
-    AHEAD = "ahead"
+    PENDING = "pending"
+    """An earlier stage is not passed yet."""
 
 
 class StageStatus(msgspec.Struct, frozen=True):
@@ -82,23 +83,23 @@ class PodProgress(msgspec.Struct, frozen=True):
     phase: str = ""
 
     @property
-    def here(self) -> StageStatus | None:
-        return next((step for step in self.steps if step.state is StageState.HERE), None)
+    def blocked(self) -> StageStatus | None:
+        return next((step for step in self.steps if step.state is StageState.BLOCKED), None)
 
     @property
     def warnings(self) -> tuple[Obstacle, ...]:
         """What is wrong with what the pod has, though it goes on."""
-        doubtful = (step for step in self.steps if step.state is StageState.DOUBTFUL)
-        return tuple(obstacle for step in doubtful for obstacle in step.obstacles)
+        with_warning = (step for step in self.steps if step.state is StageState.WARNING)
+        return tuple(obstacle for step in with_warning for obstacle in step.obstacles)
 
     @property
     def findings(self) -> tuple[Obstacle, ...]:
         """What the pod waits for, and then the doubts."""
-        return (*(self.here.obstacles if self.here else ()), *self.warnings)
+        return (*(self.blocked.obstacles if self.blocked else ()), *self.warnings)
 
     @property
     def is_at_its_end(self) -> bool:
-        return all(step.state in (StageState.PASSED, StageState.DOUBTFUL) for step in self.steps)
+        return all(step.state in (StageState.PASSED, StageState.WARNING) for step in self.steps)
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -132,8 +133,10 @@ def inspect_pod(
         return PodProgress(name, steps, pod.status.phase)
     steps_taken: list[StageStatus] = []
     for step in _PodInspection(pod, around, explanation).steps():
-        is_past = any(each.state in (StageState.HERE, StageState.AHEAD) for each in steps_taken)
-        steps_taken.append(StageStatus(step.stage, StageState.AHEAD) if is_past else step)
+        is_past = any(
+            each.state in (StageState.BLOCKED, StageState.PENDING) for each in steps_taken
+        )
+        steps_taken.append(StageStatus(step.stage, StageState.PENDING) if is_past else step)
     return PodProgress(name, tuple(steps_taken), pod.status.phase)
 
 
@@ -157,7 +160,7 @@ class _PodInspection:
                 yield StageStatus(stage, StageState.PASSED)
             doubts = tuple(self._doubts())
             yield StageStatus(
-                PodStage.DEVICES, StageState.DOUBTFUL if doubts else StageState.PASSED, doubts
+                PodStage.DEVICES, StageState.WARNING if doubts else StageState.PASSED, doubts
             )
         else:
             yield self._step(PodStage.QUOTA, self._quota(), around.unread & {"ResourceQuota"})
@@ -175,10 +178,12 @@ class _PodInspection:
     ) -> StageStatus:
         seen = tuple(found)
         if seen:
-            return StageStatus(stage, StageState.HERE, seen, tuple(sorted(unread)))
+            return StageStatus(stage, StageState.BLOCKED, seen, tuple(sorted(unread)))
         if unread:
             return StageStatus(stage, StageState.UNKNOWN, (), tuple(sorted(unread)))
-        return StageStatus(stage, StageState.PASSED if self._is_behind(stage) else StageState.AHEAD)
+        return StageStatus(
+            stage, StageState.PASSED if self._is_behind(stage) else StageState.PENDING
+        )
 
     def _is_behind(self, stage: PodStage) -> bool:
         """Whether the pod has passed a stage that has no obstacle."""

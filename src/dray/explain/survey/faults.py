@@ -234,28 +234,28 @@ def _in_funnels(funnels: Iterable[Funnel], features: Features) -> Iterator[Fault
     """What cannot be evaluated on some devices."""
     for funnel in funnels:
         for stage in funnel.stages:
-            expression = stage.gate.expression
+            expression = stage.filter.expression
             is_known = expression and _is_at_fault(expressions.compiled(expression, features))
-            if isinstance(stage.objection, CannotEvaluate) and not is_known:
-                yield _failing(funnel, stage, stage.objection.detail)
+            if isinstance(stage.rejection, CannotEvaluate) and not is_known:
+                yield _failing(funnel, stage, stage.rejection.detail)
 
 
 def _failing(funnel: Funnel, stage: FilterCount, detail: str) -> Fault:
-    gate = stage.gate
-    if not gate.is_selector:
+    device_filter = stage.filter
+    if not device_filter.is_selector:
         return AttributeFails(
             claim=funnel.claim,
             request=funnel.request,
-            kind=gate.kind,
+            kind=device_filter.kind,
             device=stage.example,
             detail=detail,
         )
     return SelectorFails(
         claim=funnel.claim,
         request=funnel.request,
-        device_class=gate.device_class,
-        index=gate.index,
-        expression=gate.expression,
+        device_class=device_filter.device_class,
+        index=device_filter.index,
+        expression=device_filter.expression,
         device=stage.example,
         detail=detail,
         failing=stage.failing,

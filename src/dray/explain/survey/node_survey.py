@@ -43,7 +43,7 @@ class NodeShortfall(NamedTuple):
 
     claim: int
     request: str
-    gate: DeviceFilter | None
+    filter: DeviceFilter | None
     depth: int
 
 
@@ -203,13 +203,13 @@ class _Surveyor:
             self._note_pools(self._inventory(member.node))
         for key, passage in finding.passages:
             measurement = self._measurements[key]
-            for gate, devices in passage.held.items():
+            for number, devices in passage.held.items():
                 if member is finding.first:
                     inventory = self._inventory(member.node)
-                    holders = measurement.holders(gate, inventory, devices)
+                    holders = measurement.holders(number, inventory, devices)
                 else:
                     holders = equivalence.holders(self._fleet, devices, finding.first, member)
-                measurement.add_holders(gate, holders)
+                measurement.add_holders(number, holders)
 
     def _note_pools(self, inventory: NodeInventory) -> None:
         for pool in inventory.pools:

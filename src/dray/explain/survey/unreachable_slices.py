@@ -14,7 +14,7 @@ from dray.api.semantics import pools
 from dray.api.types.dra import ResourceSlice
 from dray.api.types.nodes import Node
 
-_STRAYS_KEPT = 5
+_POOLS_KEPT = 5
 
 
 class UnreachableReason(enum.StrEnum):
@@ -48,8 +48,8 @@ def find_unreachable_slices(fleet: ClusterInventory) -> tuple[UnreachableSlices,
         if cause is not None:
             slices, devices = found.get((pool, *cause), (0, 0))
             found[pool, *cause] = (slices + 1, devices + len(resource_slice.spec.devices))
-    strays = [UnreachableSlices(*key, *counts) for key, counts in found.items() if counts[1]]
-    return tuple(sorted(strays, key=lambda each: -each.devices)[:_STRAYS_KEPT])
+    unreachable = [UnreachableSlices(*key, *counts) for key, counts in found.items() if counts[1]]
+    return tuple(sorted(unreachable, key=lambda each: -each.devices)[:_POOLS_KEPT])
 
 
 def _cause(
