@@ -26,8 +26,6 @@ from dray.api.types.dra import (
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
-RESULTS_LIMIT = ALLOCATION_RESULTS_MAX_SIZE
-"""AllocationResultsMaxSize: devices in one claim's allocation."""
 
 Signature = tuple[bytes, ...]
 
