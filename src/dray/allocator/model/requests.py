@@ -13,7 +13,6 @@ import msgspec
 
 from dray.api.ids import RequestName
 from dray.api.types.dra import (
-    ALLOCATION_RESULTS_MAX_SIZE,
     DeviceClaim,
     DeviceClaimConfiguration,
     DeviceConstraint,
@@ -26,8 +25,6 @@ from dray.api.types.dra import (
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
-RESULTS_LIMIT = ALLOCATION_RESULTS_MAX_SIZE
-"""AllocationResultsMaxSize: devices in one claim's allocation."""
 
 Signature = tuple[bytes, ...]
 

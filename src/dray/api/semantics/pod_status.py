@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 
 from dray.api.formats import gotime
-from dray.api.semantics import conditions
-from dray.api.types.pods import Pod, PodCondition
+from dray.api.semantics.conditions import find_condition, is_condition_true
+from dray.api.types.pods import Pod
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = (
     "Pending",
@@ -41,17 +41,12 @@ def is_terminating(pod: Pod) -> bool:
     return is_deleted(pod) and not has_ended(pod)
 
 
-def condition(pod: Pod, type_: str) -> PodCondition | None:
-    """Return the condition of a type, or None if the pod does not have it."""
-    return conditions.find_condition(pod.status.conditions, type_)
-
-
 def is_ready(pod: Pod) -> bool:
-    return conditions.is_condition_true(pod.status.conditions, "Ready")
+    return is_condition_true(pod.status.conditions, "Ready")
 
 
 def ready_since(pod: Pod) -> datetime.datetime | None:
-    ready = condition(pod, "Ready")
+    ready = find_condition(pod.status.conditions, "Ready")
     if ready is None or ready.status != "True" or ready.last_transition_time is None:
         return None
     return gotime.parse(ready.last_transition_time)

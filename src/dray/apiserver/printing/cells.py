@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dray.api.conversion import versions
+from dray.api.formats.durations import UNKNOWN, human_duration, since
 from dray.api.types.meta import JsonObject
 from dray.apiserver.printing import pod_summary
 
@@ -18,7 +19,6 @@ Cells = list[Any]
 CellFunction = Callable[[JsonObject, datetime.datetime], Cells]
 
 NONE = "<none>"
-UNKNOWN = "<unknown>"
 
 
 def cells(group: str, kind: str, document: JsonObject, now: datetime.datetime) -> Cells:
@@ -28,41 +28,6 @@ def cells(group: str, kind: str, document: JsonObject, now: datetime.datetime) -
         return function(document, now)
     metadata = document["metadata"]
     return [metadata["name"], metadata.get("creationTimestamp")]
-
-
-def human_duration(duration: datetime.timedelta) -> str:
-    """As `kubectl` shows ages: apimachinery, util/duration, HumanDuration."""
-    seconds = int(duration.total_seconds())
-    if seconds < 0:
-        return "<invalid>" if seconds < -1 else "0s"
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 10:
-        return _two_units(minutes, "m", seconds % 60, "s")
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return _two_units(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    if hours < 192:
-        return _two_units(days, "d", hours % 24, "h")
-    if days < 730:
-        return f"{days}d"
-    if days < 2920:
-        return _two_units(days // 365, "y", days % 365, "d")
-    return f"{days // 365}y"
-
-
-def _two_units(large: int, large_unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
-
-
-def since(timestamp: str | None, now: datetime.datetime) -> str:
-    if not timestamp:
-        return UNKNOWN
-    return human_duration(now - datetime.datetime.fromisoformat(timestamp))
 
 
 def _named(
