@@ -359,7 +359,7 @@ def expired(message: str, continue_token: str = "") -> Expired:
 
 
 def too_old(requested: int, oldest: int) -> Expired:
-    """Return the error for a watch from a revision that is no longer kept."""
+    """Return the error for a watch from a revision older than the history."""
     return Expired(f"too old resource version: {requested} ({oldest})")
 
 

@@ -68,7 +68,7 @@ def _status(fields: dict[str, Any]) -> bytes:
 
 
 class Outcome(NamedTuple):
-    """The message of the error channel: an exit code, or why there is none."""
+    """The message of the error channel: an exit code, or why the command did not run."""
 
     code: int | None
     message: str = ""

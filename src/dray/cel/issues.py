@@ -14,14 +14,14 @@ MAX_SNIPPET_BYTES = 16384
 
 
 class Issue(NamedTuple):
-    """`position` counts code points from the start of the text; None is no place at all."""
+    """`position` counts code points from the start of the text; None if the error has no place."""
 
     position: int | None
     message: str
 
 
 class CompilationFailed(Exception):
-    """The text is no valid expression of its environment. `str()` is what cel-go prints."""
+    """The text is not a valid expression of its environment. `str()` is cel-go's text."""
 
     def __init__(self, text: str, issues: Sequence[Issue]) -> None:
         super().__init__(text, issues)

@@ -26,7 +26,7 @@ COUNTED = "counted"
 
 
 class Measurement(NamedTuple):
-    """Value and cost of one evaluation; with `error` there is no value."""
+    """Value and cost of one evaluation; `value` is None with an `error`."""
 
     value: Any
     error: EvaluationError | CostExceeded | None

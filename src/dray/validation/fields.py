@@ -1,4 +1,4 @@
-"""Field paths and field errors: where a value is, what is wrong with it, and the words for that.
+"""Field paths and field errors, with their messages.
 
 Types, order of words and quoting are those of Kubernetes (apimachinery, util/validation/field),
 but a struct is shown as it is on the wire: Kubernetes prints its internal Go struct instead.
@@ -23,8 +23,8 @@ _NOTHING: dict[str | int, Path] = {}
 class Path:
     """The path from an object to one of its fields, as `spec.devices.requests[0].name`.
 
-    A path that is `kept` remembers those below it, since every object is asked about the same
-    fields. What comes after a map's key is not kept: there is no end to keys.
+    A path that is `kept` caches those below it, since every object has the same fields. Paths below
+    a map's key are not cached: keys are unlimited.
     """
 
     __slots__ = ("_below", "_parent", "_step")

@@ -369,7 +369,7 @@ def _rules_for(kind: str) -> Rules:
 
 @functools.cache
 def _bare_rules(kind: str) -> Rules:
-    """Return the rules for a kind of which only metadata is checked."""
+    """Return the rules for a kind whose metadata alone is checked."""
     namespaced = _is_namespaced(kind)
     name_rule = _NAME_RULES.get(kind, metadata.subdomain_name)
 

@@ -101,7 +101,7 @@ def _at(path: tuple[str, ...], change: Callable[[Any], Any]) -> Callable[[JsonOb
     return change_field
 
 
-def _each_item(change: Callable[[JsonObject], JsonObject]) -> Callable[[Any], Any]:
+def _for_items(change: Callable[[JsonObject], JsonObject]) -> Callable[[Any], Any]:
     def change_items(items: Any) -> Any:
         if not isinstance(items, list):
             return items
@@ -171,12 +171,12 @@ def _without_zero_node(spec: JsonObject) -> JsonObject:
 
 
 def _slice_to_storage(wire: JsonObject) -> JsonObject:
-    flattened = _at(("spec", "devices"), _each_item(_basic_to_flat_device))(wire)
+    flattened = _at(("spec", "devices"), _for_items(_basic_to_flat_device))(wire)
     return _at(("spec",), _without_zero_node)(flattened)
 
 
 def _slice_from_storage(stored: JsonObject) -> JsonObject:
-    wrapped = _at(("spec", "devices"), _each_item(_flat_device_to_basic))(stored)
+    wrapped = _at(("spec", "devices"), _for_items(_flat_device_to_basic))(stored)
     return _at(("spec",), _without_zero_node)(wrapped)
 
 
@@ -200,17 +200,17 @@ _REQUESTS = ("spec", "devices", "requests")
 _TEMPLATE_REQUESTS = ("spec", "spec", "devices", "requests")
 
 _TO_STORAGE: Mapping[tuple[str, str], Callable[[JsonObject], JsonObject]] = {
-    (_RESOURCE_V1BETA1, "ResourceClaim"): _at(_REQUESTS, _each_item(_flat_request_to_exactly)),
+    (_RESOURCE_V1BETA1, "ResourceClaim"): _at(_REQUESTS, _for_items(_flat_request_to_exactly)),
     (_RESOURCE_V1BETA1, "ResourceClaimTemplate"): _at(
-        _TEMPLATE_REQUESTS, _each_item(_flat_request_to_exactly)
+        _TEMPLATE_REQUESTS, _for_items(_flat_request_to_exactly)
     ),
     (_RESOURCE_V1BETA1, "ResourceSlice"): _slice_to_storage,
     (_EVENTS_V1, "Event"): _renamed(_CORE_EVENT_FIELD),
 }
 _FROM_STORAGE: Mapping[tuple[str, str], Callable[[JsonObject], JsonObject]] = {
-    (_RESOURCE_V1BETA1, "ResourceClaim"): _at(_REQUESTS, _each_item(_exactly_to_flat_request)),
+    (_RESOURCE_V1BETA1, "ResourceClaim"): _at(_REQUESTS, _for_items(_exactly_to_flat_request)),
     (_RESOURCE_V1BETA1, "ResourceClaimTemplate"): _at(
-        _TEMPLATE_REQUESTS, _each_item(_exactly_to_flat_request)
+        _TEMPLATE_REQUESTS, _for_items(_exactly_to_flat_request)
     ),
     (_RESOURCE_V1BETA1, "ResourceSlice"): _slice_from_storage,
     (_EVENTS_V1, "Event"): _renamed(_EVENTS_FIELD),

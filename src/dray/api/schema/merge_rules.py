@@ -72,7 +72,7 @@ def _merged(*keys: str) -> MergeRule:
 
 
 def _merged_retaining_keys(key: str) -> MergeRule:
-    """Return `_merged` for items of which a patch may name the members to keep."""
+    """Return `_merged` for items whose members to keep a patch may name."""
     return MergeRule(MAP, (key,), (MERGE, RETAIN_KEYS), key)
 
 

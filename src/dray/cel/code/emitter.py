@@ -166,7 +166,7 @@ class Emitter(ABC):
     def sure_type(self, node: Node) -> Type | None:
         """Return the type that a value certainly has, or None.
 
-        Its static type is no proof: a value of type dyn may pass for another type on its way
+        Its static type does not prove it: a value of type dyn may pass for another type on its way
         through a type parameter. Literals, results of functions and what is declared of the
         environment's variables are certain.
         """

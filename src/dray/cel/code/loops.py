@@ -100,7 +100,7 @@ class LoopingEmitter(Emitter):
         """Write map, filter and the transformations.
 
         Without a predicate the first error counts and ends the loop. With one, the last error of
-        the predicate counts; if there is none, the first of anything else.
+        the predicate counts; without one, the first of anything else.
         """
         result = self.writer.assign(empty)
         if step.function == "_?_:_":

@@ -76,7 +76,7 @@ class Overload:
     `call` takes values of the declared types, in order, and raises `EvaluationError`;
     `dispatching.guarded` is for where the static types promise less.
     `estimate` and `cost` are None where the call costs 1. `cost` is given the arguments and the
-    result, any of which may be an `EvaluationError`.
+    result, each of them possibly an `EvaluationError`.
     """
 
     id: str

@@ -11,7 +11,7 @@ from dray.cel import types
 
 
 class AddressError(ValueError):
-    """The text is no address or prefix; the message is Go's."""
+    """The text is not an address or prefix; the message is Go's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def invalid_key(key: Any) -> str | None:
 
 
 def probe(value: Any, key: Any) -> Any:
-    """Return the entry of a map or list; MISSING if there is none."""
+    """Return the entry of a map or list; MISSING if it does not exist."""
     if key.__class__ not in _KEY_CLASSES:
         raise EvaluationError(invalid_key(key))
     if value.__class__ is dict:
@@ -121,7 +121,7 @@ def unwrap(value: Any) -> Any:
 
 
 def advance(value: Any, key: Any, is_optional: bool) -> Any:
-    """Take one step of a chain; an optional step returns MISSING if there is no entry."""
+    """Take one step of a chain; an optional step returns MISSING if the entry does not exist."""
     return probe(value, key) if is_optional else qualify(value, key)
 
 

@@ -24,7 +24,7 @@ _ESCAPED_PATH = re.compile(r"(?:[A-Za-z0-9\-_.~!$&'()*+,;=:@\[\]/]|%..)*", re.AS
 
 
 class UrlError(ValueError):
-    """The text is no URL; the message is Go's."""
+    """The text is not a URL; the message is Go's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ NONE = Optional(None)
 
 @dataclass(frozen=True, slots=True)
 class MapKey:
-    """A key of a map that is no string and no int: True and 1u would be the key 1 to Python."""
+    """A map key other than a string or int: to Python, True and 1u would equal the key 1."""
 
     type: type
     value: Any

@@ -377,7 +377,7 @@ class _Parser:
         return self._nodes.identifier(name.position, dot + name.text)
 
     def _message_name(self, name: str) -> str | None:
-        """Take the dotted name up to a `{`. Returns None, and takes nothing, if there is none."""
+        """Take the dotted name up to a `{`. Returns None, and takes nothing, without one."""
         index = self._index
         while self._tokens[index].kind == ".":
             if self._tokens[index + 1].kind != lexer.IDENTIFIER:

@@ -83,7 +83,7 @@ def _rest(
 def _containers(
     spec: pods.PodSpec, path: fields.Path, usable_volumes: dict[str, Volume]
 ) -> fields.Errors:
-    surroundings = containers.ContainerContext(
+    context = containers.ContainerContext(
         volumes=usable_volumes,
         claim_names={claim.name for claim in spec.resource_claims if claim.name},
         restart_policy=spec.restart_policy,
@@ -91,14 +91,14 @@ def _containers(
         operating_system=spec.os.name if spec.os else None,
         has_host_users=spec.host_users is not False,
     )
-    yield from containers.regular(spec.containers, surroundings, path.child("containers"))
+    yield from containers.regular(spec.containers, context, path.child("containers"))
     yield from containers.initial(
-        spec.init_containers, spec.containers, surroundings, path.child("initContainers")
+        spec.init_containers, spec.containers, context, path.child("initContainers")
     )
     yield from containers.ephemeral(
         spec.ephemeral_containers,
         (*spec.containers, *spec.init_containers),
-        surroundings,
+        context,
         path.child("ephemeralContainers"),
     )
 

@@ -1,6 +1,6 @@
 """Rules for the volumes of a pod.
 
-A volume of a kind that dray does not know has no source here, so a missing source is no error.
+A volume of a kind unknown to dray has no source here, so that a missing source is valid.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _COMPARABLE = {
 
 
 def _comes_after(one: Any, other: Any) -> bool:
-    """Return whether cel-go's comparison answers "greater"; that it fails is no answer."""
+    """Return whether cel-go's comparison returns "greater"; an error counts as False."""
     try:
         return values.compare(one, other) > 0
     except EvaluationError:

@@ -47,7 +47,7 @@ def _equality_cost(arguments: Sequence[Any], result: Any) -> int:
 
 
 def _ordered_doubles(relation: Relation) -> Relation:
-    """Return the relation between numbers of which at least one is a double."""
+    """Return the relation between numbers, at least one of them a double."""
 
     def apply(left: Any, right: Any) -> bool:
         left, right = float(left), float(right)
