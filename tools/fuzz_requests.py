@@ -18,7 +18,7 @@ import yaml
 from dray.api import http_messages, kinds
 from dray.api.kinds import Kind
 from dray.api.schema import field_types
-from dray.api.schema.field_types import Form, Type
+from dray.api.schema.field_types import WireForm, Type
 from dray.api.types.meta import JsonObject
 
 
@@ -276,25 +276,25 @@ class Requests:
         """Something of a type, or now and then of another."""
         if self._happens(0.02):
             return self._random.choice((None, *STRINGS, *NUMBERS, [], {}, True))
-        if type_.form is Form.STRUCT:
+        if type_.form is WireForm.STRUCT:
             likely = 0.5 / (depth + 1)
             return {
                 field.name: self._value(field.type, depth + 1)
                 for field in field_types.fields(type_.name).values()
                 if self._happens(0.9 if field.is_required else likely)
             }
-        if type_.form in (Form.LIST, Form.MAP):
+        if type_.form in (WireForm.LIST, WireForm.MAP):
             assert type_.element is not None
             made = [self._value(type_.element, depth + 1) for _ in range(self._random.randrange(3))]
-            if type_.form is Form.LIST:
+            if type_.form is WireForm.LIST:
                 return made
             return {self._random.choice(STRINGS): each for each in made}
         return self._scalar(type_.form)
 
-    def _scalar(self, form: Form) -> Any:
-        if form is Form.BOOLEAN:
+    def _scalar(self, form: WireForm) -> Any:
+        if form is WireForm.BOOLEAN:
             return self._happens(0.5)
-        if form in (Form.INT32, Form.INT64, Form.FLOAT):
+        if form in (WireForm.INT32, WireForm.INT64, WireForm.FLOAT):
             return self._random.choice(NUMBERS)
         return self._random.choice(STRINGS)
 

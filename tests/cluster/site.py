@@ -16,7 +16,7 @@ import pytest
 
 from dray.api import kinds, remote_command
 from dray.api.http_messages import Request, Response
-from dray.api.remote_command import Outcome
+from dray.api.remote_command import CommandOutcome
 from dray.api.types.meta import JsonObject
 from dray.client import api_client
 from dray.cluster import assembly
@@ -73,7 +73,7 @@ class Site:
 
     async def execute(
         self, pod: str, *command: str, typed: bytes = b"", container: str = "main"
-    ) -> tuple[Outcome, bytes, bytes]:
+    ) -> tuple[CommandOutcome, bytes, bytes]:
         """Run a command in a container: how it ended, its output and what it said of errors."""
         query = [("command", part) for part in command]
         query += [(name, "true") for name in ("stdin", "stdout", "stderr")]
@@ -176,7 +176,7 @@ class Seat:
         self.messages = [remote_command.message(remote_command.STDIN, each) for each in typed]
         self.messages.append(remote_command.closing(remote_command.STDIN))
         self.printed = {remote_command.STDOUT: b"", remote_command.STDERR: b""}
-        self.outcome = Outcome(None, "nothing was said about the end")
+        self.outcome = CommandOutcome(None, "nothing was said about the end")
 
     async def receive(self) -> bytes | None:
         if self.messages:

@@ -123,7 +123,7 @@ def test_a_terminal_has_a_size_and_its_own_session() -> None:
         query = [("command", each) for each in ("/bin/sh", "-c", "read x; stty size; ps -o sid=")]
         query += [("stdin", "true"), ("stdout", "true"), ("tty", "true")]
         seat = Seat([b"\n"])
-        seat.messages.insert(0, remote_command.resizing(remote_command.Size(33, 77)))
+        seat.messages.insert(0, remote_command.resizing(remote_command.TerminalSize(33, 77)))
         await here.converse("p", "exec", query, seat)
         assert seat.outcome.code == 0
         assert b"33 77" in seat.printed[remote_command.STDOUT]

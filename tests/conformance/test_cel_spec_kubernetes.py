@@ -17,7 +17,7 @@ import pytest
 
 from dray.cel import types
 from dray.cel.checking import checker, environment
-from dray.cel.checking.checker import Checked, Reference
+from dray.cel.checking.checker import Checked, NameReference
 from dray.cel.checking.constant_folding import InstantiationFailed
 from dray.cel.checking.environment import Environment
 from dray.cel.code import compilation_plan, counted, plain
@@ -123,7 +123,7 @@ def resolve_container(root: Node, container: str, declared: Environment) -> None
 def unchecked(text: str, root: Node, declared: Environment) -> tuple[Checked, Environment]:
     """An expression as if everything in it were dyn; unknown names fail when they are used."""
     functions = dict(declared.functions)
-    references: dict[int, Reference] = {}
+    references: dict[int, NameReference] = {}
     nodes = all_nodes(root)
     node_types = {node.id: types.DYN for node in nodes}
     local = local_names(nodes)
@@ -134,12 +134,12 @@ def unchecked(text: str, root: Node, declared: Environment) -> tuple[Checked, En
             references[node.id] = call_reference(node, functions)
         elif isinstance(node, Identifier) and node.name in declared.type_names:
             named = declared.type_names[node.name]
-            references[node.id] = Reference(node.name, constant=named.value)
+            references[node.id] = NameReference(node.name, constant=named.value)
             node_types[node.id] = types.type_of(named.type)
         elif isinstance(node, Identifier):
-            references[node.id] = Reference(node.name if node.name in known else UNBOUND)
+            references[node.id] = NameReference(node.name if node.name in known else UNBOUND)
         elif (name := dotted_name(node)) in declared.variables.keys() - hidden:
-            references[node.id] = Reference(name)
+            references[node.id] = NameReference(name)
     variables = {**declared.variables, UNBOUND: types.DYN}
     extended = dataclasses.replace(declared, functions=functions, variables=variables)
     return Checked(text, root, node_types, references), extended
@@ -151,18 +151,18 @@ def dotted_name(node: Node) -> str:
     return node.name if isinstance(node, Identifier) else ""
 
 
-def call_reference(node: Call, functions: dict[str, Function]) -> Reference:
+def call_reference(node: Call, functions: dict[str, Function]) -> NameReference:
     qualified = f"{dotted_name(node.target)}.{node.function}" if node.target else ""
     if qualified in functions:
-        return Reference(qualified)
+        return NameReference(qualified)
     arity = len(node.arguments) + (node.target is not None)
     function = functions.get(node.function)
     if function and any(len(overload.arguments) == arity for overload in function.overloads):
-        return Reference(node.function)
+        return NameReference(node.function)
     if function and len(function.overloads) == 1:
         raise InstantiationFailed(f"no such overload: {node.function}")
     functions[f"@{node.function}"] = Function(f"@{node.function}", (), fail)
-    return Reference(f"@{node.function}")
+    return NameReference(f"@{node.function}")
 
 
 def fail(*arguments: Any) -> Any:

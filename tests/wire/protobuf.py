@@ -7,7 +7,7 @@ from typing import Any
 from dray.api import kinds
 from dray.api.kinds import GroupVersionKind
 from dray.api.schema import field_types
-from dray.api.schema.field_types import Form, Type
+from dray.api.schema.field_types import Type, WireForm
 from dray.api.types.meta import JsonObject
 from dray.apiserver.request import protobuf
 
@@ -29,18 +29,18 @@ def _message(type_name: str, value: JsonObject) -> bytes:
 
 
 def _field(number: int, type_: Type, value: Any) -> bytes:
-    if type_.form is Form.LIST:
+    if type_.form is WireForm.LIST:
         assert type_.element is not None
         return b"".join(_field(number, type_.element, each) for each in value)
-    if type_.form is Form.MAP:
+    if type_.form is WireForm.MAP:
         assert type_.element is not None
         return b"".join(
             _bytes(number, _bytes(1, key.encode()) + _field(2, type_.element, each))
             for key, each in value.items()
         )
-    if type_.form is Form.STRUCT:
+    if type_.form is WireForm.STRUCT:
         return _bytes(number, _message(type_.name, value))
-    if type_.form is Form.QUANTITY:
+    if type_.form is WireForm.QUANTITY:
         return _bytes(number, _bytes(1, value.encode()))
     if isinstance(value, str):
         return _bytes(number, value.encode())

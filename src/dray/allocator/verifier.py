@@ -352,7 +352,7 @@ def _nano(text: str) -> int:
 
 
 def _text(nano: int) -> str:
-    return str(quantity.Quantity(nano, quantity.Format.BINARY_SI))
+    return str(quantity.Quantity(nano, quantity.QuantityFormat.BINARY_SI))
 
 
 def _is_handed_out(nano: int, policy: CapacityRequestPolicy | None) -> bool:

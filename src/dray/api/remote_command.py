@@ -28,7 +28,7 @@ NON_ZERO: Final = "NonZeroExitCode"
 EXIT_CODE: Final = "ExitCode"
 
 
-class Size(NamedTuple):
+class TerminalSize(NamedTuple):
     """The size of a terminal."""
 
     rows: int
@@ -67,33 +67,33 @@ def _status(fields: dict[str, Any]) -> bytes:
     return message(ERROR, msgspec.json.encode({"metadata": {}, **fields}))
 
 
-class Outcome(NamedTuple):
+class CommandOutcome(NamedTuple):
     """The message of the error channel: an exit code, or why the command did not run."""
 
     code: int | None
     message: str = ""
 
 
-def outcome(status: bytes) -> Outcome:
+def outcome(status: bytes) -> CommandOutcome:
     result = msgspec.json.decode(status)
     if result.get("status") == "Success":
-        return Outcome(0)
+        return CommandOutcome(0)
     for cause in (result.get("details") or {}).get("causes") or ():
         if result.get("reason") == NON_ZERO and cause.get("reason") == EXIT_CODE:
-            return Outcome(int(cause["message"]), str(result.get("message", "")))
-    return Outcome(None, str(result.get("message", "")))
+            return CommandOutcome(int(cause["message"]), str(result.get("message", "")))
+    return CommandOutcome(None, str(result.get("message", "")))
 
 
-def resizing(size: Size) -> bytes:
+def resizing(size: TerminalSize) -> bytes:
     body = {"Width": size.columns, "Height": size.rows}
     return message(RESIZE, msgspec.json.encode(body))
 
 
-def size(data: bytes) -> Size | None:
+def size(data: bytes) -> TerminalSize | None:
     """Return the size in a message on the resize channel, or None if it is invalid."""
     try:
         message = msgspec.json.decode(data)
-        new_size = Size(int(message["Height"]), int(message["Width"]))
+        new_size = TerminalSize(int(message["Height"]), int(message["Width"]))
     except (msgspec.DecodeError, KeyError, TypeError, ValueError):
         return None
     return new_size if 0 < new_size.rows < 2**16 and 0 < new_size.columns < 2**16 else None

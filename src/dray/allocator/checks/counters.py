@@ -40,7 +40,7 @@ class PackedCounter(NamedTuple):
         return (packed >> self.shift) & ((1 << self.width) - 1)
 
     def text(self, steps: int) -> str:
-        return str(quantity.Quantity(steps * self.unit, quantity.Format.BINARY_SI))
+        return str(quantity.Quantity(steps * self.unit, quantity.QuantityFormat.BINARY_SI))
 
 
 class CounterConsumers(NamedTuple):

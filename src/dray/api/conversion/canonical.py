@@ -17,20 +17,20 @@ from typing import Any, NamedTuple
 
 from dray.api.formats import gotime, quantity
 from dray.api.schema import field_types
-from dray.api.schema.field_types import Field, Form, Omission, Type
+from dray.api.schema.field_types import Omission, SchemaField, Type, WireForm
 
 _ZERO_TIME = "0001-01-01T00:00:00Z"
 
-_COLLECTIONS = frozenset({Form.LIST, Form.MAP, Form.BYTES})
-_TIMES = frozenset({Form.TIME, Form.MICRO_TIME})
-_SCALAR_ZEROS: dict[Form, object] = {
-    Form.STRING: "",
-    Form.BOOLEAN: False,
-    Form.INT32: 0,
-    Form.INT64: 0,
-    Form.FLOAT: 0,
+_COLLECTIONS = frozenset({WireForm.LIST, WireForm.MAP, WireForm.BYTES})
+_TIMES = frozenset({WireForm.TIME, WireForm.MICRO_TIME})
+_SCALAR_ZEROS: dict[WireForm, object] = {
+    WireForm.STRING: "",
+    WireForm.BOOLEAN: False,
+    WireForm.INT32: 0,
+    WireForm.INT64: 0,
+    WireForm.FLOAT: 0,
 }
-_OTHER_ZEROS: dict[Form, object] = {Form.QUANTITY: "0", Form.INT_OR_STRING: 0}
+_OTHER_ZEROS: dict[WireForm, object] = {WireForm.QUANTITY: "0", WireForm.INT_OR_STRING: 0}
 
 Writer = Callable[[Any], Any]
 
@@ -84,17 +84,17 @@ def _writer(type: Type, nulls: bool) -> Writer | None:
     None if nothing changes.
     """
     match type.form:
-        case Form.STRUCT:
+        case WireForm.STRUCT:
             return _struct_writer(type.name, nulls)
-        case Form.MAP:
+        case WireForm.MAP:
             return _map_writer(type, nulls)
-        case Form.LIST:
+        case WireForm.LIST:
             return _list_writer(type, nulls)
-        case Form.QUANTITY:
+        case WireForm.QUANTITY:
             return _quantity_text
-        case Form.TIME:
+        case WireForm.TIME:
             return functools.partial(_time_text, layout=gotime.SECONDS)
-        case Form.MICRO_TIME:
+        case WireForm.MICRO_TIME:
             return functools.partial(_time_text, layout=gotime.MICROSECONDS)
         case _:
             return None
@@ -139,12 +139,12 @@ def _field_writers(struct: str, nulls: bool) -> _StructWriter:
     return _StructWriter(fields, always)
 
 
-def _field_writer(field: Field, nulls: bool) -> _FieldWriter:
+def _field_writer(field: SchemaField, nulls: bool) -> _FieldWriter:
     writer = _FieldWriter(_writer(field.type, nulls), _drops_empty(field), _absent(field, nulls))
     return _PLAIN if writer == _PLAIN else writer
 
 
-def _drops_empty(field: Field) -> bool:
+def _drops_empty(field: SchemaField) -> bool:
     """Return whether an empty value is the same as none."""
     if field.type.is_pointer:
         return False
@@ -153,7 +153,7 @@ def _drops_empty(field: Field) -> bool:
     return field.type.form in _COLLECTIONS | _TIMES
 
 
-def _absent(field: Field, nulls: bool) -> Callable[[], Any] | None:
+def _absent(field: SchemaField, nulls: bool) -> Callable[[], Any] | None:
     """Return a factory of the form of null and of absent values, or None if nothing is written."""
     zero = _zero(field.type, nulls)
     # To Go, `omitempty` says nothing about structures, nor about types with a form of their own.
@@ -172,7 +172,7 @@ def _zero(type: Type, nulls: bool) -> Callable[[], Any]:
     """Return a factory of what Go writes for the type's zero value."""
     if _is_null(type):
         return lambda: None
-    if type.form is Form.STRUCT:
+    if type.form is WireForm.STRUCT:
         write_struct = _struct_writer(type.name, nulls)
         return lambda: write_struct({})
     zero = (_SCALAR_ZEROS | _OTHER_ZEROS)[type.form]
@@ -182,7 +182,7 @@ def _zero(type: Type, nulls: bool) -> Callable[[], Any]:
 def _is_null(type: Type) -> bool:
     """Return whether Go writes the type's zero value as null."""
     has_zero = type.form in _SCALAR_ZEROS or type.form in _OTHER_ZEROS
-    return type.is_pointer or not (has_zero or type.form is Form.STRUCT)
+    return type.is_pointer or not (has_zero or type.form is WireForm.STRUCT)
 
 
 def _map_writer(type: Type, nulls: bool) -> Writer:

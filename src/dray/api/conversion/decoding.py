@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from dray.api.formats import gojson, gotext, gotime, quantity
 from dray.api.schema import field_types
-from dray.api.schema.field_types import Form, Type
+from dray.api.schema.field_types import Type, WireForm
 
 _INT32_LIMIT = 2**31
 _INT64_LIMIT = 2**63
@@ -77,14 +77,14 @@ def without_unknown(type_name: str, value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _known_part(type_: Type, value: Any) -> Any:
-    if type_.form is Form.STRUCT and isinstance(value, dict):
+    if type_.form is WireForm.STRUCT and isinstance(value, dict):
         types = field_types.fields(type_.name)
         return {
             key: _known_part(types[key].type, item) for key, item in value.items() if key in types
         }
-    if type_.form is Form.LIST and isinstance(value, list):
+    if type_.form is WireForm.LIST and isinstance(value, list):
         return [_known_part(_element(type_), item) for item in value]
-    if type_.form is Form.MAP and isinstance(value, dict):
+    if type_.form is WireForm.MAP and isinstance(value, dict):
         return {key: _known_part(_element(type_), item) for key, item in value.items()}
     return value
 
@@ -101,7 +101,7 @@ class _Finding:
         self._go_names: list[str] = []
         self._struct = ""
 
-    def under_field(self, struct: str, field: field_types.Field) -> None:
+    def under_field(self, struct: str, field: field_types.SchemaField) -> None:
         self._steps.append(f".{field.name}")
         self._go_names.append(field.name)
         if field.embedded:
@@ -174,36 +174,36 @@ Checker = Callable[[Any], "list[_Finding] | None"]
 @functools.cache
 def _checker(type: Type) -> Checker:
     match type.form:
-        case Form.STRUCT:
+        case WireForm.STRUCT:
             return _struct_checker(type.name)
-        case Form.MAP:
+        case WireForm.MAP:
             return _map_checker(type)
-        case Form.LIST:
+        case WireForm.LIST:
             return _list_checker(type)
-        case Form.INT32:
+        case WireForm.INT32:
             return _integer_checker(type, _INT32_LIMIT)
-        case Form.INT64:
+        case WireForm.INT64:
             return _integer_checker(type, _INT64_LIMIT)
-        case Form.TIME:
+        case WireForm.TIME:
             return _time_checker(gotime.SECONDS)
-        case Form.MICRO_TIME:
+        case WireForm.MICRO_TIME:
             return _time_checker(gotime.MICROSECONDS)
-        case Form.QUANTITY:
+        case WireForm.QUANTITY:
             return _check_quantity
-        case Form.INT_OR_STRING:
+        case WireForm.INT_OR_STRING:
             return _check_int_or_string
-        case Form.BYTES:
+        case WireForm.BYTES:
             return _check_bytes
-        case Form.RAW | Form.FIELD_SET:
+        case WireForm.RAW | WireForm.FIELD_SET:
             return lambda _: None
         case _:
             return _scalar_checker(type)
 
 
-_PYTHON_TYPES: dict[Form, tuple[type, ...]] = {
-    Form.STRING: (str,),
-    Form.BOOLEAN: (bool,),
-    Form.FLOAT: (float, int),
+_PYTHON_TYPES: dict[WireForm, tuple[type, ...]] = {
+    WireForm.STRING: (str,),
+    WireForm.BOOLEAN: (bool,),
+    WireForm.FLOAT: (float, int),
 }
 
 
@@ -234,7 +234,7 @@ class _Fields(NamedTuple):
     checkers: Mapping[str, Checker]
 
 
-_SETTLED: dict[Form, type] = {Form.STRING: str, Form.BOOLEAN: bool}
+_SETTLED: dict[WireForm, type] = {WireForm.STRING: str, WireForm.BOOLEAN: bool}
 
 
 @functools.cache

@@ -39,7 +39,7 @@ class QuantityError(ValueError):
     """The text is not a quantity; the message is upstream's."""
 
 
-class Format(enum.Enum):
+class QuantityFormat(enum.Enum):
     """The suffixes of a quantity's canonical text."""
 
     DECIMAL_EXPONENT = "DecimalExponent"
@@ -74,7 +74,7 @@ class Quantity:
     """An immutable quantity. Compare quantities with each other, or their `nano` with integers."""
 
     nano: int
-    format: Format
+    format: QuantityFormat
     exponent: int = UNIT
     is_decimal: bool = False
     text: str | None = None
@@ -193,7 +193,7 @@ class Quantity:
         """
         if not self.nano:
             return "0"
-        if self.format is Format.BINARY_SI and self._is_written_in_binary():
+        if self.format is QuantityFormat.BINARY_SI and self._is_written_in_binary():
             return _binary_text(self.nano // _UNIT_NANO)
         return _decimal_text(self.nano, self.format)
 
@@ -201,15 +201,15 @@ class Quantity:
         return abs(self.nano) >= 1024 * _UNIT_NANO and self.nano % _UNIT_NANO == 0
 
 
-ZERO = Quantity(0, Format.DECIMAL_SI, text="0")
+ZERO = Quantity(0, QuantityFormat.DECIMAL_SI, text="0")
 
 
-def of(value: int, result_format: Format = Format.DECIMAL_SI) -> Quantity:
+def of(value: int, result_format: QuantityFormat = QuantityFormat.DECIMAL_SI) -> Quantity:
     """Return the quantity of a whole number of units that fits 64 bits."""
     return Quantity(value * _UNIT_NANO, result_format)
 
 
-def of_milli(value: int, result_format: Format = Format.DECIMAL_SI) -> Quantity:
+def of_milli(value: int, result_format: QuantityFormat = QuantityFormat.DECIMAL_SI) -> Quantity:
     return Quantity(value * 10**6, result_format, MILLI)
 
 
@@ -232,8 +232,8 @@ def _parse(text: str) -> Quantity:
     if suffix in _BINARY_SUFFIXES:
         return _parse_binary(number, _BINARY_SUFFIXES[suffix])
     if suffix in _DECIMAL_SUFFIXES:
-        return _parse_decimal(number, _DECIMAL_SUFFIXES[suffix], Format.DECIMAL_SI)
-    return _parse_decimal(number, _parse_exponent(suffix), Format.DECIMAL_EXPONENT)
+        return _parse_decimal(number, _DECIMAL_SUFFIXES[suffix], QuantityFormat.DECIMAL_SI)
+    return _parse_decimal(number, _parse_exponent(suffix), QuantityFormat.DECIMAL_EXPONENT)
 
 
 class _Number(NamedTuple):
@@ -260,7 +260,9 @@ def _parse_exponent(suffix: str) -> int:
     return (exponent + 2**31) % 2**32 - 2**31
 
 
-def _parse_decimal(number: _Number, suffix_exponent: int, result_format: Format) -> Quantity:
+def _parse_decimal(
+    number: _Number, suffix_exponent: int, result_format: QuantityFormat
+) -> Quantity:
     digits = number.whole + number.fraction
     exponent = suffix_exponent - len(number.fraction)
     unscaled = number.sign * int(digits)
@@ -281,15 +283,20 @@ def _parse_binary(number: _Number, exponent: int) -> Quantity:
     if not number.fraction and len(number.whole) + exponent * 3 // 10 <= 14:
         value = int(number.whole)
         nano = number.sign * (value << exponent) * _UNIT_NANO
-        return Quantity(nano, Format.BINARY_SI, text=number.text if value & 7 else None)
+        return Quantity(nano, QuantityFormat.BINARY_SI, text=number.text if value & 7 else None)
     number.require_digits()
     unscaled = int(number.whole + number.fraction) << exponent
     magnitude = _rounded_to_nano(unscaled, -len(number.fraction))
     if magnitude > _MAXIMUM_INT64 * _UNIT_NANO:
         return Quantity(
-            number.sign * _MAXIMUM_INT64 * _UNIT_NANO, Format.BINARY_SI, UNIT, is_decimal=True
+            number.sign * _MAXIMUM_INT64 * _UNIT_NANO,
+            QuantityFormat.BINARY_SI,
+            UNIT,
+            is_decimal=True,
         )
-    result_format = Format.DECIMAL_SI if 0 < magnitude < _UNIT_NANO else Format.BINARY_SI
+    result_format = (
+        QuantityFormat.DECIMAL_SI if 0 < magnitude < _UNIT_NANO else QuantityFormat.BINARY_SI
+    )
     return Quantity(number.sign * magnitude, result_format, NANO, is_decimal=True)
 
 
@@ -303,15 +310,15 @@ def _rounded_to_nano(unscaled: int, exponent: int) -> int:
     return magnitude if unscaled > 0 else -magnitude
 
 
-def _decimal_text(nano: int, result_format: Format) -> str:
+def _decimal_text(nano: int, result_format: QuantityFormat) -> str:
     digits = _digits(nano)
     stripped = digits.rstrip("0")
     exponent = len(digits) - len(stripped) + NANO
-    if result_format is not Format.DECIMAL_EXPONENT:
+    if result_format is not QuantityFormat.DECIMAL_EXPONENT:
         exponent = min(exponent, 18)
     exponent -= exponent % 3
     number = digits[: len(digits) - (exponent - NANO)]
-    if result_format is Format.DECIMAL_EXPONENT:
+    if result_format is QuantityFormat.DECIMAL_EXPONENT:
         return f"{number}e{exponent}" if exponent else number
     return number + _DECIMAL_SUFFIX_OF[exponent]
 

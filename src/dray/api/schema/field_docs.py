@@ -11,24 +11,24 @@ from collections.abc import Iterator, Sequence
 
 from dray.api.kinds import GroupVersionKind
 from dray.api.schema import field_types, merge_rules, openapi_schemas
-from dray.api.schema.field_types import Field, Form, Type
+from dray.api.schema.field_types import SchemaField, Type, WireForm
 
 _WIDTH = 76
 _MAXIMUM_LISTED_VALUES = 4
 
 _TYPE_NAMES = {
-    Form.BOOLEAN: "boolean",
-    Form.BYTES: "string",
-    Form.FIELD_SET: "FieldsV1",
-    Form.FLOAT: "number",
-    Form.INT32: "integer",
-    Form.INT64: "integer",
-    Form.INT_OR_STRING: "IntOrString",
-    Form.MICRO_TIME: "string",
-    Form.QUANTITY: "Quantity",
-    Form.RAW: "RawExtension",
-    Form.STRING: "string",
-    Form.TIME: "string",
+    WireForm.BOOLEAN: "boolean",
+    WireForm.BYTES: "string",
+    WireForm.FIELD_SET: "FieldsV1",
+    WireForm.FLOAT: "number",
+    WireForm.INT32: "integer",
+    WireForm.INT64: "integer",
+    WireForm.INT_OR_STRING: "IntOrString",
+    WireForm.MICRO_TIME: "string",
+    WireForm.QUANTITY: "Quantity",
+    WireForm.RAW: "RawExtension",
+    WireForm.STRING: "string",
+    WireForm.TIME: "string",
 }
 
 
@@ -50,7 +50,9 @@ def explain(kind: GroupVersionKind, path: Sequence[str] = (), *, recursive: bool
     text = field_types.text(kind.schema_type)
     for name in path:
         owner = type_.content.name
-        field = field_types.fields(owner).get(name) if type_.content.form is Form.STRUCT else None
+        field = (
+            field_types.fields(owner).get(name) if type_.content.form is WireForm.STRUCT else None
+        )
         if field is None:
             raise UnknownField(name)
         type_ = field.type
@@ -64,18 +66,18 @@ def type_name(type: Type) -> str:
     """Return a readable name of a type: `[]DeviceRequest`, `map[string]Quantity`, `integer`."""
     if type.element is None:
         return _TYPE_NAMES.get(type.form) or type.name.rpartition(".")[2]
-    prefix = "[]" if type.form is Form.LIST else "map[string]"
+    prefix = "[]" if type.form is WireForm.LIST else "map[string]"
     return prefix + type_name(type.element)
 
 
-def _descriptions(owner: str, field: Field) -> Iterator[str]:
+def _descriptions(owner: str, field: SchemaField) -> Iterator[str]:
     """Yield the description of the field, then that of its type."""
     content = field.type.content
     builtin = openapi_schemas.builtin(content.form)
     texts = [
         openapi_schemas.description(owner, field),
         field_types.text(content.name)
-        if content.form is Form.STRUCT
+        if content.form is WireForm.STRUCT
         else builtin.get("description"),
     ]
     yield from (text for text in texts if text)
@@ -90,7 +92,7 @@ _EMPTY = '""'
 
 
 def _fields(type: Type, recursive: bool) -> str:
-    if type.content.form is not Form.STRUCT or not field_types.fields(type.content.name):
+    if type.content.form is not WireForm.STRUCT or not field_types.fields(type.content.name):
         return ""
     lines = _field_list(type.content.name, 1, recursive, frozenset())
     return "FIELDS:\n" + "".join(lines)
@@ -103,11 +105,11 @@ def _field_list(struct: str, level: int, recursive: bool, above: frozenset[str])
         if not recursive:
             text = openapi_schemas.description(struct, field) or "<no description>"
             yield f"{_indent(_wrap(text, 78 - 2 * level), 2 * level + 2)}\n\n"
-        elif content.form is Form.STRUCT and content.name not in above:
+        elif content.form is WireForm.STRUCT and content.name not in above:
             yield from _field_list(content.name, level + 1, True, above | {content.name})
 
 
-def _summary(field: Field, level: int) -> str:
+def _summary(field: SchemaField, level: int) -> str:
     indent = " " * (2 * level)
     required = " -required-" if field.is_required else ""
     values = [value or _EMPTY for value in merge_rules.enum_values(field.type)]

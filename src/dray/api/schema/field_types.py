@@ -22,7 +22,7 @@ from typing import cast
 import msgspec
 
 
-class Form(enum.Enum):
+class WireForm(enum.Enum):
     """The form of a value on the wire."""
 
     STRUCT = enum.auto()
@@ -54,7 +54,7 @@ class Type:
     reflection calls the type. `element` is what lists and maps hold.
     """
 
-    form: Form
+    form: WireForm
     go: str
     name: str = ""
     element: Type | None = None
@@ -75,7 +75,7 @@ class Omission(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SchemaField:
     """`embedded` is the Go structure through which the field belongs to its type, if any."""
 
     name: str
@@ -88,18 +88,18 @@ class Field:
 Table = Mapping[str, Mapping[str, str] | str]
 
 _BUILTIN = {
-    "string": Type(Form.STRING, "string"),
-    "bool": Type(Form.BOOLEAN, "bool"),
-    "int32": Type(Form.INT32, "int32"),
-    "int64": Type(Form.INT64, "int64"),
-    "float64": Type(Form.FLOAT, "float64"),
-    "[]byte": Type(Form.BYTES, "[]uint8"),
-    "Quantity": Type(Form.QUANTITY, "resource.Quantity"),
-    "IntOrString": Type(Form.INT_OR_STRING, "intstr.IntOrString"),
-    "Time": Type(Form.TIME, "v1.Time"),
-    "MicroTime": Type(Form.MICRO_TIME, "v1.MicroTime"),
-    "RawExtension": Type(Form.RAW, "runtime.RawExtension"),
-    "FieldsV1": Type(Form.FIELD_SET, "v1.FieldsV1"),
+    "string": Type(WireForm.STRING, "string"),
+    "bool": Type(WireForm.BOOLEAN, "bool"),
+    "int32": Type(WireForm.INT32, "int32"),
+    "int64": Type(WireForm.INT64, "int64"),
+    "float64": Type(WireForm.FLOAT, "float64"),
+    "[]byte": Type(WireForm.BYTES, "[]uint8"),
+    "Quantity": Type(WireForm.QUANTITY, "resource.Quantity"),
+    "IntOrString": Type(WireForm.INT_OR_STRING, "intstr.IntOrString"),
+    "Time": Type(WireForm.TIME, "v1.Time"),
+    "MicroTime": Type(WireForm.MICRO_TIME, "v1.MicroTime"),
+    "RawExtension": Type(WireForm.RAW, "runtime.RawExtension"),
+    "FieldsV1": Type(WireForm.FIELD_SET, "v1.FieldsV1"),
 }
 
 
@@ -130,7 +130,7 @@ def has(name: str) -> bool:
 
 
 @functools.cache
-def fields(name: str) -> Mapping[str, Field]:
+def fields(name: str) -> Mapping[str, SchemaField]:
     """Return the fields of one structure by their name on the wire."""
     definition = _types()[name]
     assert isinstance(definition, Mapping), name
@@ -153,11 +153,13 @@ def type_named(expression: str) -> Type:
         return replace(type_named(expression[1:]), is_pointer=True)
     if expression.startswith("[]"):
         element = type_named(expression[2:])
-        return Type(Form.LIST, f"[]{_go_element(element)}", element=element)
+        return Type(WireForm.LIST, f"[]{_go_element(element)}", element=element)
     if expression.startswith("map["):
         key, _, value = expression.removeprefix("map[").partition("]")
         element = type_named(value)
-        return Type(Form.MAP, f"map[{type_named(key).go}]{_go_element(element)}", element=element)
+        return Type(
+            WireForm.MAP, f"map[{type_named(key).go}]{_go_element(element)}", element=element
+        )
     return _defined(expression)
 
 
@@ -169,15 +171,15 @@ def _defined(name: str) -> Type:
     definition = _types()[name]
     go = ".".join(name.split(".")[-2:])
     if isinstance(definition, Mapping):
-        return Type(Form.STRUCT, go, name)
+        return Type(WireForm.STRUCT, go, name)
     return replace(type_named(definition), go=go, name=name)
 
 
-def _parse_field(name: str, text: str) -> Field:
+def _parse_field(name: str, text: str) -> SchemaField:
     """Parse a line of the table: a type, then words, then `in` and the embedding type."""
     expression, *words = text.split(" ")
     is_required = "required" in words
     usual = Omission.NEVER if is_required else Omission.WHEN_EMPTY
     omission = next((stated for stated in Omission if stated.value in words), usual)
     embedded = words[-1] if "in" in words else ""
-    return Field(name, type_named(expression), is_required, omission, embedded)
+    return SchemaField(name, type_named(expression), is_required, omission, embedded)

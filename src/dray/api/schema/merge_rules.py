@@ -63,7 +63,7 @@ def key_default(type_name: str, key: str) -> str | None:
         return KEY_DEFAULTS[type_name, key]
     field = field_types.fields(type_name)[key]
     is_written_empty = field.omission is field_types.Omission.NEVER and not field.type.is_pointer
-    return "" if is_written_empty and field.type.form is field_types.Form.STRING else None
+    return "" if is_written_empty and field.type.form is field_types.WireForm.STRING else None
 
 
 def _merged(*keys: str) -> MergeRule:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from dray.api.schema import field_types, merge_rules
-from dray.api.schema.field_types import Field, Form, Omission, Type
+from dray.api.schema.field_types import Omission, SchemaField, Type, WireForm
 
 Schema = dict[str, Any]
 
@@ -16,58 +16,58 @@ _GENERIC = "io.k8s.apimachinery.pkg."
 
 # Types with a wire form of their own are components too.
 _BUILTIN_NAMES = {
-    Form.FIELD_SET: f"{_GENERIC}apis.meta.v1.FieldsV1",
-    Form.INT_OR_STRING: f"{_GENERIC}util.intstr.IntOrString",
-    Form.MICRO_TIME: f"{_GENERIC}apis.meta.v1.MicroTime",
-    Form.QUANTITY: f"{_GENERIC}api.resource.Quantity",
-    Form.RAW: f"{_GENERIC}runtime.RawExtension",
-    Form.TIME: f"{_GENERIC}apis.meta.v1.Time",
+    WireForm.FIELD_SET: f"{_GENERIC}apis.meta.v1.FieldsV1",
+    WireForm.INT_OR_STRING: f"{_GENERIC}util.intstr.IntOrString",
+    WireForm.MICRO_TIME: f"{_GENERIC}apis.meta.v1.MicroTime",
+    WireForm.QUANTITY: f"{_GENERIC}api.resource.Quantity",
+    WireForm.RAW: f"{_GENERIC}runtime.RawExtension",
+    WireForm.TIME: f"{_GENERIC}apis.meta.v1.Time",
 }
 BUILTINS: dict[str, Schema] = {
-    _BUILTIN_NAMES[Form.FIELD_SET]: {
+    _BUILTIN_NAMES[WireForm.FIELD_SET]: {
         "description": "A set of fields, as a tree whose keys name fields, list items and values.",
         "type": "object",
     },
-    _BUILTIN_NAMES[Form.INT_OR_STRING]: {
+    _BUILTIN_NAMES[WireForm.INT_OR_STRING]: {
         "description": "A 32-bit integer or a string.",
         "format": "int-or-string",
         "oneOf": [{"type": "integer"}, {"type": "string"}],
     },
-    _BUILTIN_NAMES[Form.MICRO_TIME]: {
+    _BUILTIN_NAMES[WireForm.MICRO_TIME]: {
         "description": "A time in RFC 3339 form with six decimals of a second.",
         "format": "date-time",
         "type": "string",
     },
-    _BUILTIN_NAMES[Form.QUANTITY]: {
+    _BUILTIN_NAMES[WireForm.QUANTITY]: {
         "description": "A number, exact to a nano unit, with a decimal suffix (100m, 2k) or a"
         " binary one (1Gi).",
         "oneOf": [{"type": "string"}, {"type": "number"}],
     },
-    _BUILTIN_NAMES[Form.RAW]: {
+    _BUILTIN_NAMES[WireForm.RAW]: {
         "description": "Any JSON object, kept as it is.",
         "type": "object",
     },
-    _BUILTIN_NAMES[Form.TIME]: {
+    _BUILTIN_NAMES[WireForm.TIME]: {
         "description": "A time in RFC 3339 form, to the second.",
         "format": "date-time",
         "type": "string",
     },
 }
 
-_SCALARS: dict[Form, Schema] = {
-    Form.BOOLEAN: {"type": "boolean"},
-    Form.BYTES: {"type": "string", "format": "byte"},
-    Form.FLOAT: {"type": "number", "format": "double"},
-    Form.INT32: {"type": "integer", "format": "int32"},
-    Form.INT64: {"type": "integer", "format": "int64"},
-    Form.STRING: {"type": "string"},
+_SCALARS: dict[WireForm, Schema] = {
+    WireForm.BOOLEAN: {"type": "boolean"},
+    WireForm.BYTES: {"type": "string", "format": "byte"},
+    WireForm.FLOAT: {"type": "number", "format": "double"},
+    WireForm.INT32: {"type": "integer", "format": "int32"},
+    WireForm.INT64: {"type": "integer", "format": "int64"},
+    WireForm.STRING: {"type": "string"},
 }
-_ZEROS: dict[Form, object] = {
-    Form.BOOLEAN: False,
-    Form.FLOAT: 0,
-    Form.INT32: 0,
-    Form.INT64: 0,
-    Form.STRING: "",
+_ZEROS: dict[WireForm, object] = {
+    WireForm.BOOLEAN: False,
+    WireForm.FLOAT: 0,
+    WireForm.INT32: 0,
+    WireForm.INT64: 0,
+    WireForm.STRING: "",
 }
 
 
@@ -78,7 +78,7 @@ def component(type_name: str) -> str:
     return f"io.k8s.api.{type_name}"
 
 
-def builtin(form: Form) -> Schema:
+def builtin(form: WireForm) -> Schema:
     """Return the schema of a type with its own wire form; empty for other types."""
     return BUILTINS.get(_BUILTIN_NAMES.get(form, ""), {})
 
@@ -102,7 +102,7 @@ def reachable(type_names: Iterable[str]) -> set[str]:
 @functools.cache
 def _structs_in(type_name: str) -> tuple[str, ...]:
     contents = (field.type.content for field in field_types.fields(type_name).values())
-    return tuple({content.name for content in contents if content.form is Form.STRUCT})
+    return tuple({content.name for content in contents if content.form is WireForm.STRUCT})
 
 
 def definition(type_name: str) -> Schema:
@@ -118,7 +118,7 @@ def definition(type_name: str) -> Schema:
     return {key: value for key, value in result.items() if value}
 
 
-def description(type_name: str, field: Field) -> str:
+def description(type_name: str, field: SchemaField) -> str:
     """Return the description of a field with the values it may have."""
     text = field_types.text(type_name, field.name)
     values = merge_rules.enum_values(field.type.content)
@@ -128,7 +128,7 @@ def description(type_name: str, field: Field) -> str:
     return f"{text}\n\n\nPossible enum values:\n{listed}".lstrip()
 
 
-def _property(type_name: str, field: Field) -> Schema:
+def _property(type_name: str, field: SchemaField) -> Schema:
     result = _schema_of(field.type)
     text = description(type_name, field)
     default = _default(type_name, field)
@@ -141,13 +141,13 @@ def _property(type_name: str, field: Field) -> Schema:
     return result | _merging(type_name, field)
 
 
-def _default(type_name: str, field: Field) -> object | None:
+def _default(type_name: str, field: SchemaField) -> object | None:
     """Return the value of an absent field: a key's default, or what Go writes out."""
     if (type_name, field.name) in merge_rules.KEY_DEFAULTS:
         return merge_rules.KEY_DEFAULTS[type_name, field.name]
     if field.type.is_pointer:
         return None
-    if field.type.form is Form.STRUCT:
+    if field.type.form is WireForm.STRUCT:
         return {}
     return _ZEROS.get(field.type.form) if field.omission is Omission.NEVER else None
 
@@ -155,12 +155,12 @@ def _default(type_name: str, field: Field) -> object | None:
 def _schema_of(type: Type) -> Schema:
     if type.form in _BUILTIN_NAMES:
         return {"$ref": REFERENCE_PREFIX + _BUILTIN_NAMES[type.form]}
-    if type.form is Form.STRUCT:
+    if type.form is WireForm.STRUCT:
         return reference(type.name)
     if type.element is None:
         return _scalar_schema(type)
     element = _schema_of(type.element)
-    if type.form is Form.LIST:
+    if type.form is WireForm.LIST:
         return {"type": "array", "items": element}
     return {"type": "object", "additionalProperties": element}
 
@@ -172,12 +172,12 @@ def _scalar_schema(type: Type) -> Schema:
     return result
 
 
-def _merging(type_name: str, field: Field) -> Schema:
+def _merging(type_name: str, field: SchemaField) -> Schema:
     """Return how the field merges, in the extensions that clients and server-side apply read."""
     rule = merge_rules.rule(type_name, field.name)
     result: Schema = {}
     is_collection = field.name == "items" and type_name.endswith("List")
-    if field.type.form is Form.LIST and not is_collection:
+    if field.type.form is WireForm.LIST and not is_collection:
         result["x-kubernetes-list-type"] = rule.list_type
     if rule.keys:
         result["x-kubernetes-list-map-keys"] = list(rule.keys)

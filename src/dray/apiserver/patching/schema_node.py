@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dray.api.schema import field_types, merge_rules
-from dray.api.schema.field_types import Form, Type
+from dray.api.schema.field_types import Type, WireForm
 
-_HAVE_FIELDS = (Form.STRUCT, Form.MAP)
+_HAVE_FIELDS = (WireForm.STRUCT, WireForm.MAP)
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -45,7 +45,7 @@ class SchemaNode:
     def __post_init__(self) -> None:
         form = self.type.form if self.type and not self.is_atomic else None
         self.has_fields = form in _HAVE_FIELDS
-        has_items = form is Form.LIST and self.list_type != merge_rules.ATOMIC
+        has_items = form is WireForm.LIST and self.list_type != merge_rules.ATOMIC
         self.has_parts = self.has_fields or has_items
         self.has_keyed_items = has_items and self.list_type == merge_rules.MAP
         self.prefix = "f:" if self.has_fields else ""
@@ -58,7 +58,7 @@ class SchemaNode:
         if not self.has_fields:
             return PathElement(name, self.item() if self.has_keyed_items else UNKNOWN)
         assert self.type is not None
-        if self.type.form is Form.MAP:
+        if self.type.form is WireForm.MAP:
             return PathElement(f"f:{name}", self.item())
         struct = self.type.name
         known = field_types.fields(struct).get(name)

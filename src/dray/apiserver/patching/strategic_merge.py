@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from dray.api.schema import field_types, merge_rules
-from dray.api.schema.field_types import Form, Type
+from dray.api.schema.field_types import Type, WireForm
 from dray.api.types.meta import JsonObject
 from dray.apiserver.patching.json_patch import PatchMalformed
 
@@ -74,9 +74,9 @@ def _merge_field(
     if isinstance(value, dict):
         if merge_rules.REPLACE in rule.strategies:
             return value
-        inner = type_.name if type_.form is Form.STRUCT else ""
+        inner = type_.name if type_.form is WireForm.STRUCT else ""
         base = original if isinstance(original, dict) else {}
-        if type_.form is Form.MAP and type_.element is not None:
+        if type_.form is WireForm.MAP and type_.element is not None:
             return _merge_map(base, value, type_.element)
         return _merge_struct(base, value, inner)
     if isinstance(value, list) and merge_rules.MERGE in rule.strategies:
@@ -97,7 +97,7 @@ def _merge_map(original: JsonObject, patch: JsonObject, element: Type) -> JsonOb
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
-        elif isinstance(value, dict) and element.form is Form.STRUCT:
+        elif isinstance(value, dict) and element.form is WireForm.STRUCT:
             result[key] = _merge_struct(result.get(key) or {}, value, element.name)
         else:
             result[key] = value

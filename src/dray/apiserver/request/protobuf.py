@@ -21,7 +21,7 @@ from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.kinds import GroupVersionKind
 from dray.api.schema import field_types
-from dray.api.schema.field_types import Form, Type
+from dray.api.schema.field_types import Type, WireForm
 from dray.api.types.meta import JsonObject
 
 MAGIC = b"k8s\0"
@@ -91,10 +91,10 @@ def _message(data: bytes, type_name: str, depth: int) -> JsonObject:
 
 
 def _put(result: JsonObject, name: str, type_: Type, value: int | bytes, depth: int) -> None:
-    if type_.form is Form.LIST:
+    if type_.form is WireForm.LIST:
         assert type_.element is not None
         result.setdefault(name, []).append(_value(type_.element, value, depth))
-    elif type_.form is Form.MAP:
+    elif type_.form is WireForm.MAP:
         assert type_.element is not None
         key, item = _map_entry(_as_bytes(value), type_.element, depth)
         result.setdefault(name, {})[key] = item
@@ -105,7 +105,7 @@ def _put(result: JsonObject, name: str, type_: Type, value: int | bytes, depth: 
 def _map_entry(data: bytes, element: Type, depth: int) -> tuple[str, Any]:
     parts = dict(_fields(data))
     value = parts.get(2, b"")
-    if element.form is Form.LIST:
+    if element.form is WireForm.LIST:
         assert element.element is not None
         item: Any = [_value(element.element, each, depth) for _, each in _fields(_as_bytes(value))]
     else:
@@ -115,7 +115,7 @@ def _map_entry(data: bytes, element: Type, depth: int) -> tuple[str, Any]:
 
 def _value(type_: Type, value: int | bytes, depth: int) -> Any:
     form = type_.form
-    if form is Form.STRUCT:
+    if form is WireForm.STRUCT:
         return _message(_as_bytes(value), type_.name, depth + 1)
     reader = _READERS.get(form)
     if reader is None:
@@ -180,19 +180,19 @@ def _base64(value: int | bytes) -> str:
     return base64.b64encode(_as_bytes(value)).decode("ascii")
 
 
-_READERS: Mapping[Form, Any] = {
-    Form.STRING: _text,
-    Form.BOOLEAN: lambda value: bool(_as_int(value)),
-    Form.INT32: _as_int,
-    Form.INT64: _as_int,
-    Form.FLOAT: _float,
-    Form.BYTES: _base64,
-    Form.QUANTITY: _quantity,
-    Form.INT_OR_STRING: _int_or_string,
-    Form.TIME: _time(gotime.SECONDS),
-    Form.MICRO_TIME: _time(gotime.MICROSECONDS),
-    Form.RAW: _raw,
-    Form.FIELD_SET: _raw,
+_READERS: Mapping[WireForm, Any] = {
+    WireForm.STRING: _text,
+    WireForm.BOOLEAN: lambda value: bool(_as_int(value)),
+    WireForm.INT32: _as_int,
+    WireForm.INT64: _as_int,
+    WireForm.FLOAT: _float,
+    WireForm.BYTES: _base64,
+    WireForm.QUANTITY: _quantity,
+    WireForm.INT_OR_STRING: _int_or_string,
+    WireForm.TIME: _time(gotime.SECONDS),
+    WireForm.MICRO_TIME: _time(gotime.MICROSECONDS),
+    WireForm.RAW: _raw,
+    WireForm.FIELD_SET: _raw,
 }
 
 

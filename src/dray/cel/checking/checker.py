@@ -36,7 +36,7 @@ from dray.cel.syntax.traversal import Visit, Visitors
 from dray.cel.types import Kind, Type
 
 
-class Reference(NamedTuple):
+class NameReference(NamedTuple):
     """The meaning of a name.
 
     For an identifier or a qualified name, `name` is the variable or type; it starts with a dot
@@ -57,7 +57,7 @@ class Checked:
     text: str
     root: Node
     types: Mapping[int, Type]
-    references: Mapping[int, Reference]
+    references: Mapping[int, NameReference]
 
     @property
     def result_type(self) -> Type:
@@ -99,7 +99,7 @@ class _Checker:
 
     def __init__(self, environment: Environment) -> None:
         self.issues: list[Issue] = []
-        self.references: dict[int, Reference] = {}
+        self.references: dict[int, NameReference] = {}
         self._environment = environment
         self._inference = Inference()
         self._types: dict[int, Type] = {}
@@ -152,7 +152,7 @@ class _Checker:
         hiding = self._locals.get(node.name.removeprefix("."))
         if hiding and not is_global:
             self._set_type(node, hiding[-1])
-            self.references[node.id] = Reference(node.name)
+            self.references[node.id] = NameReference(node.name)
         elif not self._resolve_global(node, node.name, is_hidden=bool(hiding)):
             self._report_undeclared(node, node.name)
 
@@ -161,10 +161,10 @@ class _Checker:
         written = f".{name}" if is_hidden else name
         if variable := self._environment.variables.get(name):
             self._set_type(node, variable)
-            self.references[node.id] = Reference(written)
+            self.references[node.id] = NameReference(written)
         elif type_name := self._environment.type_names.get(name):
             self._set_type(node, types.type_of(type_name.type))
-            self.references[node.id] = Reference(written, constant=type_name.value)
+            self.references[node.id] = NameReference(written, constant=type_name.value)
         else:
             return False
         return True
@@ -191,7 +191,7 @@ class _Checker:
         assert isinstance(field, Literal)
         yield from node.arguments
         self._set_type(node, self._field_type(node, operand, str(field.value), optional=True))
-        self.references[node.id] = Reference(node.function, ("select_optional_field",))
+        self.references[node.id] = NameReference(node.function, ("select_optional_field",))
 
     def _field_type(self, node: Node, operand: Node, field: str, *, optional: bool = False) -> Type:
         """Return the type of a field; selecting from an optional gives an optional."""
@@ -261,7 +261,7 @@ class _Checker:
             self._report_no_overload(node, function.name, argument_types, is_member=is_member)
         else:
             self._set_type(node, result)
-            self.references[node.id] = Reference(function.name, overload_ids)
+            self.references[node.id] = NameReference(function.name, overload_ids)
 
     def _resolve_logical(self, node: Call, function: Function) -> None:
         result = types.BOOL
@@ -271,7 +271,7 @@ class _Checker:
                 self._report_mismatch(operand, types.BOOL, actual)
                 result = types.ERROR
         self._set_type(node, result)
-        self.references[node.id] = Reference(function.name, (function.overloads[0].id,))
+        self.references[node.id] = NameReference(function.name, (function.overloads[0].id,))
 
     def _matching(
         self, candidates: Sequence[Overload], argument_types: Sequence[Type]

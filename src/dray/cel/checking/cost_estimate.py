@@ -47,7 +47,7 @@ def estimate(checked: Checked, environment: Environment) -> Range:
     return estimator.costs[checked.root.id]
 
 
-class Path(NamedTuple):
+class ValuePath(NamedTuple):
     """The path to a value: a variable, then fields, `@keys`, `@values` or `@items`.
 
     It behaves as a Go slice: `array` has spare room that paths with a common start share, so
@@ -57,12 +57,12 @@ class Path(NamedTuple):
     array: list[str]
     length: int
 
-    def extended(self, step: str) -> Path:
+    def extended(self, step: str) -> ValuePath:
         array = self.array
         if self.length == len(array):
             array = array + [""] * max(len(array), 1)
         array[self.length] = step
-        return Path(array, self.length + 1)
+        return ValuePath(array, self.length + 1)
 
     def steps(self) -> list[str]:
         return self.array[: self.length]
@@ -80,7 +80,7 @@ class EntrySizes(NamedTuple):
 
 
 class LocalVariable(NamedTuple):
-    path: Path
+    path: ValuePath
     size: Range | None
     entries: EntrySizes | None = None
 
@@ -92,7 +92,7 @@ class _Estimator:
         self.costs: dict[int, Range] = {}
         self._checked = checked
         self._environment = environment
-        self._paths: dict[int, Path] = {}
+        self._paths: dict[int, ValuePath] = {}
         self._sizes: dict[int, Range] = {}
         self._entries: dict[int, EntrySizes] = {}
         self._locals: dict[str, list[LocalVariable]] = {}
@@ -116,7 +116,7 @@ class _Estimator:
         """Record an identifier, or a selection that is a qualified name."""
         name = self._checked.references[node.id].name
         local = self._local(name)
-        self._paths[node.id] = local.path if local else Path([name], 1)
+        self._paths[node.id] = local.path if local else ValuePath([name], 1)
         self.costs[node.id] = ONE
 
     def _select(self, node: Select) -> Visit:
@@ -296,10 +296,10 @@ class _Estimator:
             element = Operand(node, type.parameters[0], self._environment.size_at(steps))
         return Operand(node, type, self._size(node), element)
 
-    def _path(self, node: Node) -> Path:
+    def _path(self, node: Node) -> ValuePath:
         if local := self._local_of(node):
             return local.path
-        return self._paths.get(node.id, Path([], 0))
+        return self._paths.get(node.id, ValuePath([], 0))
 
     def _size_or_unknown(self, node: Node) -> Range:
         size = self._size(node)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dray.cel import types
 from dray.cel.code.compilation_plan import CompilationPlan, SelectionChain
-from dray.cel.code.source import Writer
+from dray.cel.code.source import SourceWriter
 from dray.cel.runtime import operations, values
 from dray.cel.syntax import macros, traversal
 from dray.cel.syntax.nodes import Call, Comprehension, Node
@@ -40,7 +40,7 @@ class Emitter(ABC):
 
     def __init__(self, plan: CompilationPlan, helpers: dict[str, Any], *parameters: str) -> None:
         self.plan = plan
-        self.writer = Writer({**_HELPERS, **helpers})
+        self.writer = SourceWriter({**_HELPERS, **helpers})
         self._scopes: dict[str, list[_Variable]] = {}
         self._visible: list[str] = list(parameters)
 

@@ -31,7 +31,7 @@ class _Frame(NamedTuple):
     failures: int
 
 
-class Writer:
+class SourceWriter:
     """Source under construction: finished functions, and the one being written.
 
     `failures` grows with every line that may raise an EvaluationError.

@@ -8,7 +8,7 @@ from typing import Any
 from dray.api.conversion.decoding import FieldProblem
 from dray.api.features import Features
 from dray.api.schema import field_types
-from dray.api.schema.field_types import Form
+from dray.api.schema.field_types import WireForm
 from dray.cli.insight import selector_report
 from dray.cli.lint.source_documents import Document
 from dray.explain.selectors import spelling
@@ -59,7 +59,7 @@ def _unknown_field(schema_type: str, path: str) -> str:
     owners = [schema_type]
     for step in steps[:-1]:
         found = field_types.fields(owners[-1]).get(step)
-        if found is None or found.type.content.form is not Form.STRUCT:
+        if found is None or found.type.content.form is not WireForm.STRUCT:
             return ""
         owners.append(found.type.content.name)
     return _place(path, steps, owners)
@@ -72,7 +72,7 @@ def _place(path: str, steps: list[str], owners: list[str]) -> str:
     if len(owners) > 1 and name in field_types.fields(owners[-2]):
         return f"It belongs one level up, beside {steps[-2]}."
     for child, field in beside.items():
-        if field.type.form is Form.STRUCT and name in field_types.fields(field.type.name):
+        if field.type.form is WireForm.STRUCT and name in field_types.fields(field.type.name):
             return f"It belongs one level down: {parent}{child}.{name}"
     close = spelling.similar(name, beside)
     return f"Did you mean {close[0]}?" if close else f"There are: {', '.join(sorted(beside))}"

@@ -17,7 +17,7 @@ import click
 
 from dray.api import kinds, remote_command
 from dray.api.http_messages import Request
-from dray.api.remote_command import Outcome, Size
+from dray.api.remote_command import CommandOutcome, TerminalSize
 from dray.cli.command_errors import Command, CommandError
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
@@ -84,7 +84,7 @@ def _sit_at(
 
 async def _converse(
     session: Session, what: str, pod: str, query: api_client.Query, seat: TerminalStream
-) -> Outcome:
+) -> CommandOutcome:
     path = api_client.object_path(kinds.POD, pod, session.namespace, what)
     headers = {"upgrade": "websocket", "sec-websocket-protocol": ",".join(remote_command.PROTOCOLS)}
     response = await session.client.raw(Request("GET", path, tuple(query), headers))
@@ -104,7 +104,7 @@ class TerminalStream:
         self._is_readable = False
         self._is_resized = has_tty
         self._woken = asyncio.Event()
-        self.outcome = Outcome(None)
+        self.outcome = CommandOutcome(None)
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
@@ -128,7 +128,7 @@ class TerminalStream:
             if self._is_resized:
                 self._is_resized = False
                 columns, rows = shutil.get_terminal_size()
-                return remote_command.resizing(Size(rows, columns))
+                return remote_command.resizing(TerminalSize(rows, columns))
             if self._is_readable:
                 return self._typed()
             await self._woken.wait()

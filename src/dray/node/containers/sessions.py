@@ -19,7 +19,7 @@ from typing import Final, Protocol
 
 from dray.api import remote_command
 from dray.api.http_messages import MessageSocket
-from dray.api.remote_command import Size
+from dray.api.remote_command import TerminalSize
 from dray.node.containers import logs, processes
 from dray.node.containers.container_attempts import Attempt, Command
 from dray.node.containers.processes import Process
@@ -46,7 +46,7 @@ class _Target(Protocol):
 
     def end(self) -> None: ...
 
-    def resize(self, size: Size) -> None: ...
+    def resize(self, size: TerminalSize) -> None: ...
 
 
 async def execute(socket: MessageSocket, command: Command, wanted: Wanted) -> None:
@@ -206,7 +206,7 @@ class _Piped:
         if self._input is not None:
             self._input.close()
 
-    def resize(self, size: Size) -> None:
+    def resize(self, size: TerminalSize) -> None:
         """There is no terminal."""
 
     def close(self) -> None:
@@ -244,7 +244,7 @@ class _Terminal:
     def end(self) -> None:
         """A terminal ends by what is typed, not by closing."""
 
-    def resize(self, size: Size) -> None:
+    def resize(self, size: TerminalSize) -> None:
         if self._outer.number is not None:
             packed = struct.pack("HHHH", size.rows, size.columns, 0, 0)
             fcntl.ioctl(self._outer.number, termios.TIOCSWINSZ, packed)
@@ -273,7 +273,7 @@ class _Typed:
         if self._input is not None:
             self._input.close()
 
-    def resize(self, size: Size) -> None:
+    def resize(self, size: TerminalSize) -> None:
         self._attempt.resize(size.rows, size.columns)
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from dray.api.formats import quantity
-from dray.api.formats.quantity import Format
+from dray.api.formats.quantity import QuantityFormat
 
 
 @pytest.mark.parametrize(
@@ -94,17 +94,17 @@ def test_exponents_keep_32_bits() -> None:
 @pytest.mark.parametrize(
     ("text", "nano", "result_format"),
     [
-        ("3.001n", 4, Format.DECIMAL_SI),
-        ("-3.001n", -4, Format.DECIMAL_SI),
-        ("0.0000000001", 1, Format.DECIMAL_SI),
-        ("1.1E-9", 2, Format.DECIMAL_EXPONENT),
-        ("1e-2000000000", 1, Format.DECIMAL_EXPONENT),
-        ("0.00000012345", 124, Format.DECIMAL_SI),
-        ("0.000000000001Ki", 2, Format.DECIMAL_SI),
+        ("3.001n", 4, QuantityFormat.DECIMAL_SI),
+        ("-3.001n", -4, QuantityFormat.DECIMAL_SI),
+        ("0.0000000001", 1, QuantityFormat.DECIMAL_SI),
+        ("1.1E-9", 2, QuantityFormat.DECIMAL_EXPONENT),
+        ("1e-2000000000", 1, QuantityFormat.DECIMAL_EXPONENT),
+        ("0.00000012345", 124, QuantityFormat.DECIMAL_SI),
+        ("0.000000000001Ki", 2, QuantityFormat.DECIMAL_SI),
     ],
 )
 def test_more_than_nine_decimal_places_round_away_from_zero(
-    text: str, nano: int, result_format: Format
+    text: str, nano: int, result_format: QuantityFormat
 ) -> None:
     parsed = quantity.parse(text)
     assert (parsed.nano, parsed.format) == (nano, result_format)
@@ -123,22 +123,22 @@ def test_decimal_quantities_are_not_capped() -> None:
 @pytest.mark.parametrize(
     ("value", "result_format", "expected"),
     [
-        (10**30, Format.DECIMAL_SI, "1000E"),
-        (10**31, Format.DECIMAL_SI, "10000E"),
-        (2**70 * 10**9, Format.BINARY_SI, "1024Ei"),
-        (1024 * 10**9, Format.BINARY_SI, "1Ki"),
-        (1023 * 10**9, Format.BINARY_SI, "1023"),
-        (1024 * 10**9 + 1, Format.BINARY_SI, "1024000000001n"),
-        (1024 * 10**9, Format.DECIMAL_SI, "1024"),
-        (1024 * 10**9, Format.DECIMAL_EXPONENT, "1024"),
+        (10**30, QuantityFormat.DECIMAL_SI, "1000E"),
+        (10**31, QuantityFormat.DECIMAL_SI, "10000E"),
+        (2**70 * 10**9, QuantityFormat.BINARY_SI, "1024Ei"),
+        (1024 * 10**9, QuantityFormat.BINARY_SI, "1Ki"),
+        (1023 * 10**9, QuantityFormat.BINARY_SI, "1023"),
+        (1024 * 10**9 + 1, QuantityFormat.BINARY_SI, "1024000000001n"),
+        (1024 * 10**9, QuantityFormat.DECIMAL_SI, "1024"),
+        (1024 * 10**9, QuantityFormat.DECIMAL_EXPONENT, "1024"),
     ],
 )
-def test_text_of_each_format(value: int, result_format: Format, expected: str) -> None:
+def test_text_of_each_format(value: int, result_format: QuantityFormat, expected: str) -> None:
     assert str(quantity.Quantity(value, result_format)) == expected
 
 
 def test_text_longer_than_the_interpreter_converts() -> None:
-    assert str(quantity.Quantity(10**5009, Format.DECIMAL_EXPONENT)) == "100e4998"
+    assert str(quantity.Quantity(10**5009, QuantityFormat.DECIMAL_EXPONENT)) == "100e4998"
 
 
 @pytest.mark.parametrize(
@@ -254,5 +254,5 @@ def test_negative_decimals_lose_their_whole_unit_too() -> None:
 
 
 def test_made_from_integers() -> None:
-    assert str(quantity.of(2048, Format.BINARY_SI)) == "2Ki"
+    assert str(quantity.of(2048, QuantityFormat.BINARY_SI)) == "2Ki"
     assert str(quantity.of_milli(2500)) == "2500m"

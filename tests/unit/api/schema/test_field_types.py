@@ -6,7 +6,7 @@ from tools import make_schema
 from tools.go_types import AddedField
 
 from dray.api.schema import field_types
-from dray.api.schema.field_types import Form, Omission
+from dray.api.schema.field_types import Omission, WireForm
 
 
 def test_the_tables_are_up_to_date_with_the_installed_models() -> None:
@@ -37,28 +37,35 @@ def test_every_field_has_a_type() -> None:
     for name in field_types.names():
         for field in field_types.fields(name).values():
             content = field.type.content
-            assert content.form is not Form.STRUCT or field_types.has(content.name), (name, field)
+            assert content.form is not WireForm.STRUCT or field_types.has(content.name), (
+                name,
+                field,
+            )
 
 
 @pytest.mark.parametrize(
     ("path", "form", "go"),
     [
-        ("resource.v1.ExactDeviceRequest.count", Form.INT64, "int64"),
-        ("resource.v1.ExactDeviceRequest.allocationMode", Form.STRING, "v1.DeviceAllocationMode"),
-        ("resource.v1.Device.attributes", Form.MAP, "map[v1.QualifiedName]v1.DeviceAttribute"),
-        ("resource.v1.DeviceClaim.requests", Form.LIST, "[]v1.DeviceRequest"),
-        ("resource.v1beta1.DeviceCapacity.value", Form.QUANTITY, "resource.Quantity"),
-        ("resource.v1alpha3.PoolStatus.totalDevices", Form.INT32, "int32"),
-        ("core.v1.ResourceRequirements.limits", Form.MAP, "v1.ResourceList"),
-        ("core.v1.ServicePort.targetPort", Form.INT_OR_STRING, "intstr.IntOrString"),
-        ("core.v1.Event.eventTime", Form.MICRO_TIME, "v1.MicroTime"),
-        ("core.v1.Secret.data", Form.MAP, "map[string][]uint8"),
-        ("meta.v1.ObjectMeta.uid", Form.STRING, "types.UID"),
-        ("meta.v1.ManagedFieldsEntry.fieldsV1", Form.FIELD_SET, "v1.FieldsV1"),
-        ("resource.v1.OpaqueDeviceConfiguration.parameters", Form.RAW, "runtime.RawExtension"),
+        ("resource.v1.ExactDeviceRequest.count", WireForm.INT64, "int64"),
+        (
+            "resource.v1.ExactDeviceRequest.allocationMode",
+            WireForm.STRING,
+            "v1.DeviceAllocationMode",
+        ),
+        ("resource.v1.Device.attributes", WireForm.MAP, "map[v1.QualifiedName]v1.DeviceAttribute"),
+        ("resource.v1.DeviceClaim.requests", WireForm.LIST, "[]v1.DeviceRequest"),
+        ("resource.v1beta1.DeviceCapacity.value", WireForm.QUANTITY, "resource.Quantity"),
+        ("resource.v1alpha3.PoolStatus.totalDevices", WireForm.INT32, "int32"),
+        ("core.v1.ResourceRequirements.limits", WireForm.MAP, "v1.ResourceList"),
+        ("core.v1.ServicePort.targetPort", WireForm.INT_OR_STRING, "intstr.IntOrString"),
+        ("core.v1.Event.eventTime", WireForm.MICRO_TIME, "v1.MicroTime"),
+        ("core.v1.Secret.data", WireForm.MAP, "map[string][]uint8"),
+        ("meta.v1.ObjectMeta.uid", WireForm.STRING, "types.UID"),
+        ("meta.v1.ManagedFieldsEntry.fieldsV1", WireForm.FIELD_SET, "v1.FieldsV1"),
+        ("resource.v1.OpaqueDeviceConfiguration.parameters", WireForm.RAW, "runtime.RawExtension"),
     ],
 )
-def test_fields_have_the_types_of_go(path: str, form: Form, go: str) -> None:
+def test_fields_have_the_types_of_go(path: str, form: WireForm, go: str) -> None:
     owner, _, field = path.rpartition(".")
     found = field_types.fields(owner)[field].type
     assert (found.form, found.go) == (form, go)

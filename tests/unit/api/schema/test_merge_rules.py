@@ -1,7 +1,7 @@
 import pytest
 
 from dray.api.schema import field_types, merge_rules
-from dray.api.schema.field_types import Form
+from dray.api.schema.field_types import WireForm
 
 
 def test_every_rule_is_about_a_field_of_the_schema() -> None:
@@ -17,9 +17,9 @@ def test_list_rules_are_about_lists() -> None:
     for (type_name, field), rule in merge_rules.RULES.items():
         form = field_types.fields(type_name)[field].type.form
         if rule.list_type != merge_rules.ATOMIC or rule.merge_key:
-            assert form is Form.LIST, (type_name, field)
+            assert form is WireForm.LIST, (type_name, field)
         if rule.is_atomic is not None:
-            assert form in (Form.MAP, Form.STRUCT), (type_name, field)
+            assert form in (WireForm.MAP, WireForm.STRUCT), (type_name, field)
 
 
 def test_keys_are_fields_of_the_items() -> None:
@@ -33,7 +33,7 @@ def test_sets_hold_scalars_and_maps_have_keys() -> None:
     for (type_name, field), rule in merge_rules.RULES.items():
         content = field_types.fields(type_name)[field].type.content
         if rule.list_type == merge_rules.SET:
-            assert content.form is not Form.STRUCT, (type_name, field)
+            assert content.form is not WireForm.STRUCT, (type_name, field)
         assert bool(rule.keys) is (rule.list_type == merge_rules.MAP), (type_name, field)
 
 
@@ -43,7 +43,7 @@ def test_atomic_structures_are_in_the_schema() -> None:
 
 def test_enums_are_string_types_of_the_schema() -> None:
     for name, values in merge_rules.ENUMS.items():
-        assert field_types.type_named(name).form is Form.STRING, name
+        assert field_types.type_named(name).form is WireForm.STRING, name
         assert list(values) == sorted(set(values)), name
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dray.api.formats import quantity
-from dray.api.formats.quantity import Format, Quantity
+from dray.api.formats.quantity import Quantity, QuantityFormat
 from dray.cel import types
 from dray.cel.functions import cost_estimates, dispatching, runtime_costs
 from dray.cel.functions.overloads import Function, Library, Overload
@@ -53,11 +53,11 @@ def sub(quantity: Quantity, other: Quantity) -> ComputedQuantity:
 
 
 def add_int(amount: Quantity, number: int) -> ComputedQuantity:
-    return _computed(amount + quantity.of(number, Format.DECIMAL_EXPONENT))
+    return _computed(amount + quantity.of(number, QuantityFormat.DECIMAL_EXPONENT))
 
 
 def sub_int(amount: Quantity, number: int) -> ComputedQuantity:
-    return _computed(amount - quantity.of(number, Format.DECIMAL_EXPONENT))
+    return _computed(amount - quantity.of(number, QuantityFormat.DECIMAL_EXPONENT))
 
 
 def _computed(quantity: Quantity) -> ComputedQuantity:
