@@ -30,7 +30,7 @@ from dray.scheduler.claims import claim_writes
 from dray.scheduler.claims.claim_writes import ClaimWrites, WriteRejected
 from dray.scheduler.claims.device_fit import ClaimAssignment, NodeFit
 from dray.scheduler.cluster_state import SchedulerState
-from dray.scheduling import binding_conditions
+from dray.scheduling.claims import binding_conditions
 
 log = logging.getLogger(__name__)
 

@@ -30,11 +30,12 @@ from dray.client.cache import Cache, ObjectChange
 from dray.scheduler import queue
 from dray.scheduler.claims.in_flight import Inflight
 from dray.scheduler.queue import Queue
-from dray.scheduling import node_allocatable, pod_requirements
-from dray.scheduling.extended_resources import Classes
-from dray.scheduling.node_fit import Nodes
-from dray.scheduling.pod_affinity import PodAffinityIndex
-from dray.scheduling.pod_requirements import PodUsage
+from dray.scheduling.claims import node_allocatable
+from dray.scheduling.claims.extended_resources import Classes
+from dray.scheduling.nodes import pod_requirements
+from dray.scheduling.nodes.node_fit import Nodes
+from dray.scheduling.nodes.pod_affinity import PodAffinityIndex
+from dray.scheduling.nodes.pod_requirements import PodUsage
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ from dray.scheduler.claims import device_fit
 from dray.scheduler.claims.device_fit import DeviceMatcher, NodeFit, PodDemand
 from dray.scheduler.cluster_state import SchedulerState
 from dray.scheduler.unschedulable import Unschedulable
-from dray.scheduling import node_fit, scoring
-from dray.scheduling.node_fit import NodeState, Reasons
-from dray.scheduling.scoring import Ranking, Rate
+from dray.scheduling.nodes import node_fit, scoring
+from dray.scheduling.nodes.node_fit import NodeState, Reasons
+from dray.scheduling.nodes.scoring import Ranking, Rate
 
 TURN_SECONDS = 0.005
 """How long to think before the rest of the process gets a turn."""

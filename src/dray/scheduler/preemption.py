@@ -26,10 +26,10 @@ from dray.client.events import Recorder
 from dray.scheduler.claims import device_fit
 from dray.scheduler.claims.device_fit import DeviceMatcher, NodeFit, PodDemand
 from dray.scheduler.cluster_state import ON_NODE, SchedulerState
-from dray.scheduling import node_fit
-from dray.scheduling.node_fit import NodeState, ReasonKind
-from dray.scheduling.pod_requirements import PodUsage
-from dray.scheduling.scoring import Ranking
+from dray.scheduling.nodes import node_fit
+from dray.scheduling.nodes.node_fit import NodeState, ReasonKind
+from dray.scheduling.nodes.pod_requirements import PodUsage
+from dray.scheduling.nodes.scoring import Ranking
 
 log = logging.getLogger(__name__)
 

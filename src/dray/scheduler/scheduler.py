@@ -38,7 +38,8 @@ from dray.scheduler.preemption import Evictor, Preemption
 from dray.scheduler.queue import Entry
 from dray.scheduler.status_reporting import Reporter, Why
 from dray.scheduler.unschedulable import Unschedulable
-from dray.scheduling import claim_readiness, pod_requirements, scoring
+from dray.scheduling.claims import claim_readiness
+from dray.scheduling.nodes import pod_requirements, scoring
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.types.dra import ResourceClaim
 from dray.scheduler import queue
 from dray.scheduler.queue import WakeEvent
-from dray.scheduling.node_fit import FilterReason, ReasonKind
+from dray.scheduling.nodes.node_fit import FilterReason, ReasonKind
 
 UNSCHEDULABLE, SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"

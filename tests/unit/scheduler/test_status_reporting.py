@@ -10,7 +10,7 @@ from dray.api.types.dra import ResourceClaim
 from dray.scheduler import unschedulable
 from dray.scheduler.claims.device_fit import CANNOT_ALLOCATE
 from dray.scheduler.status_reporting import Why
-from dray.scheduling import node_fit
+from dray.scheduling.nodes import node_fit
 from tests.unit.scheduler.world import (
     World,
     claim,

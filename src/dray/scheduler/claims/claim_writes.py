@@ -26,7 +26,7 @@ from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.client.api_client import Client, ObjectSelection
 from dray.scheduler.claims.device_fit import ClaimAssignment
-from dray.scheduling import claim_readiness
+from dray.scheduling.claims import claim_readiness
 
 log = logging.getLogger(__name__)
 

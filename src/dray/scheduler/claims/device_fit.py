@@ -31,17 +31,12 @@ from dray.api.types.pods import NodeAllocatableResourceClaimStatus, Pod
 from dray.scheduler import queue
 from dray.scheduler.claims.in_flight import Inflight
 from dray.scheduler.unschedulable import Unschedulable
-from dray.scheduling import (
-    binding_conditions,
-    extended_resources,
-    node_allocatable,
-    node_fit,
-    pod_requirements,
-)
-from dray.scheduling.claim_readiness import PodClaim
-from dray.scheduling.extended_resources import Classes, ExtendedClaim
-from dray.scheduling.node_fit import FilterReason, NodeState, ReasonKind, Reasons
-from dray.scheduling.pod_requirements import PodRequirements, PodUsage
+from dray.scheduling.claims import binding_conditions, extended_resources, node_allocatable
+from dray.scheduling.claims.claim_readiness import PodClaim
+from dray.scheduling.claims.extended_resources import Classes, ExtendedClaim
+from dray.scheduling.nodes import node_fit, pod_requirements
+from dray.scheduling.nodes.node_fit import FilterReason, NodeState, ReasonKind, Reasons
+from dray.scheduling.nodes.pod_requirements import PodRequirements, PodUsage
 
 INLINE_SECONDS = 0.005
 NODE_SECONDS = 10.0

@@ -22,7 +22,7 @@ from dray.api.types.dra import (
     ResourceClaim,
 )
 from dray.client.cache import Undecodable
-from dray.scheduling.claim_readiness import FindClaim
+from dray.scheduling.claims.claim_readiness import FindClaim
 
 
 class _Pending:

@@ -15,9 +15,9 @@ from dray.api.selectors import label_selectors
 from dray.api.types.core import Namespace
 from dray.api.types.meta import LabelSelector
 from dray.api.types.pods import Pod, PodAffinityTerm, TopologySpreadConstraint
-from dray.scheduling import pod_requirements
-from dray.scheduling.node_fit import FilterReason, Nodes, NodeState, ReasonKind, Reasons
-from dray.scheduling.pod_requirements import PodRequirements
+from dray.scheduling.nodes import pod_requirements
+from dray.scheduling.nodes.node_fit import FilterReason, Nodes, NodeState, ReasonKind, Reasons
+from dray.scheduling.nodes.pod_requirements import PodRequirements
 
 NOT_NEAR = FilterReason("node(s) didn't match pod affinity rules", ReasonKind.NEIGHBOURS)
 TOO_NEAR = FilterReason("node(s) didn't match pod anti-affinity rules", ReasonKind.NEIGHBOURS)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.types.dra import AllocationResult, ResourceClaim
-from dray.scheduling import node_fit, pod_requirements
-from dray.scheduling.node_fit import FilterReason, Nodes, NodeState, Reasons
-from dray.scheduling.pod_requirements import PodRequirements
+from dray.scheduling.nodes import node_fit, pod_requirements
+from dray.scheduling.nodes.node_fit import FilterReason, Nodes, NodeState, Reasons
+from dray.scheduling.nodes.pod_requirements import PodRequirements
 
 HIGHEST = 100
 ALTERNATIVES_LIMIT = 8

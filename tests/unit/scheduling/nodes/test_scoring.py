@@ -12,10 +12,10 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.scheduling import node_fit, pod_requirements, scoring
-from dray.scheduling.node_fit import Nodes
-from dray.scheduling.pod_requirements import PodRequirements
-from dray.scheduling.scoring import Ranking
+from dray.scheduling.nodes import node_fit, pod_requirements, scoring
+from dray.scheduling.nodes.node_fit import Nodes
+from dray.scheduling.nodes.pod_requirements import PodRequirements
+from dray.scheduling.nodes.scoring import Ranking
 from tests import rounds
 from tests.unit.scheduler import world
 

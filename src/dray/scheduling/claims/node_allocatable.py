@@ -30,8 +30,8 @@ from dray.api.types.pods import (
     NodeAllocatableResourceClaimStatus,
     Pod,
 )
-from dray.scheduling import pod_requirements
-from dray.scheduling.pod_requirements import PodUsage
+from dray.scheduling.nodes import pod_requirements
+from dray.scheduling.nodes.pod_requirements import PodUsage
 
 COUNTING = pod_resources.ResourceCountOptions(node_allocatable_claims=True)
 

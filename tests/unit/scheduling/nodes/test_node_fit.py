@@ -9,8 +9,8 @@ import pytest
 
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.scheduling import node_fit, pod_requirements
-from dray.scheduling.node_fit import Nodes
+from dray.scheduling.nodes import node_fit, pod_requirements
+from dray.scheduling.nodes.node_fit import Nodes
 
 
 def make_node(taints: Any = (), unschedulable: bool = False, **allocatable: str) -> Node:

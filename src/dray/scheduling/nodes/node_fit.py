@@ -15,8 +15,8 @@ from typing import NamedTuple
 from dray.allocator.inventory.cluster_inventory import ChangeLog
 from dray.api.selectors import label_selectors
 from dray.api.types.nodes import Node
-from dray.scheduling import pod_requirements
-from dray.scheduling.pod_requirements import Amounts, PodRequirements, PodUsage
+from dray.scheduling.nodes import pod_requirements
+from dray.scheduling.nodes.pod_requirements import Amounts, PodRequirements, PodUsage
 
 PODS = "pods"
 
