@@ -51,7 +51,7 @@ def decide(
     `SchedulingState.release` takes one back. `policy` is a name of `device_order.BY_NAME`.
 
     When `should_stop` returns True, the pods that are left are Unschedulable with `is_retried`.
-    Raises ValueError for a pod that has a node already.
+    Raises ValueError for a pod that has a node already, or no uid to tell it from others.
     """
     return Decider(state, policy=policy, should_stop=should_stop).decide(pods, now)
 
@@ -86,6 +86,8 @@ class Decider:
     def decide(self, pods: Sequence[Pod], now: datetime.datetime) -> list[Decision]:
         """Decide at once. See the function `decide`."""
         for pod in pods:
+            if not pod.metadata.uid:
+                raise ValueError(f"pod {pod.metadata.key} has no uid")
             if self._state.is_placed(pod):
                 raise ValueError(f"pod {pod.metadata.key} has a node already")
         for pod in pods:
