@@ -181,8 +181,13 @@ def described(decision: Decision) -> Any:
     """Return all of a decision that two states must agree on: not the ids of shares."""
     if isinstance(decision, NodeAssignment):
         return outcome(decision), decision.fit.usage
-    reasons = {reason.text: count for reason, count in decision.reasons.items()}
-    return decision.category, decision.error, decision.before_nodes, reasons, decision.wake_events
+    return (
+        decision.category,
+        decision.error,
+        decision.before_nodes,
+        decision.reasons,
+        decision.wake_events,
+    )
 
 
 @pytest.mark.random
