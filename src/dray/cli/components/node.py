@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import platform
 import socket
 from dataclasses import dataclass
@@ -23,12 +22,14 @@ from dray.cli.session import connection
 from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection
 from dray.client.kubeconfig import Connection
+from dray.clock import utc_now
 from dray.driverkit.plugin import Directories
 from dray.node import host_info
-from dray.node.agent import Agent, AgentDirectories, RuntimeConfig
+from dray.node.agent import Agent, AgentDirectories
 from dray.node.containers.container_attempts import Starter
 from dray.node.endpoint import API_SERVERS, Endpoint, Identity
 from dray.node.node_status import AgentAddress, NodeStatusUpdater
+from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import FIELD_MANAGER, Registration
 from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import Runtime, Unusable
@@ -167,10 +168,14 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(foreground.client_of(target, FIELD_MANAGER))
         starter = await stack.enter_async_context(Starter())
-        means = RuntimeConfig(runtime, starter, settings.allows_host)
+        runtime_config = RuntimeConfig(
+            runtime=runtime, starter=starter, allows_host=settings.allows_host
+        )
         registry = telemetry.Registry()
-        agent = Agent(client, name, settings.address, folders, means, now=_now, registry=registry)
-        endpoint = Endpoint(agent.worker, identity)
+        agent = Agent(
+            client, name, settings.address, folders, runtime_config, now=utc_now, registry=registry
+        )
+        endpoint = Endpoint(agent.containers, identity)
         try:
             listening = endpoint.listening(settings.address, settings.port)
             port = await stack.enter_async_context(listening)
@@ -185,7 +190,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
             [host_info.node(name, settings.labels)],
             lease=name,
             runtime=runtime.name,
-            now=_now,
+            now=utc_now,
             selection=ObjectSelection(field_selector=f"metadata.name={name}"),
         )
         presence = NodeStatusUpdater(client, name, runtime.name, reach, settings.gates)
@@ -200,7 +205,3 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         async with asyncio.TaskGroup() as group:
             for part in (registration.run, presence.run, agent.run):
                 group.create_task(part())
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

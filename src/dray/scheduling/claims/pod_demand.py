@@ -12,7 +12,12 @@ from dray.api.features import Features
 from dray.api.ids import ClaimKey
 from dray.api.selectors import label_selectors, node_selectors
 from dray.api.semantics import owner_references, pod_claims
-from dray.api.types.dra import AllocationResult, DeviceRequest, ResourceClaim
+from dray.api.types.dra import (
+    RESERVED_FOR_MAX_SIZE,
+    AllocationResult,
+    DeviceRequest,
+    ResourceClaim,
+)
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
 from dray.scheduling import wake_events
@@ -24,9 +29,6 @@ from dray.scheduling.nodes import pod_requirements
 from dray.scheduling.nodes.pod_requirements import PodRequirements
 from dray.scheduling.unschedulable import Unschedulable
 from dray.scheduling.wake_events import WakeEvent
-
-RESERVATIONS_LIMIT = 256
-"""ResourceClaimReservedForMaxSize."""
 
 
 class AllocatedClaim(NamedTuple):
@@ -226,6 +228,6 @@ def _wait_for(key: ClaimKey, message: str) -> Unschedulable:
 
 def _is_at_limit(used: PodClaim) -> bool:
     """Return whether no further consumer can be added to the claim."""
-    return len(used.claim.status.reserved_for) >= RESERVATIONS_LIMIT and (
+    return len(used.claim.status.reserved_for) >= RESERVED_FOR_MAX_SIZE and (
         not pod_claims.has_consumer(used.claim, used.consumer)
     )
