@@ -9,8 +9,8 @@ import pytest
 
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.scheduling import node_fit, pod_requirements
-from dray.scheduling.node_fit import Nodes
+from dray.scheduling.nodes import node_fit, pod_requirements
+from dray.scheduling.nodes.node_fit import Nodes
 
 
 def make_node(taints: Any = (), unschedulable: bool = False, **allocatable: str) -> Node:
@@ -33,11 +33,11 @@ def answer(node: Node, pod: Pod, *others: Pod, delegated: str = "") -> list[str]
     nodes = Nodes()
     nodes.put(node, 0)
     for other in others:
-        nodes.charge(other.metadata.uid, "n", pod_requirements.needs_of(other).charge)
+        nodes.add_pod(other.metadata.uid, "n", pod_requirements.requirements_of(other).usage)
     state = nodes.get("n")
     assert state is not None
     reasons = node_fit.reasons_against(
-        state, pod_requirements.needs_of(pod), {delegated}.__contains__
+        state, pod_requirements.requirements_of(pod), {delegated}.__contains__
     )
     return [reason.text for reason in reasons]
 
@@ -156,17 +156,19 @@ def test_a_port_of_the_node_has_one_user(taken: Any, wanted: Any, clashes: bool)
 
 def test_equal_pods_have_one_and_the_same_needs() -> None:
     one, other = make_pod({"cpu": "1"}, name="a"), make_pod({"cpu": "1"}, name="b")
-    assert pod_requirements.needs_of(one) is pod_requirements.needs_of(other)
-    assert pod_requirements.needs_of(one) is not pod_requirements.needs_of(make_pod({"cpu": "2"}))
+    assert pod_requirements.requirements_of(one) is pod_requirements.requirements_of(other)
+    assert pod_requirements.requirements_of(one) is not pod_requirements.requirements_of(
+        make_pod({"cpu": "2"})
+    )
 
 
 def test_a_pod_that_leaves_gives_everything_back() -> None:
     nodes = Nodes()
     nodes.put(make_node(), 0)
-    charge = pod_requirements.needs_of(make_pod({"cpu": "3"})).charge
-    nodes.charge("p", "n", charge)
-    assert nodes.discharge("p")
-    assert not nodes.discharge("p")
+    usage = pod_requirements.requirements_of(make_pod({"cpu": "3"})).usage
+    nodes.add_pod("p", "n", usage)
+    assert nodes.remove_pod("p")
+    assert not nodes.remove_pod("p")
     state = nodes.get("n")
     assert state is not None
     assert state.requested["cpu"] == state.scored_cpu == 0
@@ -174,7 +176,7 @@ def test_a_pod_that_leaves_gives_everything_back() -> None:
 
 def test_pods_on_a_node_that_comes_later_count() -> None:
     nodes = Nodes()
-    nodes.charge("p", "n", pod_requirements.needs_of(make_pod({"cpu": "3"})).charge)
+    nodes.add_pod("p", "n", pod_requirements.requirements_of(make_pod({"cpu": "3"})).usage)
     assert nodes.get("n") is None
     nodes.put(make_node(), 0)
     state = nodes.get("n")

@@ -14,8 +14,8 @@ from dray.api.types.dra import DeviceClass, DeviceClassSpec
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.pods import Pod
 from dray.apiserver.app import status_response
-from dray.scheduling import extended_resources
-from dray.scheduling.extended_resources import Classes
+from dray.scheduling.claims import extended_resources
+from dray.scheduling.claims.extended_resources import Classes
 from tests.unit.scheduler.world import (
     World,
     claim,

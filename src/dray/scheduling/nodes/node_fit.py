@@ -1,8 +1,8 @@
-"""Nodes and what is in use of them: can a pod with certain needs run there?
+"""Nodes, what is in use of them, and why a pod cannot run on one.
 
-The checks, their order and their words are those of kube-scheduler's filter plugins
+The checks, their order and their messages are those of kube-scheduler's filter plugins
 NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts and NodeResourcesFit. Each change of a
-node is logged, so that whoever keeps answers about nodes re-asks only those that changed.
+node is logged, so that cached results are computed again only for the nodes that changed.
 """
 
 from __future__ import annotations
@@ -13,36 +13,38 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from dray.allocator.inventory.cluster_inventory import ChangeLog
+from dray.api import well_known
 from dray.api.selectors import label_selectors
+from dray.api.semantics import tolerations
 from dray.api.types.nodes import Node
-from dray.scheduling import pod_requirements
-from dray.scheduling.pod_requirements import Amounts, PodRequirements, PodUsage
+from dray.scheduling.nodes import pod_requirements
+from dray.scheduling.nodes.pod_requirements import Amounts, PodRequirements, PodUsage
 
 PODS = "pods"
 
 
 class ReasonKind(enum.Enum):
-    """Which sort of event could remove a reason."""
+    """The kind of event that could remove a reason. The values are labels of metrics."""
 
     NODE = "node"
     """The node itself has to change."""
-    ROOM = "room"
-    """Pods have to leave the node, or it has to grow."""
+    NODE_RESOURCES = "room"
+    """Pods have to leave the node, or its allocatable resources have to grow."""
     DEVICES = "devices"
-    """Devices have to come or to be freed."""
+    """Devices have to be published or freed."""
     CLAIM = "claim"
-    """A claim that is allocated already is in the way."""
-    NEIGHBOURS = "neighbours"
-    """Other pods have to come to a node, or to leave one."""
+    """An allocated claim cannot be used on the node."""
+    POD_AFFINITY = "neighbours"
+    """Other pods have to be placed or removed."""
 
 
 class FilterReason(NamedTuple):
-    """Why a node cannot be used, in upstream's words."""
+    """Why a node cannot be used, in the words of kube-scheduler."""
 
     text: str
-    sort: ReasonKind
+    kind: ReasonKind
     is_resolvable: bool = False
-    """Whether fewer pods on the node could help."""
+    """Whether preemption, fewer pods on the node, could help."""
 
 
 Reasons = tuple[FilterReason, ...]
@@ -53,57 +55,58 @@ NOT_SELECTED = FilterReason("node(s) didn't match Pod's node affinity/selector",
 NOT_NAMED = FilterReason("node(s) didn't satisfy plugin(s) [NodeAffinity]", ReasonKind.NODE)
 PORTS_TAKEN = FilterReason(
     "node(s) didn't have free ports for the requested pod ports",
-    ReasonKind.ROOM,
+    ReasonKind.NODE_RESOURCES,
     is_resolvable=True,
 )
-TOO_MANY_PODS = FilterReason("Too many pods", ReasonKind.ROOM, is_resolvable=True)
+TOO_MANY_PODS = FilterReason("Too many pods", ReasonKind.NODE_RESOURCES, is_resolvable=True)
 
 
 @functools.lru_cache(maxsize=1024)
 def insufficient(name: str, is_resolvable: bool) -> FilterReason:
-    return FilterReason(f"Insufficient {name}", ReasonKind.ROOM, is_resolvable)
+    """Return the reason that a node has too little of a resource."""
+    return FilterReason(f"Insufficient {name}", ReasonKind.NODE_RESOURCES, is_resolvable)
 
 
 class NodeState:
-    """One node and what the pods on it take."""
+    """One node and what the pods on it use."""
 
     __slots__ = (
         "allocatable",
-        "charges",
         "index",
         "name",
         "node",
         "requested",
         "scored_cpu",
         "scored_memory",
+        "usages",
     )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.node: Node | None = None
-        """None where pods are known to be on a node that is not."""
+        """None if pods name a node that does not exist."""
         self.index = -1
         self.allocatable: Amounts = {}
-        self.charges: dict[str, PodUsage] = {}
+        self.usages: dict[str, PodUsage] = {}
         """By uid of the pod."""
         self.requested: dict[str, int] = {}
         self.scored_cpu = 0
         self.scored_memory = 0
 
-    def add(self, uid: str, charge: PodUsage) -> None:
-        self.charges[uid] = charge
-        self._count(charge, 1)
+    def add(self, uid: str, usage: PodUsage) -> None:
+        self.usages[uid] = usage
+        self._count(usage, 1)
 
     def remove(self, uid: str) -> PodUsage:
-        charge = self.charges.pop(uid)
-        self._count(charge, -1)
-        return charge
+        usage = self.usages.pop(uid)
+        self._count(usage, -1)
+        return usage
 
-    def _count(self, charge: PodUsage, sign: int) -> None:
-        for name, amount in charge.amounts.items():
+    def _count(self, usage: PodUsage, sign: int) -> None:
+        for name, amount in usage.amounts.items():
             self.requested[name] = self.requested.get(name, 0) + sign * amount
-        self.scored_cpu += sign * charge.scored_cpu
-        self.scored_memory += sign * charge.scored_memory
+        self.scored_cpu += sign * usage.scored_cpu
+        self.scored_memory += sign * usage.scored_memory
 
     @property
     def labels(self) -> label_selectors.Labels:
@@ -111,15 +114,15 @@ class NodeState:
 
 
 class Nodes:
-    """All nodes, numbered as the fleet numbers them."""
+    """All nodes, with the indexes they have in the cluster inventory."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, NodeState] = {}
         self._by_index: dict[int, NodeState] = {}
         self._node_of: dict[str, NodeState] = {}
-        """Where pods are, by uid."""
+        """The node of each placed pod, by the pod's uid."""
         self.changes = ChangeLog()
-        """Nodes of which something changed, by number."""
+        """The indexes of nodes that changed."""
 
     def __len__(self) -> int:
         return len(self._by_index)
@@ -128,7 +131,7 @@ class Nodes:
         return iter(self._by_index.values())
 
     def get(self, name: str) -> NodeState | None:
-        """The node of that name, if it is there."""
+        """Return the node with this name; None if it does not exist."""
         state = self._by_name.get(name)
         return state if state is not None and state.node is not None else None
 
@@ -136,6 +139,7 @@ class Nodes:
         return self._by_index.get(index)
 
     def put(self, node: Node, index: int) -> None:
+        """Add or update a node. `index` is its index in the cluster inventory."""
         state = self._state(node.metadata.name)
         if state.index != index:
             self._by_index.pop(state.index, None)
@@ -154,30 +158,31 @@ class Nodes:
             self.changes.add(state.index)
             del self._by_index[state.index]
             state.node, state.index = None, -1
-            self._forget_unless_used(state)
+            self._delete_unless_used(state)
 
-    def charge(self, uid: str, node: str, charge: PodUsage) -> None:
-        """A pod is on a node, or will be."""
-        known = self._node_of.get(uid)
-        if known is not None:
-            if known.name == node and known.charges[uid] == charge:
+    def add_pod(self, uid: str, node: str, usage: PodUsage) -> None:
+        """Count a pod that is on a node, or will be."""
+        before = self._node_of.get(uid)
+        if before is not None:
+            if before.name == node and before.usages[uid] == usage:
                 return
-            self.discharge(uid)
+            self.remove_pod(uid)
         state = self._node_of[uid] = self._state(node)
-        state.add(uid, charge)
+        state.add(uid, usage)
         self._log(state)
 
-    def discharge(self, uid: str) -> bool:
-        """The pod is on no node any more; whether it was on one."""
+    def remove_pod(self, uid: str) -> bool:
+        """Stop counting a pod. Returns whether it was on a node."""
         state = self._node_of.pop(uid, None)
         if state is None:
             return False
         state.remove(uid)
         self._log(state)
-        self._forget_unless_used(state)
+        self._delete_unless_used(state)
         return True
 
     def node_of(self, uid: str) -> str:
+        """Return the name of the node that a pod is on or will be on; empty if there is none."""
         state = self._node_of.get(uid)
         return state.name if state else ""
 
@@ -191,71 +196,76 @@ class Nodes:
         if state.node is not None:
             self.changes.add(state.index)
 
-    def _forget_unless_used(self, state: NodeState) -> None:
-        if state.node is None and not state.charges:
+    def _delete_unless_used(self, state: NodeState) -> None:
+        if state.node is None and not state.usages:
             del self._by_name[state.name]
 
 
 IsDelegated = Callable[[str], bool]
-"""Whether a resource that a node does not have itself may come from devices instead."""
+"""Return whether devices may provide a resource that the node itself does not have."""
 
 
 def reasons_against(
-    state: NodeState, wanted: PodRequirements, is_delegated: IsDelegated
+    state: NodeState, requirements: PodRequirements, is_delegated: IsDelegated
 ) -> Reasons:
-    """Why pods with these needs cannot run on the node; empty if they can."""
+    """Return why pods with these requirements cannot run on the node; empty if they can."""
     assert state.node is not None
-    static = _static_reason(state, state.node, wanted)
+    static = _static_reason(state, state.node, requirements)
     if static is not None:
         return (static,)
-    if wanted.charge.ports and _clashes(state, wanted.charge):
+    if requirements.usage.ports and _clashes(state, requirements.usage):
         return (PORTS_TAKEN,)
-    return _shortages(state, wanted.charge.amounts, is_delegated)
+    return _shortages(state, requirements.usage.amounts, is_delegated)
 
 
-def _static_reason(state: NodeState, node: Node, wanted: PodRequirements) -> FilterReason | None:
+def _static_reason(
+    state: NodeState, node: Node, requirements: PodRequirements
+) -> FilterReason | None:
     spec = node.spec
-    if spec.unschedulable and not pod_requirements.tolerates(
-        wanted.tolerations, pod_requirements.UNSCHEDULABLE
+    if spec.unschedulable and not tolerations.is_tolerated(
+        pod_requirements.UNSCHEDULABLE_TAINT, requirements.tolerations
     ):
         return WERE_UNSCHEDULABLE
-    if spec.taints and wanted.untolerated(
-        spec.taints, pod_requirements.NO_SCHEDULE, pod_requirements.NO_EXECUTE
+    if spec.taints and requirements.untolerated(
+        spec.taints, well_known.NO_SCHEDULE, well_known.NO_EXECUTE
     ):
         return HAD_TAINTS
-    if wanted.names is not None and state.name not in wanted.names:
+    if requirements.names is not None and state.name not in requirements.names:
         return NOT_NAMED
-    if wanted.selects is not None and not wanted.selects(node.metadata.labels, state.name):
+    if requirements.selects is not None and not requirements.selects(
+        node.metadata.labels, state.name
+    ):
         return NOT_SELECTED
     return None
 
 
-def _clashes(state: NodeState, charge: PodUsage) -> bool:
+def _clashes(state: NodeState, usage: PodUsage) -> bool:
     return any(
-        wanted.clashes_with(taken)
-        for other in state.charges.values()
-        for taken in other.ports
-        for wanted in charge.ports
+        port.clashes_with(used)
+        for other in state.usages.values()
+        for used in other.ports
+        for port in usage.ports
     )
 
 
 def _shortages(state: NodeState, amounts: Amounts, is_delegated: IsDelegated) -> Reasons:
-    found: list[FilterReason] = []
+    reasons: list[FilterReason] = []
     allocatable, requested = state.allocatable, state.requested
-    if len(state.charges) + 1 > allocatable.get(PODS, 0):
-        found.append(TOO_MANY_PODS)
+    if len(state.usages) + 1 > allocatable.get(PODS, 0):
+        reasons.append(TOO_MANY_PODS)
     for name, amount in amounts.items():
         capacity = allocatable.get(name, 0)
         if amount <= capacity - requested.get(name, 0):
             continue
+        # A node with the resource itself serves it; only otherwise devices stand in for it.
         if not capacity and is_delegated(name):
             continue
-        found.append(insufficient(name, amount <= capacity))
-    return tuple(found)
+        reasons.append(insufficient(name, amount <= capacity))
+    return tuple(reasons)
 
 
 def short_of(state: NodeState, amounts: Amounts) -> Reasons:
-    """What the node lacks of amounts that come on top of a pod that fits."""
+    """Return the resources of which the node has less than `amounts`."""
     return tuple(
         insufficient(name, amount <= state.allocatable.get(name, 0))
         for name, amount in amounts.items()

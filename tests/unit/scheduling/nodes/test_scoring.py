@@ -12,10 +12,10 @@ from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.types.dra import AllocationResult, ResourceClaim
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.scheduling import node_fit, pod_requirements, scoring
-from dray.scheduling.node_fit import Nodes
-from dray.scheduling.pod_requirements import PodRequirements
-from dray.scheduling.scoring import Ranking
+from dray.scheduling.nodes import node_fit, pod_requirements, scoring
+from dray.scheduling.nodes.node_fit import Nodes
+from dray.scheduling.nodes.pod_requirements import PodRequirements
+from dray.scheduling.nodes.scoring import Ranking
 from tests import rounds
 from tests.unit.scheduler import world
 
@@ -26,7 +26,7 @@ def never(_name: str) -> bool:
 
 def make_needs(cpu: str = "1", **spec: Any) -> PodRequirements:
     body = world.pod("p", requests={"cpu": cpu}, **spec)
-    return pod_requirements.needs_of(msgspec.convert(body, Pod))
+    return pod_requirements.requirements_of(msgspec.convert(body, Pod))
 
 
 class Setting:
@@ -51,14 +51,14 @@ class Setting:
 
 
 def best(ranking: Ranking) -> str:
-    for _ in ranking.catch_up():
+    for _ in ranking.update():
         pass
     state = ranking.best()
     return state.name if state else ""
 
 
 def in_order(ranking: Ranking) -> list[str]:
-    for _ in ranking.catch_up():
+    for _ in ranking.update():
         pass
     taken = []
     while (state := ranking.take()) is not None:
@@ -72,8 +72,8 @@ def test_the_emptiest_node_comes_first() -> None:
     for name in ("a", "b", "c"):
         setting.add(name)
     busy = pod_requirements.PodUsage({"cpu": 32_000}, 32_000, 0)
-    setting.nodes.charge("x", "a", busy)
-    setting.nodes.charge("y", "b", pod_requirements.PodUsage({"cpu": 16_000}, 16_000, 0))
+    setting.nodes.add_pod("x", "a", busy)
+    setting.nodes.add_pod("y", "b", pod_requirements.PodUsage({"cpu": 16_000}, 16_000, 0))
     assert in_order(setting.ranking(make_needs())) == ["c", "b", "a"]
 
 
@@ -81,7 +81,7 @@ def test_a_preferred_node_comes_before_an_emptier_one() -> None:
     setting = Setting()
     setting.add("empty")
     setting.add("preferred", {"disk": "fast"})
-    setting.nodes.charge("x", "preferred", pod_requirements.PodUsage({"cpu": 20_000}, 20_000, 0))
+    setting.nodes.add_pod("x", "preferred", pod_requirements.PodUsage({"cpu": 20_000}, 20_000, 0))
     term = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["fast"]}]}
     preference = [{"weight": 100, "preference": term}]
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preference}}
@@ -92,7 +92,7 @@ def test_a_node_that_would_rather_not_comes_last() -> None:
     setting = Setting()
     setting.add("reluctant", None, [{"key": "k", "effect": "PreferNoSchedule"}])
     setting.add("busy")
-    setting.nodes.charge("x", "busy", pod_requirements.PodUsage({"cpu": 60_000}, 60_000, 0))
+    setting.nodes.add_pod("x", "busy", pod_requirements.PodUsage({"cpu": 60_000}, 60_000, 0))
     assert best(setting.ranking(make_needs())) == "busy"
 
 
@@ -100,7 +100,7 @@ def test_pack_prefers_the_fuller_node() -> None:
     setting = Setting()
     setting.add("a")
     setting.add("b")
-    setting.nodes.charge("x", "b", pod_requirements.PodUsage({"cpu": 32_000}, 32_000, 0))
+    setting.nodes.add_pod("x", "b", pod_requirements.PodUsage({"cpu": 32_000}, 32_000, 0))
     rate = scoring.rate_for("pack", setting.fleet)
     ranking = Ranking(setting.nodes, setting.fleet, make_needs(), rate, never)
     assert best(ranking) == "b"
@@ -142,9 +142,9 @@ def test_a_ranking_that_follows_changes_is_as_good_as_a_new_one(seed: int) -> No
             case 1:
                 setting.drop(name)
             case 2:
-                setting.nodes.charge(f"p{rng.randrange(20)}", name, rng.choice(kinds).charge)
+                setting.nodes.add_pod(f"p{rng.randrange(20)}", name, rng.choice(kinds).usage)
             case 3:
-                setting.nodes.discharge(f"p{rng.randrange(20)}")
+                setting.nodes.remove_pod(f"p{rng.randrange(20)}")
         if step % 3:
             continue
         for wanted, ranking in zip(kinds, rankings, strict=True):
@@ -161,9 +161,9 @@ def test_a_refused_node_is_no_candidate_until_something_changes_there() -> None:
     assert best(ranking) == "a"
     state = setting.nodes.get("a")
     assert state is not None
-    ranking.refuse(state, (node_fit.HAD_TAINTS,))
+    ranking.reject(state, (node_fit.HAD_TAINTS,))
     assert best(ranking) == "b"
-    setting.nodes.charge("x", "b", make_needs().charge)
+    setting.nodes.add_pod("x", "b", make_needs().usage)
     assert best(ranking) == "b"
-    setting.nodes.charge("y", "a", make_needs().charge)
+    setting.nodes.add_pod("y", "a", make_needs().usage)
     assert in_order(ranking) == ["a", "b"]

@@ -1,8 +1,9 @@
-"""Extended resources that come from devices: `nvidia.com/gpu: 1` becomes a claim.
+"""Extended resources that devices provide: `nvidia.com/gpu: 1` becomes a claim.
 
 A device class has an implicit resource name and may have an explicit one. On a node that does not
-have the resource itself, all such requests of a pod together become one claim, which is made when
-the pod is bound. As plugins/dynamicresources/extendeddynamicresources.go.
+have the resource itself, all such requests of a pod together become one claim, which is created
+when the pod is bound.
+https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/plugins/dynamicresources/extendeddynamicresources.go
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ class ExtendedClaim(NamedTuple):
 
 
 class Classes:
-    """Which device class stands behind which resource name."""
+    """The device class of each extended resource."""
 
     def __init__(self) -> None:
         self._class_of: dict[str, str] = {}
 
     def reload(self, classes: Collection[DeviceClass]) -> None:
-        """Of two classes with one name, the newer wins (extendedresourcecache.go)."""
-        found = {
+        """Replace all classes. The newer of two classes with one resource name wins."""
+        class_of = {
             pod_resources.DEVICE_CLASS_PREFIX
             + device_class.metadata.name: device_class.metadata.name
             for device_class in classes
@@ -52,13 +53,13 @@ class Classes:
         explicit = [
             device_class for device_class in classes if device_class.spec.extended_resource_name
         ]
-        # The last one wins: the newest, of several the first by name.
-        explicit.sort(key=lambda each: each.metadata.name, reverse=True)
-        explicit.sort(key=lambda each: each.metadata.creation_timestamp or "")
-        for each in explicit:
-            assert each.spec.extended_resource_name is not None
-            found[each.spec.extended_resource_name] = each.metadata.name
-        self._class_of = found
+        # The last one wins: the newest, or the first by name of several (extendedresourcecache.go).
+        explicit.sort(key=lambda device_class: device_class.metadata.name, reverse=True)
+        explicit.sort(key=lambda device_class: device_class.metadata.creation_timestamp or "")
+        for device_class in explicit:
+            assert device_class.spec.extended_resource_name is not None
+            class_of[device_class.spec.extended_resource_name] = device_class.metadata.name
+        self._class_of = class_of
 
     def has(self, resource: str) -> bool:
         return resource in self._class_of
@@ -66,27 +67,27 @@ class Classes:
     def class_of(self, resource: str) -> str:
         return self._class_of[resource]
 
-    def behind(self, amounts: Mapping[str, int]) -> frozenset[str]:
-        """The resources among these that devices may stand for."""
+    def provided(self, amounts: Mapping[str, int]) -> frozenset[str]:
+        """Return the resources among these that devices may provide."""
         if not self._class_of:
             return frozenset()
         return frozenset(name for name in amounts if name in self._class_of)
 
 
-def claim_for(pod: Pod, wanted: Iterable[str], classes: Classes) -> ExtendedClaim:
-    """One claim for the resources that devices have to provide."""
+def claim_for(pod: Pod, resources: Iterable[str], classes: Classes) -> ExtendedClaim:
+    """Return one claim for the resources that devices have to provide."""
     requests: list[DeviceRequest] = []
     mappings: list[ContainerExtendedResourceRequest] = []
-    for resource in sorted(wanted):
-        found = _Resource(pod, resource, classes.class_of(resource)).requests()
-        requests += found.requests
-        mappings += found.mappings
+    for resource in sorted(resources):
+        parts = _Resource(pod, resource, classes.class_of(resource)).requests()
+        requests += parts.requests
+        mappings += parts.mappings
     requests.sort(key=lambda request: request.name)
     metadata = pod.metadata
     owner = OwnerReference("v1", "Pod", metadata.name, metadata.uid, controller=True)
     claim = ResourceClaim(
         ObjectMeta(
-            # Not a name that any stored claim could have.
+            # No stored claim can have this name; the server generates the real one.
             name=f"<extended-resources of {metadata.uid}>",
             generate_name=metadata.name + NAME_SUFFIX,
             namespace=metadata.namespace,
@@ -106,7 +107,7 @@ class _Requests(NamedTuple):
 class _Resource:
     """One resource of all containers of a pod.
 
-    Init containers that end may use what later containers get, and share what they need beyond it.
+    Init containers that end reuse the devices of later containers, and share further devices.
     """
 
     def __init__(self, pod: Pod, resource: str, device_class: str) -> None:
@@ -115,39 +116,39 @@ class _Resource:
         self._init_containers = len(pod.spec.init_containers)
 
     def requests(self) -> _Requests:
-        lasting: list[DeviceRequest | None] = [None] * len(self._containers)
+        permanent: list[DeviceRequest | None] = [None] * len(self._containers)
         mappings: list[ContainerExtendedResourceRequest] = []
         for index, container in enumerate(self._containers):
-            if not self._is_passing(index, container):
-                lasting[index] = self._request(index, container, 0)
-                mappings += self._mapped(container, [lasting[index]])
-        passing = self._passing(lasting)
-        requests = [*passing.requests, *filter(None, lasting)]
-        return _Requests(requests, mappings + passing.mappings)
+            if not self._ends(index, container):
+                permanent[index] = self._request(index, container, 0)
+                mappings += self._mapped(container, [permanent[index]])
+        ending = self._ending_requests(permanent)
+        requests = [*ending.requests, *filter(None, permanent)]
+        return _Requests(requests, mappings + ending.mappings)
 
-    def _passing(self, lasting: Sequence[DeviceRequest | None]) -> _Requests:
-        """The greatest request of the containers that end serves all of them."""
-        greatest: DeviceRequest | None = None
+    def _ending_requests(self, permanent: Sequence[DeviceRequest | None]) -> _Requests:
+        """Return the largest request of the containers that end: it serves all of them."""
+        largest: DeviceRequest | None = None
         uses: list[tuple[Container, list[DeviceRequest], bool]] = []
         for index, container in enumerate(self._containers[: self._init_containers]):
-            if not self._is_passing(index, container):
+            if not self._ends(index, container):
                 continue
-            reused, covered = self._reusable(container, lasting[index:])
+            reused, covered = self._reusable(container, permanent[index:])
             more = self._request(index, container, covered)
             uses.append((container, reused, more is not None))
-            if more is not None and (greatest is None or _count(more) > _count(greatest)):
-                greatest = more
+            if more is not None and (largest is None or _count(more) > _count(largest)):
+                largest = more
         mappings: list[ContainerExtendedResourceRequest] = []
         for container, reused, needs_more in uses:
-            mappings += self._mapped(container, [*reused, greatest if needs_more else None])
-        return _Requests([greatest] if greatest else [], mappings)
+            mappings += self._mapped(container, [*reused, largest if needs_more else None])
+        return _Requests([largest] if largest else [], mappings)
 
     def _reusable(
         self, container: Container, later: Sequence[DeviceRequest | None]
     ) -> tuple[list[DeviceRequest], int]:
-        wanted, reused, covered = self._amount(container), [], 0
+        amount, reused, covered = self._amount(container), [], 0
         for request in later:
-            if request is not None and covered < wanted:
+            if request is not None and covered < amount:
                 reused.append(request)
                 covered += _count(request)
         return reused, covered
@@ -156,9 +157,9 @@ class _Resource:
         missing = self._amount(container) - covered
         if missing <= 0:
             return None
-        place = sorted(container.resources.requests).index(self._resource)
+        position = sorted(container.resources.requests).index(self._resource)
         return DeviceRequest(
-            f"container-{index}-request-{place}",
+            f"container-{index}-request-{position}",
             ExactDeviceRequest(self._class, allocation_mode=EXACT_COUNT, count=missing),
         )
 
@@ -175,7 +176,7 @@ class _Resource:
         text = container.resources.requests.get(self._resource)
         return (quantity.parse(text).as_int64() or 0) if text is not None else 0
 
-    def _is_passing(self, index: int, container: Container) -> bool:
+    def _ends(self, index: int, container: Container) -> bool:
         return index < self._init_containers and not pod_resources.is_sidecar(container)
 
 

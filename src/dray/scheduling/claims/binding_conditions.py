@@ -1,6 +1,7 @@
-"""Devices that have to be attached first: what their conditions say about binding.
+"""Binding conditions: whether the devices of a claim are ready for the pod to be bound.
 
-As plugins/dynamicresources, isClaimReadyForBinding and isClaimTimeout.
+https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/plugins/dynamicresources/dynamicresources.go
+(isClaimReadyForBinding, isClaimTimeout)
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TIMEOUT_SECONDS = 600.0
 
 
 class Failed(NamedTuple):
-    """The driver gave up on a device, or did not answer in time."""
+    """A binding failure condition is true, or the conditions did not become true in time."""
 
     message: str
 
@@ -28,7 +29,7 @@ def has_conditions(claim: ResourceClaim) -> bool:
 
 
 def state_of(claim: ResourceClaim, now: datetime.datetime) -> bool | Failed:
-    """Whether every device of the claim is ready, or that one never will be."""
+    """Return whether every device of the claim is ready, or Failed if one never will be."""
     for result in _results(claim):
         if not result.binding_conditions:
             continue
@@ -48,7 +49,7 @@ def state_of(claim: ResourceClaim, now: datetime.datetime) -> bool | Failed:
 
 
 def seconds_left(claim: ResourceClaim, now: datetime.datetime) -> float:
-    """How long the driver may still take."""
+    """Return the time that the driver has left, negative after its end."""
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None:
         return TIMEOUT_SECONDS
@@ -64,20 +65,19 @@ def _results(claim: ResourceClaim) -> Iterable[DeviceRequestAllocationResult]:
 def _status_of(
     claim: ResourceClaim, result: DeviceRequestAllocationResult
 ) -> AllocatedDeviceStatus | None:
-    wanted = (result.driver, result.pool, result.device)
     for status in claim.status.devices:
-        if (status.driver, status.pool, status.device) == wanted:
+        if status.device_id == result.device_id:
             return status
     return None
 
 
 def _first_true(conditions: Iterable[Condition], names: Iterable[str]) -> Condition | None:
-    wanted = set(names)
+    types = set(names)
     return next(
         (
             condition
             for condition in conditions
-            if condition.type in wanted and condition.status == "True"
+            if condition.type in types and condition.status == "True"
         ),
         None,
     )

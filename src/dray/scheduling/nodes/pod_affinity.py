@@ -1,8 +1,7 @@
-"""Pods that want to be near others, far from others, or evenly spread.
+"""Pod affinity, pod anti-affinity and topology spread.
 
-The required terms of pod affinity, pod anti-affinity and topology spread, as kube-scheduler's
-filter plugins InterPodAffinity and PodTopologySpread. Few pods have such terms, so what they ask is
-worked out for each of them anew.
+The required terms only, as kube-scheduler's filter plugins InterPodAffinity and PodTopologySpread.
+Few pods have such terms, so the checks are built for each pod and not cached.
 """
 
 from __future__ import annotations
@@ -11,21 +10,27 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from dray.api import well_known
 from dray.api.selectors import label_selectors
 from dray.api.types.core import Namespace
 from dray.api.types.meta import LabelSelector
 from dray.api.types.pods import Pod, PodAffinityTerm, TopologySpreadConstraint
-from dray.scheduling import pod_requirements
-from dray.scheduling.node_fit import FilterReason, Nodes, NodeState, ReasonKind, Reasons
-from dray.scheduling.pod_requirements import PodRequirements
+from dray.scheduling.nodes.node_fit import FilterReason, Nodes, NodeState, ReasonKind, Reasons
+from dray.scheduling.nodes.pod_requirements import PodRequirements
 
-NOT_NEAR = FilterReason("node(s) didn't match pod affinity rules", ReasonKind.NEIGHBOURS)
-TOO_NEAR = FilterReason("node(s) didn't match pod anti-affinity rules", ReasonKind.NEIGHBOURS)
-KEPT_AWAY = FilterReason(
-    "node(s) didn't satisfy existing pods anti-affinity rules", ReasonKind.NEIGHBOURS
+AFFINITY_NOT_MATCHED = FilterReason(
+    "node(s) didn't match pod affinity rules", ReasonKind.POD_AFFINITY
 )
-UNEVEN = FilterReason("node(s) didn't match pod topology spread constraints", ReasonKind.NEIGHBOURS)
-NO_DOMAIN = FilterReason(
+ANTI_AFFINITY_MATCHED = FilterReason(
+    "node(s) didn't match pod anti-affinity rules", ReasonKind.POD_AFFINITY
+)
+EXISTING_ANTI_AFFINITY = FilterReason(
+    "node(s) didn't satisfy existing pods anti-affinity rules", ReasonKind.POD_AFFINITY
+)
+SKEW_TOO_HIGH = FilterReason(
+    "node(s) didn't match pod topology spread constraints", ReasonKind.POD_AFFINITY
+)
+TOPOLOGY_LABEL_MISSING = FilterReason(
     "node(s) didn't match pod topology spread constraints (missing required label)", ReasonKind.NODE
 )
 
@@ -36,12 +41,14 @@ Domain = tuple[str, str]
 
 
 class PlacedPod(NamedTuple):
+    """A pod that has a node, or will have one."""
+
     pod: Pod
     node: NodeState
 
 
 class _Term:
-    """Which pods a term of a pod means."""
+    """A term of a pod, compiled."""
 
     __slots__ = ("_any_namespace", "_namespaces", "_selector", "key")
 
@@ -60,12 +67,14 @@ class _Term:
         elif not term.namespaces and term.namespace_selector is None:
             self._namespaces = {owner.metadata.namespace}
 
-    def means(self, pod: Pod) -> bool:
+    def matches(self, pod: Pod) -> bool:
+        """Return whether the term selects the pod."""
         if not (self._any_namespace or pod.metadata.namespace in self._namespaces):
             return False
         return self._selector.matches(pod.metadata.labels)
 
     def domain_of(self, state: NodeState) -> Domain | None:
+        """Return the term's domain that the node is in; None if the node has no such label."""
         value = state.labels.get(self.key)
         return None if value is None else (self.key, value)
 
@@ -74,28 +83,28 @@ Check = Callable[[NodeState], FilterReason | None]
 
 
 class PodAffinityIndex:
-    """`pods` are all that are known, with or without a node."""
+    """The pods that matter for affinity. `pods` are all pods, with or without a node."""
 
     def __init__(self, nodes: Nodes, pods: Iterable[Pod], namespaces: Iterable[Namespace]) -> None:
         self._nodes, self._pods, self._namespaces = nodes, pods, namespaces
-        self._repelling: dict[str, Pod] = {}
-        """Pods with anti-affinity, by uid: they have a say about every pod that comes."""
+        self._with_anti_affinity: dict[str, Pod] = {}
+        """Pods with anti-affinity terms, by uid: these are checked for every pod to be placed."""
 
     def put(self, pod: Pod) -> None:
-        if any(_required_away(pod)):
-            self._repelling[pod.metadata.uid] = pod
+        if any(_anti_affinity_terms(pod)):
+            self._with_anti_affinity[pod.metadata.uid] = pod
 
     def drop(self, pod: Pod) -> None:
-        self._repelling.pop(pod.metadata.uid, None)
+        self._with_anti_affinity.pop(pod.metadata.uid, None)
 
     def checks_for(
-        self, pod: Pod, wanted: PodRequirements
+        self, pod: Pod, requirements: PodRequirements
     ) -> Callable[[NodeState], Reasons] | None:
-        """What neighbours say about a node for the pod; None if they have nothing to say."""
+        """Return the check of a node against other pods; None if every node passes it."""
         checks = [
             check
             for check in (
-                self._spread(pod, wanted),
+                self._spread(pod, requirements),
                 self._affinity(pod),
                 self._anti_affinity(pod),
                 self._existing(pod),
@@ -129,46 +138,49 @@ class PodAffinityIndex:
         for placed in self._placed(pods):
             for term in listed:
                 domain = term.domain_of(placed.node)
-                if domain is not None and term.means(placed.pod):
+                if domain is not None and term.matches(placed.pod):
                     yield domain
 
     def _existing(self, pod: Pod) -> Check | None:
-        """Pods that are there already and do not want this one near."""
+        """Check the anti-affinity terms of pods that are placed already."""
         forbidden: set[Domain] = set()
-        for placed in self._placed(self._repelling.values()):
+        for placed in self._placed(self._with_anti_affinity.values()):
             if placed.pod.metadata.uid == pod.metadata.uid:
                 continue
-            for term in self._terms(placed.pod, _required_away(placed.pod)):
+            for term in self._terms(placed.pod, _anti_affinity_terms(placed.pod)):
                 domain = term.domain_of(placed.node)
-                if domain is not None and term.means(pod):
+                if domain is not None and term.matches(pod):
                     forbidden.add(domain)
-        return _outside(forbidden, KEPT_AWAY) if forbidden else None
+        return _outside(forbidden, EXISTING_ANTI_AFFINITY) if forbidden else None
 
     def _anti_affinity(self, pod: Pod) -> Check | None:
-        terms = self._terms(pod, _required_away(pod))
+        terms = self._terms(pod, _anti_affinity_terms(pod))
         if not terms:
             return None
-        others = (each for each in self._pods if each.metadata.uid != pod.metadata.uid)
-        return _outside(set(self._domains(terms, others)), TOO_NEAR)
+        others = (other for other in self._pods if other.metadata.uid != pod.metadata.uid)
+        return _outside(set(self._domains(terms, others)), ANTI_AFFINITY_MATCHED)
 
     def _affinity(self, pod: Pod) -> Check | None:
-        terms = self._terms(pod, _required_near(pod))
+        terms = self._terms(pod, _affinity_terms(pod))
         if not terms:
             return None
-        # Only pods that every term means count (getMatchingAffinityTopologyPairs…).
-        meant = [each for each in self._pods if all(term.means(each) for term in terms)]
-        domains = set(self._domains(terms, meant))
-        is_first = not domains and all(term.means(pod) for term in terms)
+        # Only pods that all terms select count.
+        # https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/plugins/interpodaffinity/filtering.go
+        # (getIncomingAffinityAntiAffinityCounts)
+        selected = [other for other in self._pods if all(term.matches(other) for term in terms)]
+        domains = set(self._domains(terms, selected))
+        # The first pod of a group that wants to be together may go anywhere.
+        is_first = not domains and all(term.matches(pod) for term in terms)
 
         def check(state: NodeState) -> FilterReason | None:
-            here = [term.domain_of(state) for term in terms]
-            if None in here or not (is_first or domains.issuperset(here)):
-                return NOT_NEAR
+            own = [term.domain_of(state) for term in terms]
+            if None in own or not (is_first or domains.issuperset(own)):
+                return AFFINITY_NOT_MATCHED
             return None
 
         return check
 
-    def _spread(self, pod: Pod, wanted: PodRequirements) -> Check | None:
+    def _spread(self, pod: Pod, requirements: PodRequirements) -> Check | None:
         constraints = [
             constraint
             for constraint in pod.spec.topology_spread_constraints
@@ -176,7 +188,9 @@ class PodAffinityIndex:
         ]
         if not constraints:
             return None
-        eligible = [state for state in self._nodes if self._is_eligible(state, constraints, wanted)]
+        eligible = [
+            state for state in self._nodes if self._is_eligible(state, constraints, requirements)
+        ]
         spreads = [self._one_spread(pod, constraint, eligible) for constraint in constraints]
 
         def check(state: NodeState) -> FilterReason | None:
@@ -192,14 +206,16 @@ class PodAffinityIndex:
         self,
         state: NodeState,
         constraints: Iterable[TopologySpreadConstraint],
-        wanted: PodRequirements,
+        requirements: PodRequirements,
     ) -> bool:
         for constraint in constraints:
             if constraint.topology_key not in state.labels:
                 return False
-            if constraint.node_affinity_policy != "Ignore" and not _is_selected(state, wanted):
+            if constraint.node_affinity_policy != "Ignore" and not _is_selected(
+                state, requirements
+            ):
                 return False
-            if constraint.node_taints_policy == "Honor" and _is_tainted(state, wanted):
+            if constraint.node_taints_policy == "Honor" and _is_tainted(state, requirements):
                 return False
         return True
 
@@ -220,7 +236,7 @@ class PodAffinityIndex:
 
 
 class _Spread(NamedTuple):
-    """How many pods each domain has, and how many it may have before the next one comes."""
+    """The pods of each domain, and how many a domain may have before one is added."""
 
     key: str
     counts: Mapping[str, int]
@@ -229,16 +245,16 @@ class _Spread(NamedTuple):
     def check(self, state: NodeState) -> FilterReason | None:
         value = state.labels.get(self.key)
         if value is None:
-            return NO_DOMAIN
-        return UNEVEN if self.counts.get(value, 0) > self.most else None
+            return TOPOLOGY_LABEL_MISSING
+        return SKEW_TOO_HIGH if self.counts.get(value, 0) > self.most else None
 
 
-def _required_near(pod: Pod) -> tuple[PodAffinityTerm, ...]:
+def _affinity_terms(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     affinity = pod.spec.affinity.pod_affinity if pod.spec.affinity else None
     return affinity.required_during_scheduling_ignored_during_execution if affinity else ()
 
 
-def _required_away(pod: Pod) -> tuple[PodAffinityTerm, ...]:
+def _anti_affinity_terms(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
     return affinity.required_during_scheduling_ignored_during_execution if affinity else ()
 
@@ -254,8 +270,8 @@ def _outside(forbidden: set[Domain], reason: FilterReason) -> Check:
     keys = {key for key, _ in forbidden}
 
     def check(state: NodeState) -> FilterReason | None:
-        here = {(key, state.labels[key]) for key in keys if key in state.labels}
-        return None if forbidden.isdisjoint(here) else reason
+        own = {(key, state.labels[key]) for key in keys if key in state.labels}
+        return None if forbidden.isdisjoint(own) else reason
 
     return check
 
@@ -270,15 +286,13 @@ def _counts_for(other: Pod, pod: Pod, selector: label_selectors.Selector) -> boo
     )
 
 
-def _is_selected(state: NodeState, wanted: PodRequirements) -> bool:
-    if wanted.names is not None and state.name not in wanted.names:
+def _is_selected(state: NodeState, requirements: PodRequirements) -> bool:
+    if requirements.names is not None and state.name not in requirements.names:
         return False
-    return wanted.selects is None or wanted.selects(state.labels, state.name)
+    return requirements.selects is None or requirements.selects(state.labels, state.name)
 
 
-def _is_tainted(state: NodeState, wanted: PodRequirements) -> bool:
+def _is_tainted(state: NodeState, requirements: PodRequirements) -> bool:
     assert state.node is not None
     taints = state.node.spec.taints
-    return bool(
-        wanted.untolerated(taints, pod_requirements.NO_SCHEDULE, pod_requirements.NO_EXECUTE)
-    )
+    return bool(requirements.untolerated(taints, well_known.NO_SCHEDULE, well_known.NO_EXECUTE))

@@ -1,7 +1,7 @@
-"""What a pod needs of a node, worked out once for all pods that need the same.
+"""The requirements of a pod for its node, computed once for all pods with the same ones.
 
-The pods of one Deployment have equal needs; `needs_of` gives them the same `Needs`, so whatever is
-known about nodes can be kept per `Needs`.
+The pods of one Deployment have equal requirements. `requirements_of` returns the same object for
+them, so results about nodes can be cached per `PodRequirements`.
 """
 
 from __future__ import annotations
@@ -12,45 +12,49 @@ from typing import NamedTuple
 
 import msgspec
 
+from dray.api import well_known
 from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity
 from dray.api.selectors import label_selectors, node_selectors
-from dray.api.semantics import pod_resources
+from dray.api.semantics import pod_resources, tolerations
 from dray.api.types.containers import Container
 from dray.api.types.meta import NodeSelector
 from dray.api.types.nodes import Taint
-from dray.api.types.pods import NodeAffinity, Pod, PreferredSchedulingTerm, Toleration
+from dray.api.types.pods import NodeAffinity, Pod, PreferredSchedulingTerm
 
-NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "PreferNoSchedule", "NoExecute"
-UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect=well_known.NO_SCHEDULE)
 ANY_ADDRESS = "0.0.0.0"
 
-_NEEDS_LIMIT = 4096
+_CACHE_LIMIT = 4096
 _ASSUMED = pod_resources.ResourceCountOptions(
     assumed={"cpu": quantity.parse("100m"), "memory": quantity.parse("200Mi")}
 )
-"""What scoring takes a container to request that does not say (scheduler/util/pod_resources.go)."""
+"""The requests that scoring assumes for a container without any.
+
+https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/util/pod_resources.go
+"""
 
 Amounts = Mapping[str, int]
-"""Whole units by resource; cpu in thousandths."""
+"""Amounts in whole units by resource name; cpu in thousandths."""
 
 
 class Port(NamedTuple):
-    """A port of the node itself."""
+    """A host port."""
 
     address: str
     protocol: str
     number: int
 
     def clashes_with(self, other: Port) -> bool:
-        same = (self.protocol, self.number) == (other.protocol, other.number)
-        return same and (
+        """Return whether two pods cannot have these ports on one node."""
+        is_same = (self.protocol, self.number) == (other.protocol, other.number)
+        return is_same and (
             self.address == other.address or ANY_ADDRESS in (self.address, other.address)
         )
 
 
 class PodUsage(NamedTuple):
-    """What a pod takes of the node it is on."""
+    """The resources and host ports that a pod uses of its node."""
 
     amounts: Amounts
     scored_cpu: int
@@ -59,41 +63,43 @@ class PodUsage(NamedTuple):
 
 
 class PodRequirements:
-    """The demands of pods that are alike. Compared by identity: equal demands share one."""
+    """The requirements of a pod. Compared by identity: `requirements_of` shares equal ones."""
 
-    __slots__ = ("charge", "names", "preference", "selects", "tolerations")
+    __slots__ = ("names", "preference", "selects", "tolerations", "usage")
 
     def __init__(self, pod: Pod) -> None:
-        self.charge = charge_of(pod)
+        self.usage = usage_of(pod)
         self.tolerations = pod.spec.tolerations
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
         affinity = affinity or NodeAffinity()
         required = affinity.required_during_scheduling_ignored_during_execution
         self.selects = _node_test(pod.spec.node_selector, required)
-        """Whether a node is selected; None where all are. May raise SelectorError."""
+        """Test whether a node is selected; None if all are. May raise SelectorError."""
         self.names = named_nodes(required)
-        """The only nodes that can be selected, where they are named."""
+        """The names of all nodes that can be selected; None if not selected by name."""
         self.preference = _preference(affinity.preferred_during_scheduling_ignored_during_execution)
-        """The weight of the preferred terms that a node matches; None where there are none."""
+        """The weight of the preferred terms that a node matches; None without such terms."""
 
     def untolerated(self, taints: Iterable[Taint], *effects: str) -> int:
-        """How many taints with these effects the pod does not tolerate."""
+        """Count the taints with these effects that the pod does not tolerate."""
         return sum(
-            taint.effect in effects and not tolerates(self.tolerations, taint) for taint in taints
+            taint.effect in effects and not tolerations.is_tolerated(taint, self.tolerations)
+            for taint in taints
         )
 
 
-def needs_of(pod: Pod) -> PodRequirements:
+def requirements_of(pod: Pod) -> PodRequirements:
+    """Return the requirements of a pod, the same object for pods with equal ones."""
     key = _signature(pod)
-    known = _known.get(key)
-    if known is None:
-        if len(_known) >= _NEEDS_LIMIT:
-            _known.clear()
-        known = _known[key] = PodRequirements(pod)
-    return known
+    requirements = _cache.get(key)
+    if requirements is None:
+        if len(_cache) >= _CACHE_LIMIT:
+            _cache.clear()
+        requirements = _cache[key] = PodRequirements(pod)
+    return requirements
 
 
-_known: dict[bytes, PodRequirements] = {}
+_cache: dict[bytes, PodRequirements] = {}
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -116,19 +122,20 @@ def _signature(pod: Pod) -> bytes:
     )
 
 
-def charge_of(
+def usage_of(
     pod: Pod, counting: pod_resources.ResourceCountOptions = pod_resources.AS_WRITTEN
 ) -> PodUsage:
+    """Return what the pod uses of its node, counted as `counting` says."""
     scored = pod_resources.pod_requests(pod, counting._replace(assumed=_ASSUMED.assumed))
     return PodUsage(
-        whole(pod_resources.pod_requests(pod, counting)),
+        whole_amounts(pod_resources.pod_requests(pod, counting)),
         scored.get("cpu", quantity.ZERO).milli_value(),
         scored.get("memory", quantity.ZERO).value(),
         tuple(_host_ports(pod)),
     )
 
 
-def whole(amounts: Mapping[str, Quantity]) -> dict[str, int]:
+def whole_amounts(amounts: Mapping[str, Quantity]) -> dict[str, int]:
     return {name: whole_amount(name, amount) for name, amount in amounts.items() if amount.nano}
 
 
@@ -138,31 +145,18 @@ def whole_amount(name: str, amount: Quantity) -> int:
 
 @functools.lru_cache(maxsize=1 << 12)
 def whole_text(name: str, text: str) -> int:
+    """Return the amount of a resource that is written as a quantity."""
     return whole_amount(name, quantity.parse(text))
 
 
 def _host_ports(pod: Pod) -> Iterable[Port]:
-    sidecars = (each for each in pod.spec.init_containers if pod_resources.is_sidecar(each))
+    sidecars = filter(pod_resources.is_sidecar, pod.spec.init_containers)
     containers: Iterable[Container] = (*sidecars, *pod.spec.containers)
     for container in containers:
         for port in container.ports:
             if port.host_port:
                 address, protocol = port.host_ip or ANY_ADDRESS, port.protocol or "TCP"
                 yield Port(address, protocol, port.host_port)
-
-
-def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    return any(_tolerates(toleration, taint) for toleration in tolerations)
-
-
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
 
 
 def _node_test(
@@ -183,7 +177,7 @@ def _preference(
 
 
 def named_nodes(required: NodeSelector | None) -> frozenset[str] | None:
-    """The nodes that a selector names, if each of its terms names some."""
+    """Return the nodes that a selector names; None unless each of its terms names some."""
     if required is None or not required.node_selector_terms:
         return None
     names: set[str] = set()

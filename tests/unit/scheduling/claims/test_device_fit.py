@@ -8,7 +8,7 @@ import pytest
 
 from dray.api import features as gates
 from dray.api.types.meta import JsonObject
-from dray.scheduler.claims import device_fit
+from dray.scheduler import step_runner
 from tests import loop
 from tests.unit.scheduler.world import (
     World,
@@ -158,15 +158,15 @@ async def test_a_policy_chooses_among_nodes(world: World) -> None:
 def test_a_search_that_takes_long_is_continued_in_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(device_fit, "INLINE_SECONDS", -1.0)
+    monkeypatch.setattr(step_runner, "INLINE_SECONDS", -1.0)
     run_searches(fitting_pods)
 
 
 def test_a_search_that_takes_too_long_is_given_up_and_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(device_fit, "INLINE_SECONDS", -1.0)
-    monkeypatch.setattr(device_fit, "NODE_SECONDS", -1.0)
+    monkeypatch.setattr(step_runner, "INLINE_SECONDS", -1.0)
+    monkeypatch.setattr(step_runner, "NODE_SECONDS", -1.0)
 
     async def refused(here: World) -> None:
         await here.create(device_class(), node("node-0"), gpu_slice("node-0"))

@@ -1,4 +1,4 @@
-"""The claims of a pod as they are now, or the first that it has to wait for."""
+"""The claims of a pod, or the first claim that it has to wait for."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ FindClaim = Callable[[ClaimKey], ResourceClaim | None]
 
 
 class PodClaim(NamedTuple):
-    """One claim of a pod, and for whom the pod's use of it is reserved."""
+    """One claim of a pod, and the consumer that the pod's use is reserved for."""
 
     names: tuple[str, ...]
-    """What the pod calls it, in spec.resourceClaims."""
+    """The names of the claim in the pod's spec.resourceClaims."""
     claim: ResourceClaim
     consumer: ResourceClaimConsumerReference
 
 
 class NotReady(NamedTuple):
-    """A claim that the pod has to wait for, in upstream's words."""
+    """A claim that the pod has to wait for; the message is kube-scheduler's."""
 
     message: str
     claim: ClaimKey | None = None
     template: str = ""
-    """The template from which the claim has not been made yet."""
+    """The template from which the claim has not been created yet."""
 
 
 def resolve(
     pod: Pod, find: FindClaim, group: PodGroup | None, accepts_group: bool
 ) -> list[PodClaim] | NotReady:
-    """The claims of a pod, or the first that it has to wait for.
+    """Return the claims of a pod, or the first that it has to wait for.
 
     `group` is the pod's PodGroup where claims may be reserved for groups.
     """
-    found: dict[ClaimKey, PodClaim] = {}
+    claims: dict[ClaimKey, PodClaim] = {}
     for source in pod.spec.resource_claims:
-        noted = pod_claims.claim_of(pod, source)
-        if not noted.is_made:
-            return _not_made(pod, source)
-        if noted.name is None:
+        claim_state = pod_claims.claim_of(pod, source)
+        if not claim_state.is_made:
+            return _not_created(pod, source)
+        if claim_state.name is None:
             continue
-        key = ClaimKey(pod.metadata.namespace, noted.name)
+        key = ClaimKey(pod.metadata.namespace, claim_state.name)
         claim = find(key)
         problem = _problem(pod, source, key, claim, accepts_group)
         if problem is not None:
             return problem
         assert claim is not None
-        earlier = found[key].names if key in found else ()
+        earlier = claims[key].names if key in claims else ()
         consumer = pod_claims.consumer(pod, group, source)
-        found[key] = PodClaim((*earlier, source.name), claim, consumer)
-    return list(found.values())
+        claims[key] = PodClaim((*earlier, source.name), claim, consumer)
+    return list(claims.values())
 
 
-def _not_made(pod: Pod, source: PodResourceClaim) -> NotReady:
-    who = f'pod "{pod.metadata.namespace}/{pod.metadata.name}"'
+def _not_created(pod: Pod, source: PodResourceClaim) -> NotReady:
+    name = f'pod "{pod.metadata.namespace}/{pod.metadata.name}"'
     if source.resource_claim_template_name is None:
         return NotReady(
-            f'{who}, spec.resourceClaim "{source.name}": none of the supported fields are set'
+            f'{name}, spec.resourceClaim "{source.name}": none of the supported fields are set'
         )
     return NotReady(
-        f"{who}: ResourceClaim not created yet", template=source.resource_claim_template_name
+        f"{name}: ResourceClaim not created yet", template=source.resource_claim_template_name
     )
 
 

@@ -1,8 +1,8 @@
-"""Devices that use a node's own resources: cpu and memory behind allocated devices.
+"""Node resources that allocated devices use: cpu and memory.
 
-A device may stand for node resources (`mapping`) or need some beside it (`overhead`). What the
-devices of a pod use counts like requests of its containers and is noted in the pod's status. As
-plugins/dynamicresources/nodeallocatabledynamicresources.go.
+A device may represent node resources (`mapping`) or need some in addition (`overhead`). The usage
+of a pod's devices counts like requests of its containers and is recorded in the pod's status.
+https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/plugins/dynamicresources/nodeallocatabledynamicresources.go
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from dray.api.types.pods import (
     NodeAllocatableResourceClaimStatus,
     Pod,
 )
-from dray.scheduling import pod_requirements
-from dray.scheduling.pod_requirements import PodUsage
+from dray.scheduling.nodes import pod_requirements
+from dray.scheduling.nodes.pod_requirements import PodUsage
 
 COUNTING = pod_resources.ResourceCountOptions(node_allocatable_claims=True)
 
@@ -39,7 +39,7 @@ FindDevice = Callable[[DeviceRequestAllocationResult], Device | None]
 
 
 class Use(NamedTuple):
-    """A claim of a pod with what is allocated to it."""
+    """A claim of a pod with its allocation. `names` are those in the pod's spec."""
 
     names: tuple[str, ...]
     claim: ResourceClaim
@@ -47,16 +47,16 @@ class Use(NamedTuple):
 
 
 class Unusable(Exception):
-    """The devices cannot be used as they are described."""
+    """A device refers to a capacity that its allocation does not have."""
 
 
 def finder(inventory: NodeInventory) -> FindDevice:
-    """Looks devices of an allocation up on one node."""
+    """Return a function that finds the devices of allocations on one node."""
 
     def find(result: DeviceRequestAllocationResult) -> Device | None:
         pool = result.pool_id
-        for section in inventory.sections:
-            number = section.numbers.get(result.device) if section.pool.id == pool else None
+        for node_pool in inventory.sections:
+            number = node_pool.numbers.get(result.device) if node_pool.pool.id == pool else None
             if number is not None:
                 return inventory.devices[number].device
         return None
@@ -67,13 +67,13 @@ def finder(inventory: NodeInventory) -> FindDevice:
 def statuses(
     pod: Pod, uses: Iterable[Use], find: FindDevice
 ) -> tuple[NodeAllocatableResourceClaimStatus, ...]:
-    """What each claim uses of the node itself; claims that use nothing are left out."""
-    found = [status for use in uses if (status := _status(pod, use, find)) is not None]
-    return tuple(sorted(found, key=lambda status: status.resource_claim_name))
+    """Return the node resources of every claim that uses some. Raises Unusable."""
+    used = [status for use in uses if (status := _status(pod, use, find)) is not None]
+    return tuple(sorted(used, key=lambda status: status.resource_claim_name))
 
 
 def has_mapped_device(allocation: AllocationResult, find: FindDevice) -> bool:
-    """Whether a device stands for node resources, so that only one pod may use the claim."""
+    """Return whether a device represents node resources: then only one pod may use the claim."""
     return any(
         resource.mapping is not None
         for result in allocation.devices.results
@@ -93,8 +93,8 @@ def _status(pod: Pod, use: Use, find: FindDevice) -> NodeAllocatableResourceClai
                 if amount is not None:
                     pod_resources.add(mapped, {name: amount})
             if resource.overhead is not None:
-                known = overheads.get(name, NodeAllocatableOverheadResources(name))
-                overheads[name] = _with_overhead(known, resource.overhead)
+                before = overheads.get(name, NodeAllocatableOverheadResources(name))
+                overheads[name] = _with_overhead(before, resource.overhead)
     if not mapped and not overheads:
         return None
     return NodeAllocatableResourceClaimStatus(
@@ -137,12 +137,12 @@ def _times(amount: Quantity, multiplier: Quantity) -> Quantity:
 
 
 def _with_overhead(
-    known: NodeAllocatableOverheadResources, more: NodeAllocatableOverhead
+    total: NodeAllocatableOverheadResources, more: NodeAllocatableOverhead
 ) -> NodeAllocatableOverheadResources:
     return NodeAllocatableOverheadResources(
-        known.name,
-        _sum(known.per_pod, more.per_pod),
-        _sum(known.per_container, more.per_container),
+        total.name,
+        _sum(total.per_pod, more.per_pod),
+        _sum(total.per_container, more.per_container),
     )
 
 
@@ -153,32 +153,32 @@ def _sum(one: str | None, other: str | None) -> str | None:
 
 
 def _users(pod: Pod, names: Iterable[str]) -> Iterator[str]:
-    """The containers that use a claim, once for each time they name it."""
-    wanted = set(names)
+    """Yield the containers that use a claim, once per reference."""
+    claim_names = set(names)
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         for used in container.resources.claims:
-            if used.name in wanted:
+            if used.name in claim_names:
                 yield container.name
 
 
-def with_statuses(pod: Pod, noted: tuple[NodeAllocatableResourceClaimStatus, ...]) -> Pod:
-    """The pod as it will be."""
-    status = msgspec.structs.replace(pod.status, node_allocatable_resource_claim_statuses=noted)
+def with_statuses(pod: Pod, statuses: tuple[NodeAllocatableResourceClaimStatus, ...]) -> Pod:
+    """Return the pod with these node resources in its status."""
+    status = msgspec.structs.replace(pod.status, node_allocatable_resource_claim_statuses=statuses)
     return msgspec.structs.replace(pod, status=status)
 
 
-def charge_of(pod: Pod) -> PodUsage:
-    """What a pod whose status notes node resources of its devices takes of a node."""
-    return pod_requirements.charge_of(pod, COUNTING)
+def usage_of(pod: Pod) -> PodUsage:
+    """Return what a pod uses of its node, including the node resources in its status."""
+    return pod_requirements.usage_of(pod, COUNTING)
 
 
 def shortfall_of_pod(pod: Pod) -> str:
-    """Where the pod's own pod-level resources do not cover what its devices use; or nothing."""
+    """Return which pod-level resource does not cover the pod's devices; empty if all do."""
     if pod.spec.resources is None:
         return ""
-    asked = pod_resources.parse_amounts(pod.spec.resources.requests)
+    requested = pod_resources.parse_amounts(pod.spec.resources.requests)
     needed = pod_resources.container_requests(pod, COUNTING)
-    for name, amount in sorted(asked.items()):
+    for name, amount in sorted(requested.items()):
         if pod_resources.is_pod_level_resource(name) and needed.get(name, quantity.ZERO) > amount:
             return (
                 f"pod level request for {name} is insufficient to cover the aggregated container "
