@@ -20,6 +20,7 @@ import msgspec
 
 from dray.api.http_messages import Request, User
 from dray.apiserver.request.request_info import RequestInfo
+from dray.clock import utc_now
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ def opened(path: Path | None) -> Iterator[AuditLog | None]:
 def _event(
     request: Request, info: RequestInfo, user: User, code: int, seconds: float, is_stream: bool
 ) -> dict[str, Any]:
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     event = {
         "kind": "Event",
         "apiVersion": "audit.k8s.io/v1",

@@ -22,6 +22,7 @@ from dray.apiserver.access import impersonation
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.certificates import KeyPair
 from dray.client import websockets
+from dray.client.websockets import MessageWebSocket
 
 log = logging.getLogger(__name__)
 # What is no HTTP is the client's doing and answered; it does not belong into the log.
@@ -172,7 +173,7 @@ class Server:
         self._streaming.add(task)
         try:
             await outgoing.prepare(incoming)
-            await upgrade.converse(_Messages(outgoing))
+            await upgrade.converse(MessageWebSocket(outgoing))
             await outgoing.close()
         except asyncio.CancelledError:
             if not self._is_closing:
@@ -202,20 +203,6 @@ class Server:
             task.uncancel()
         finally:
             self._streaming.discard(task)
-
-
-class _Messages:
-    """A WebSocket as one end of a conversation."""
-
-    def __init__(self, socket: web.WebSocketResponse) -> None:
-        self._socket = socket
-
-    async def receive(self) -> bytes | None:
-        return await websockets.received(self._socket.receive)
-
-    async def send(self, message: bytes) -> None:
-        with contextlib.suppress(ConnectionError):
-            await self._socket.send_bytes(message)
 
 
 async def _hang_up(transports: Iterable[asyncio.Transport]) -> None:

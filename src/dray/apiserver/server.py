@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import datetime
 import os
 import random
 import time
@@ -19,7 +18,6 @@ from dray.api import kinds
 from dray.api.features import Features
 from dray.api.http_messages import User
 from dray.api.remote_command import API_SERVER_NAME
-from dray.api.types.meta import ObjectMeta, Wire
 from dray.apiserver import audit, composition
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
@@ -38,6 +36,8 @@ from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.verbs.deletion import Deleter
 from dray.apiserver.verbs.writes import Writer
+from dray.client.cache import HasMetadata
+from dray.clock import utc_now
 from dray.store.store import Entry, Store
 
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -83,7 +83,7 @@ async def open_server(
     `identity` makes the certificate by which it asks node agents for logs and the like.
     """
     chosen = settings or Settings()
-    await bootstrap(store, _now(), new_uid)
+    await bootstrap(store, utc_now(), new_uid)
     authorizer = await Authorizer.open(store)
     published = PublishedSlices()
     accounts = ServiceAccounts()
@@ -126,7 +126,7 @@ def _assemble(
 ) -> App:
     features = settings.features
     around = RuleDependencies(
-        store, features, authorizer, published, _now, new_suffix, settings.mounts_tokens
+        store, features, authorizer, published, utc_now, new_suffix, settings.mounts_tokens
     )
     chain = composition.build_admission_chain(around)
     writer = Writer(store, features, chain, new_uid, new_suffix, composition.body_hooks(features))
@@ -158,10 +158,6 @@ async def _running(
         finally:
             for task in tasks:
                 task.cancel()
-
-
-class HasMetadata(Wire, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
 
 
 class ServiceAccounts:
@@ -203,7 +199,3 @@ def new_uid() -> str:
 
 def new_suffix() -> str:
     return "".join(random.choices(_SUFFIX_ALPHABET, k=SUFFIX_LENGTH))
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

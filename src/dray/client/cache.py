@@ -113,6 +113,10 @@ class Cache(Generic[T]):
         return list(self._indexes[index].get(value, {}).values())
 
     @property
+    def plural(self) -> str:
+        return self._kind.plural
+
+    @property
     def undecodable(self) -> Mapping[ObjectKey, Undecodable]:
         return self._undecodable
 

@@ -11,18 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dray import supervision
 from dray.api import errors, kinds
 from dray.api.formats import gotime
 from dray.api.types.meta import JsonObject
 from dray.client.api_client import Client
-
-
-def raise_if_cancelled() -> None:
-    """End the task if somebody has asked it to."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
-
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +87,7 @@ class LeaderElection:
                 lost = found.exceptions[0]
             # Not in `except*`: before Python 3.11.4, what is raised there is wrapped in a group.
             if lost is not None:
-                raise_if_cancelled()
+                supervision.raise_if_cancelled()
                 raise lost
 
     async def _acquire(self) -> None:

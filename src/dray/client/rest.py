@@ -19,6 +19,7 @@ from dray.api import errors
 from dray.api.http_messages import Request, Response
 from dray.client import websockets
 from dray.client.kubeconfig import Connection, ExecPlugin, KubeconfigError
+from dray.clock import utc_now
 
 TOKEN_FILE_SECONDS = 60.0
 USER_AGENT = "dray"
@@ -191,7 +192,7 @@ class Credentials:
         expiry = status.get("expirationTimestamp")
         if not expiry:
             return float("inf")
-        left = datetime.datetime.fromisoformat(expiry) - datetime.datetime.now(datetime.UTC)
+        left = datetime.datetime.fromisoformat(expiry) - utc_now()
         return max(left.total_seconds() - 10, 1.0)
 
 

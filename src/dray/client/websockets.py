@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
 from dray.api.http_messages import MessageSocket, Upgrade
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 MAX_MESSAGE_BYTES = 16 * 2**20
 
@@ -71,8 +74,24 @@ async def relay(here: MessageSocket, there: aiohttp.ClientWebSocketResponse) -> 
             task.cancel()
 
 
+class MessageWebSocket:
+    """The server's end of a WebSocket as a MessageSocket."""
+
+    def __init__(self, socket: web.WebSocketResponse) -> None:
+        self._socket = socket
+
+    async def receive(self) -> bytes | None:
+        return await received(self._socket.receive)
+
+    async def send(self, message: bytes) -> None:
+        """Send a message, unless the client has left."""
+        if not self._socket.closed:
+            with contextlib.suppress(ConnectionError):
+                await self._socket.send_bytes(message)
+
+
 async def received(receive: Callable[[], Awaitable[aiohttp.WSMessage]]) -> bytes | None:
-    """The next message of a WebSocket; None when it was the last."""
+    """Return the next message of a WebSocket, or None after the last one."""
     message = await receive()
     if message.type is aiohttp.WSMsgType.BINARY:
         return bytes(message.data)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dray import telemetry
+from dray import supervision, telemetry
 from dray.allocator.inventory import cluster_inventory as allocator
 from dray.api.http_messages import User
 from dray.api.types.dra import ResourceClaim
@@ -246,7 +246,7 @@ async def _supervised(components: dict[str, Component]) -> AsyncIterator[None]:
     """The components run while the block does; leaving it ends them, the last first."""
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(manager.supervise(name, run), name=name)
+            group.create_task(supervision.run_forever(name, run), name=name)
             for name, run in components.items()
         ]
         try:

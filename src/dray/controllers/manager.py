@@ -11,10 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from dray import telemetry
+from dray import supervision, telemetry
 from dray.api import features as gates
 from dray.api.features import Features
-from dray.client import lease
 from dray.client.api_client import Client
 from dray.client.lease import LeaderElection, LeadershipLost, Timing
 from dray.controllers import loops, served_kinds
@@ -43,7 +42,6 @@ log = logging.getLogger(__name__)
 
 LEASE_NAME = "dray-controllers"
 FIELD_MANAGER = "dray-controller-manager"
-RESTART_SECONDS = 1.0
 
 LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "claims": Claims,
@@ -112,9 +110,9 @@ async def run(
     async with asyncio.TaskGroup() as group:
         group.create_task(context.caches.run(), name="caches")
         for recorder in context.recorders.values():
-            group.create_task(supervise("events", recorder.run), name="events")
+            group.create_task(supervision.run_forever("events", recorder.run), name="events")
         for loop in made:
-            group.create_task(supervise(loop.name, loop.run), name=loop.name)
+            group.create_task(supervision.run_forever(loop.name, loop.run), name=loop.name)
         if started is not None:
             await _all_synced(made)
             started.set()
@@ -123,19 +121,6 @@ async def run(
 async def _all_synced(made: Iterable[Loop[Any]]) -> None:
     for loop in made:
         await loop.synced()
-
-
-async def supervise(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` for ever; whatever ends it is logged, and it starts again."""
-    while True:
-        try:
-            await work()
-        except Exception:
-            lease.raise_if_cancelled()
-            log.exception("%s died and is started again", name)
-        else:
-            log.warning("%s ended and is started again", name)
-        await asyncio.sleep(RESTART_SECONDS)
 
 
 def candidate(
@@ -149,7 +134,7 @@ async def run_elected(election: LeaderElection, work: Callable[[], Awaitable[Non
     """Do the work whenever this process leads; when it no longer does, wait to lead again."""
 
     async def lead() -> None:
-        await supervise("controllers", work)
+        await supervision.run_forever("controllers", work)
 
     while True:
         with contextlib.suppress(LeadershipLost):

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterable
 from typing import Any
 
+from dray import supervision
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.interning import Interner
 from dray.api import kinds
@@ -25,6 +26,7 @@ from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, Reso
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
+from dray.client import pod_indexes
 from dray.client.api_client import Client, ObjectSelection
 from dray.client.cache import Cache, ObjectChange
 from dray.scheduler import queue
@@ -39,7 +41,6 @@ from dray.scheduling.pod_requirements import PodUsage
 log = logging.getLogger(__name__)
 
 ACTIVE_PODS = ObjectSelection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
-RESTART_SECONDS = 1.0
 
 GROUP, ON_NODE, EXTENDED = "group", "node", "extended"
 """Indexes: pods by PodGroup and by node; claims for extended resources by the uid of their pod."""
@@ -57,7 +58,11 @@ class SchedulerState:
         self.nodes = Nodes()
         self.classes = Classes()
         self.pods: Cache[Pod] = Cache(
-            client, kinds.POD, Pod, ACTIVE_PODS, {GROUP: _group_of_pod, ON_NODE: _node_of_pod}
+            client,
+            kinds.POD,
+            Pod,
+            ACTIVE_PODS,
+            {GROUP: pod_indexes.group_of_pod, ON_NODE: pod_indexes.node_of_pod},
         )
         self.claims: Cache[ResourceClaim] = Cache(
             client, kinds.RESOURCE_CLAIM, ResourceClaim, indexes={EXTENDED: _owner_of_extended}
@@ -89,7 +94,8 @@ class SchedulerState:
         """Keep everything current until cancelled."""
         async with asyncio.TaskGroup() as group:
             for cache in self._caches():
-                group.create_task(_keep(cache))
+                name = f"cache-{cache.plural}"
+                group.create_task(supervision.run_forever(name, cache.run), name=name)
 
     async def synced(self) -> None:
         """Wait for complete copies, then take them over."""
@@ -240,24 +246,6 @@ class SchedulerState:
 
     def _group_changed(self, change: ObjectChange[PodGroup]) -> None:
         self.queue.wake(queue.group_changes(change.key))
-
-
-async def _keep(cache: Cache[Any]) -> None:
-    while True:
-        try:
-            await cache.run()
-        except Exception:
-            log.exception("a copy of the API broke; it goes on")
-            await asyncio.sleep(RESTART_SECONDS)
-
-
-def _group_of_pod(pod: Pod) -> Iterable[Hashable]:
-    name = pod_claims.group_name(pod)
-    return (ObjectKey(pod.metadata.namespace, name),) if name else ()
-
-
-def _node_of_pod(pod: Pod) -> Iterable[Hashable]:
-    return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 def _owner_of_extended(claim: ResourceClaim) -> Iterable[Hashable]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from dray.api import well_known
 from dray.api.types.meta import JsonObject
 
 GROUP = "rbac.authorization.k8s.io"
@@ -164,7 +165,9 @@ CLUSTER_ROLES: dict[str, tuple[JsonObject, ...]] = {
 
 ROLES: dict[tuple[str, str], tuple[JsonObject, ...]] = {
     ("kube-system", FLEET): (rule((*READ, "create", "patch"), "core", "configmaps"),),
-    ("kube-node-lease", FLEET): (rule(("create", "patch"), "coordination.k8s.io", "leases"),),
+    (well_known.NODE_LEASE_NAMESPACE, FLEET): (
+        rule(("create", "patch"), "coordination.k8s.io", "leases"),
+    ),
 }
 """By namespace and name. Each is bound to the user of its name."""
 

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dray import durable_files
+from dray.clock import utc_now
 
 AUTHORITY_DAYS = 3650
 LEAF_DAYS = 365
@@ -101,7 +102,7 @@ def _self_signed(name: str) -> KeyPair:
 def _builder(
     subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, days: int
 ) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

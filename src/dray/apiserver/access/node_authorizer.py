@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from dray.api import well_known
 from dray.api.http_messages import User
 from dray.api.types.rbac import PolicyRule
 from dray.apiserver.access import bootstrap_policy, rbac
@@ -20,7 +21,6 @@ from dray.apiserver.access.rbac import ALLOWED, Attributes, Decision
 
 GROUP = "system:nodes"
 USER_PREFIX = "system:node:"
-LEASE_NAMESPACE = "kube-node-lease"
 
 NO_OPINION = Decision(False)
 _UPDATES = ("update", "patch")
@@ -100,9 +100,11 @@ class NodeAuthorizer:
     def _lease(self, node: str, attributes: Attributes) -> Decision:
         if attributes.verb not in _OWN_OBJECT_VERBS:
             return Decision(False, "can only get, create, update, patch, or delete a node lease")
-        if attributes.namespace != LEASE_NAMESPACE:
+        if attributes.namespace != well_known.NODE_LEASE_NAMESPACE:
             return Decision(
-                False, f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
+                False,
+                f'can only access leases in the "{well_known.NODE_LEASE_NAMESPACE}" system '
+                "namespace",
             )
         # Nobody knows the name of what is about to be created; `noderestriction` looks at it.
         if attributes.verb != "create" and attributes.name != node:

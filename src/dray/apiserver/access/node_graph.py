@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.types.containers import EnvFromSource, EnvVar
 from dray.api.types.meta import ObjectMeta, Wire
 from dray.api.types.pods import (
@@ -23,8 +23,6 @@ from dray.api.types.volumes import Volume, VolumeProjection
 from dray.apiserver.storage import store_keys
 from dray.apiserver.storage.lookup import Reader
 from dray.store.store import Entry
-
-MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 CLAIMS, CONFIG_MAPS, SECRETS = "resourceclaims", "configmaps", "secrets"
 SERVICE_ACCOUNTS, VOLUME_CLAIMS = "serviceaccounts", "persistentvolumeclaims"
@@ -99,7 +97,7 @@ class PodRelations:
 
 def _rights_of(pod: _Pod) -> tuple[str, ...]:
     """A mirror pod is the node's own work and gives it no rights."""
-    if MIRROR_ANNOTATION in pod.metadata.annotations:
+    if well_known.MIRROR_POD_ANNOTATION in pod.metadata.annotations:
         return ()
     return tuple(dict.fromkeys(map(sys.intern, _used_by(pod))))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.types.core import Namespace
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission import admission_chain
@@ -17,10 +17,9 @@ from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
 GROUP = "resource.k8s.io"
-LABEL = "resource.kubernetes.io/admin-access"
 MESSAGE = (
-    f"Forbidden: admin access to devices requires the `{LABEL}: true` label on the containing "
-    "namespace"
+    "Forbidden: admin access to devices requires the "
+    f"`{well_known.ADMIN_ACCESS_LABEL}: true` label on the containing namespace"
 )
 
 
@@ -35,7 +34,10 @@ class AdminAccess(AdmissionRule):
         if field is None:
             return ()
         namespace = await self._namespaces.get(action.namespace)
-        if namespace is not None and namespace.metadata.labels.get(LABEL) == "true":
+        if (
+            namespace is not None
+            and namespace.metadata.labels.get(well_known.ADMIN_ACCESS_LABEL) == "true"
+        ):
             return ()
         return (errors.Cause(field, "FieldValueForbidden", MESSAGE),)
 

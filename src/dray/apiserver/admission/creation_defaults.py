@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.features import Features
 from dray.api.types.core import ServiceAccount
 from dray.api.types.meta import JsonObject
-from dray.apiserver.access.node_graph import MIRROR_ANNOTATION
 from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import AdmissionRequest, AdmissionRule
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
-
-NOT_READY = "node.kubernetes.io/not-ready"
-NO_SCHEDULE = "NoSchedule"
 
 
 class TaintNewNodes(AdmissionRule):
@@ -28,8 +24,11 @@ class TaintNewNodes(AdmissionRule):
         spec = action.new.setdefault("spec", {})
         taints = spec.get("taints") or []
         known = {(taint.get("key"), taint.get("effect")) for taint in taints}
-        if (NOT_READY, NO_SCHEDULE) not in known:
-            spec["taints"] = [*taints, {"key": NOT_READY, "effect": NO_SCHEDULE}]
+        if (well_known.NODE_NOT_READY, well_known.NO_SCHEDULE) not in known:
+            spec["taints"] = [
+                *taints,
+                {"key": well_known.NODE_NOT_READY, "effect": well_known.NO_SCHEDULE},
+            ]
 
 
 DEFAULT_ACCOUNT = "default"
@@ -37,8 +36,7 @@ TOKEN_VOLUME_PREFIX = "kube-api-access-"
 TOKEN_MOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN_SECONDS = 3607
 TOLERATED_SECONDS = 300
-_TOLERATED = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-_NO_EXECUTE = "NoExecute"
+_TOLERATED = (well_known.NODE_NOT_READY, well_known.NODE_UNREACHABLE)
 
 
 class DefaultTolerations(AdmissionRule):
@@ -59,7 +57,7 @@ class DefaultTolerations(AdmissionRule):
 def _has_toleration(tolerations: list[JsonObject], key: str) -> bool:
     return any(
         toleration.get("key") in (None, "", key)
-        and toleration.get("effect") in (None, "", _NO_EXECUTE)
+        and toleration.get("effect") in (None, "", well_known.NO_EXECUTE)
         for toleration in tolerations
     )
 
@@ -68,7 +66,7 @@ def _toleration(key: str) -> JsonObject:
     return {
         "key": key,
         "operator": "Exists",
-        "effect": _NO_EXECUTE,
+        "effect": well_known.NO_EXECUTE,
         "tolerationSeconds": TOLERATED_SECONDS,
     }
 
@@ -95,7 +93,7 @@ class PodServiceAccount(AdmissionRule):
             return
         assert action.new is not None
         spec = action.new.setdefault("spec", {})
-        if MIRROR_ANNOTATION in (action.new["metadata"].get("annotations") or {}):
+        if well_known.MIRROR_POD_ANNOTATION in (action.new["metadata"].get("annotations") or {}):
             _check_mirror(action, spec)
             return
         if not spec.get("serviceAccountName"):
@@ -181,9 +179,6 @@ def _token_sources() -> JsonObject:
     }
 
 
-FINALIZER = "scheduling.k8s.io/podgroup-protection"
-
-
 class ProtectPodGroups(AdmissionRule):
     about = frozenset({"PodGroup"})
 
@@ -195,5 +190,5 @@ class ProtectPodGroups(AdmissionRule):
             return
         assert action.new is not None
         finalizers = action.new["metadata"].setdefault("finalizers", [])
-        if FINALIZER not in finalizers:
-            finalizers.append(FINALIZER)
+        if well_known.POD_GROUP_FINALIZER not in finalizers:
+            finalizers.append(well_known.POD_GROUP_FINALIZER)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.ids import GroupResource
 from dray.api.types.core import Namespace
 from dray.api.types.meta import JsonObject
@@ -22,7 +22,7 @@ from dray.apiserver.admission.admission_chain import (
 from dray.apiserver.storage.lookup import Lookup
 from dray.store.store import Store
 
-SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
+SYSTEM = ("default", "kube-system", "kube-public", well_known.NODE_LEASE_NAMESPACE)
 TERMINATING = "Terminating"
 
 # Their answers must not tell which namespaces exist.

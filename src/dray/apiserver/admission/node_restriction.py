@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.formats import gotext
 from dray.api.ids import GroupResource
 from dray.api.types.meta import JsonObject, ObjectMeta, Wire
@@ -41,7 +41,7 @@ _OWN_LABELS = frozenset(
 )
 _OWN_LABEL_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _REFERENCES = ("serviceaccounts", "secrets", "configmaps", "resourceclaims")
-_MIRROR = node_graph.MIRROR_ANNOTATION
+_MIRROR = well_known.MIRROR_POD_ANNOTATION
 
 
 class _PodSpec(Wire, frozen=True):
@@ -194,9 +194,9 @@ class NodeRestriction(AdmissionRule):
             _check_changed_node(action, node)
 
     async def _check_lease(self, action: AdmissionRequest, node: str) -> None:
-        if action.namespace != node_authorizer.LEASE_NAMESPACE:
+        if action.namespace != well_known.NODE_LEASE_NAMESPACE:
             raise action.forbidden(
-                f'can only access leases in the "{node_authorizer.LEASE_NAMESPACE}" system '
+                f'can only access leases in the "{well_known.NODE_LEASE_NAMESPACE}" system '
                 "namespace"
             )
         if action.name != node:

@@ -32,7 +32,7 @@ class PartitionRequests(AdmissionRule):
     about = frozenset(_PATHS)
 
     def __init__(self, store: Store, published: PublishedSlices, features: Features) -> None:
-        self._classes = Lookup(store, kinds.served(GROUP, "DeviceClass"), DeviceClass)
+        self._classes = Lookup(store, kinds.DEVICE_CLASS, DeviceClass)
         self._published = published
         self._is_on = features.partition_request
         self._reader = Reader(ResourceSlice)
