@@ -1,4 +1,4 @@
-"""WebSockets to API servers and node agents: conversations in messages, and why one was refused."""
+"""WebSockets to API servers and node agents, message by message."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_MESSAGE_BYTES = 16 * 2**20
 
 
 class UpgradeRefused(Exception):
-    """The other side does not converse: its status and what it said."""
+    """The server did not open a WebSocket: its status and its body."""
 
     def __init__(self, status: int, body: bytes) -> None:
         super().__init__(f"the other side answered {status}")
@@ -27,7 +27,7 @@ class UpgradeRefused(Exception):
 
 
 def tracing() -> aiohttp.TraceConfig:
-    """For sessions that open WebSockets: aiohttp itself drops what comes with a refusal."""
+    """Return a trace that raises UpgradeRefused with the body, which aiohttp itself drops."""
     config = aiohttp.TraceConfig()
     config.on_request_end.append(_raise_refusal)
     return config
@@ -43,7 +43,7 @@ async def _raise_refusal(
 async def upgraded(
     connecting: Awaitable[aiohttp.ClientWebSocketResponse],
 ) -> Upgrade:
-    """The conversation that an open WebSocket offers."""
+    """Return the upgrade of an open WebSocket, which relays messages."""
     there = await connecting
 
     async def converse(here: MessageSocket) -> None:
@@ -56,7 +56,7 @@ async def upgraded(
 
 
 async def relay(here: MessageSocket, there: aiohttp.ClientWebSocketResponse) -> None:
-    """Carry messages both ways until one side has left."""
+    """Relay messages both ways until one side has left."""
 
     async def away() -> None:
         while (message := await here.receive()) is not None:

@@ -123,7 +123,7 @@ def _merge(live: Any, applied: Any, place: SchemaNode) -> Any:
     if isinstance(applied, dict):
         result = dict(live) if isinstance(live, dict) else {}
         for key, value in applied.items():
-            result[key] = _merge(result.get(key), value, place.part(key).place)
+            result[key] = _merge(result.get(key), value, place.part(key).node)
         return result
     return _merge_list(live if isinstance(live, list) else [], applied, place)
 
@@ -187,7 +187,7 @@ def _remove(value: Any, path: tuple[str, ...], place: SchemaNode) -> None:
         parts = place.parts(value) or {}
         if name not in parts:
             return
-        value, place = parts[name], place.part(name).place
+        value, place = parts[name], place.part(name).node
     last = path[-1]
     if isinstance(value, dict):
         _remove_member(value, last.removeprefix("f:"), place)
@@ -199,7 +199,7 @@ def _remove(value: Any, path: tuple[str, ...], place: SchemaNode) -> None:
 
 def _remove_member(value: JsonObject, name: str, place: SchemaNode) -> None:
     """A container goes only when it is empty: what is left in it belongs to others."""
-    if not value.get(name) or not place.part(name).place.has_parts:
+    if not value.get(name) or not place.part(name).node.has_parts:
         value.pop(name, None)
 
 
