@@ -26,7 +26,7 @@ SELF = "."
 LEAF: FieldSet = {}
 """A set without members: the element itself. One for all, because sets are immutable."""
 CACHED_BYTES = range(128, 4096)
-"""A shorter list is traversed as fast as it is changes; a longer one is not worth the memory."""
+"""A shorter list is traversed as fast as it is looked up; a longer one costs too much memory."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
