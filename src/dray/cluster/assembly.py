@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dray import telemetry
+from dray import supervision, telemetry
 from dray.api.http_messages import User
 from dray.apiserver import server
 from dray.apiserver.access import bootstrap_policy
@@ -23,7 +23,6 @@ from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import RunningServer, Settings
 from dray.client.api_client import Client, InProcessTransport
-from dray.client.supervisor import supervise
 from dray.cluster import gc_tuning
 from dray.controllers import manager
 from dray.drivers.simulated import scaling
@@ -226,7 +225,8 @@ async def _supervised(components: dict[str, Component]) -> AsyncIterator[None]:
     """The components run while the block does; leaving it ends them, the last first."""
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(supervise(name, run), name=name) for name, run in components.items()
+            group.create_task(supervision.run_forever(name, run), name=name)
+            for name, run in components.items()
         ]
         try:
             yield
