@@ -44,6 +44,7 @@ from dray.store.store import Store
 if TYPE_CHECKING:
     from dray.cluster.local_node import LocalNode
     from dray.cluster.simulated_nodes import SimulatedNodes
+    from dray.node.devices.preparation import HeldClaim
 
 FLEET_MANAGER = "dray-fleet"
 EXPLAINED_NODES = 64
@@ -91,6 +92,10 @@ class Cluster:
 
     def client(self, user: User = ADMIN) -> Client:
         return Client(InProcessTransport(self.opened.app.handle, user))
+
+    def prepared_claims(self) -> list[HeldClaim]:
+        """Return the claims that are prepared on nodes; simulated pods prepare none."""
+        return self.machines.prepared_claims() if self.machines is not None else []
 
     @property
     def fleet_client(self) -> Client:
