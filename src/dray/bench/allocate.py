@@ -13,14 +13,14 @@ from typing import Any
 
 import msgspec
 
-from dray.allocator import placement
+from dray.allocator import placement, scenarios
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.model.rejections import AllocationError, Rejection
+from dray.allocator.scenarios import Scenario
 from dray.allocator.search import device_order
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import AllocationResult, DeviceRequestAllocationResult, ResourceClaim
-from dray.bench import measured_process, scenarios
-from dray.bench.scenarios import Scenario
+from dray.bench import measured_process
 
 ZERO = "zero"
 ROTATE = "rotate"

@@ -31,7 +31,7 @@ from dray.client.rest import RestTransport
 FLEET = "h200"
 CLASS = "gpu.nvidia.com"
 NAMESPACE = "default"
-COMMAND = (sys.executable, "-c", "from dray.cli.main import main; main()")
+COMMAND = (sys.executable, "-m", "dray")
 DEADLINE_SECONDS = 300.0
 LOOK_SECONDS = 0.5
 REFUSED = 1

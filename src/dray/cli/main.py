@@ -2,71 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
-import gc
-import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import click
 
 import dray
-
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
-COLLECTION_THRESHOLD = 200_000
-"""Commands end before there is garbage worth looking for among all that they read."""
-
-
-class LateGroup(click.Group):
-    """A group that knows its commands by name and one line of help, and imports them on use."""
-
-    def __init__(self, commands: Mapping[str, tuple[str, str]], **settings: object) -> None:
-        super().__init__(**settings)  # type: ignore[arg-type]
-        self._late = commands
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self._late)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self._late:
-            return None
-        gc.set_threshold(COLLECTION_THRESHOLD)
-        # Nor is it worth looking when the process ends, and takes everything with it.
-        atexit.register(gc.freeze)
-        module, attribute = self._late[cmd_name][0].split(":")
-        command = getattr(importlib.import_module(module), attribute)
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in self._late and not args[0].startswith("-"):
-            import difflib
-
-            close = difflib.get_close_matches(args[0], self._late, n=1)
-            advice = f"Did you mean {close[0]}?" if close else "See them all with --help."
-            ctx.fail(f"There is no command {args[0]}. {advice}")
-        return super().resolve_command(ctx, args)
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands by their names alone; importing all of them would take a second."""
-        from click.shell_completion import CompletionItem
-
-        names = [
-            CompletionItem(name, help=line)
-            for name, (_, line) in self._late.items()
-            if name.startswith(incomplete)
-        ]
-        return names or click.Command.shell_complete(self, ctx, incomplete)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in self._late.items()])
-
+from dray.cli.lazy_group import LazyGroup
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -120,7 +62,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     }
 )
 
-main = LateGroup(
+main = LazyGroup(
     COMMANDS,
     name="dray",
     help="Kubernetes Dynamic Resource Allocation, complete, in Python.",

@@ -25,6 +25,7 @@ from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import RunningServer, Settings
 from dray.client.api_client import Client, InProcessTransport
+from dray.client.supervisor import supervise
 from dray.cluster import gc_tuning
 from dray.controllers import manager
 from dray.drivers.simulated import scaling
@@ -251,8 +252,7 @@ async def _supervised(components: dict[str, Component]) -> AsyncIterator[None]:
     """The components run while the block does; leaving it ends them, the last first."""
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(manager.supervise(name, run), name=name)
-            for name, run in components.items()
+            group.create_task(supervise(name, run), name=name) for name, run in components.items()
         ]
         try:
             yield

@@ -20,7 +20,7 @@ from typing import Final
 from dray.api.features import Features
 from dray.api.http_messages import User
 from dray.client.api_client import Client
-from dray.controllers import manager
+from dray.client.supervisor import supervise
 from dray.driverkit.plugin import Directories, Plugin
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet, FleetNode
 from dray.drivers.simulated.plugin import SimulatedPlugin
@@ -102,7 +102,7 @@ class SimulatedNodes:
             group.create_task(shared.run(), name="shared-pools")
             for machine in fleet.machines.values():
                 for name, part in self._parts(machine, root / machine.name, means, reach):
-                    group.create_task(manager.supervise(name, part), name=name)
+                    group.create_task(supervise(name, part), name=name)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[RuntimeConfig, AgentAddress]]:

@@ -27,6 +27,7 @@ from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, PodGroup
 from dray.client.api_client import Client
 from dray.client.cache import Cache, HasMetadata, IndexFunction
+from dray.client.supervisor import supervise
 from dray.controllers.slim_types import (
     ClaimTemplate,
     DaemonSet,
@@ -41,7 +42,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-RESTART_SECONDS = 1.0
 
 CLAIM, TEMPLATE, GROUP = "claim", "template", "group"
 """Indexes of what uses a claim, template or group, filed under its `ObjectKey`."""
@@ -197,22 +197,14 @@ class Caches:
         """Keep all copies current until cancelled."""
         async with asyncio.TaskGroup() as group:
             for (_, plural, _), cache in self._caches.items():
-                group.create_task(_keep(plural, cache), name=f"cache-{plural}")
+                name = f"cache-{plural}"
+                group.create_task(supervise(name, cache.run), name=name)
 
     async def synced(self) -> None:
         """Wait until every copy that a loop relies on is complete."""
         for cache in self._caches.values():
             if cache not in self._optional:
                 await cache.synced.wait()
-
-
-async def _keep(plural: str, cache: Cache[Any]) -> None:
-    while True:
-        try:
-            await cache.run()
-        except Exception:
-            log.exception("the copy of %s broke; it goes on", plural)
-            await asyncio.sleep(RESTART_SECONDS)
 
 
 def is_gone(cache: Cache[Any], key: ObjectKey) -> bool:

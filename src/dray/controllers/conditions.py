@@ -7,20 +7,12 @@ import datetime
 import msgspec
 
 from dray.api.formats import gotime
+from dray.api.semantics.conditions import find_condition
 from dray.api.types.workloads import WorkloadCondition
 
 Conditions = tuple[WorkloadCondition, ...]
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
-
-
-def find(conditions: Conditions, type_: str) -> WorkloadCondition | None:
-    return next((condition for condition in conditions if condition.type == type_), None)
-
-
-def is_true(conditions: Conditions, type_: str) -> bool:
-    found = find(conditions, type_)
-    return found is not None and found.status == TRUE
 
 
 def without(conditions: Conditions, type_: str) -> Conditions:
@@ -29,7 +21,7 @@ def without(conditions: Conditions, type_: str) -> Conditions:
 
 def changed(conditions: Conditions, condition: WorkloadCondition) -> Conditions:
     """Replace the condition of that type, unless status and reason are what they were."""
-    current = find(conditions, condition.type)
+    current = find_condition(conditions, condition.type)
     if current is not None and current.status == condition.status:
         if current.reason == condition.reason:
             return conditions

@@ -21,8 +21,8 @@ from dray.api.types.core import PodDisruptionBudget, PodDisruptionBudgetStatus
 from dray.api.types.meta import Condition, OwnerReference
 from dray.api.types.pods import Pod
 from dray.client.cache import ObjectChange
-from dray.controllers import caches, loops, status_patches
-from dray.controllers.loops import Context, Loop
+from dray.controllers import caches, status_patches
+from dray.controllers.loops import Context, ObjectLoop
 from dray.controllers.workloads import rollouts
 
 DELETION_SECONDS = 120.0
@@ -37,18 +37,14 @@ class Expected(NamedTuple):
     healthy: int
 
 
-class Budgets(Loop[ObjectKey]):
+class Budgets(ObjectLoop):
     def __init__(self, context: Context) -> None:
-        super().__init__("budgets", context, workers=1)
+        super().__init__("budgets", context, context.caches.budgets, workers=1)
         shared = context.caches
         self._budgets, self._pods = shared.budgets, shared.pods
         self._deployments, self._replica_sets = shared.deployments, shared.replica_sets
         self._stateful_sets = shared.stateful_sets
-        self.follow(self._budgets, lambda change: self.queue.add(change.key))
         self.follow(self._pods, self._pod_changed)
-
-    def resync(self) -> None:
-        loops.add_all(self.queue, self._budgets)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         for budget in self._budgets.find(caches.NAMESPACE, change.key.namespace):

@@ -50,10 +50,6 @@ class Context:
         return self.recorders[component]
 
 
-def utc_now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
 class Loop(abc.ABC, Generic[Key]):
     """Works its queue until cancelled; may be run again after it died.
 
@@ -113,6 +109,16 @@ class Loop(abc.ABC, Generic[Key]):
             metrics.seconds.observe(time.perf_counter() - began, self.name)
 
 
-def add_all(queue: WorkQueue[ObjectKey], cache: Cache[Any]) -> None:
-    for value in cache:
-        queue.add(value.metadata.key)
+class ObjectLoop(Loop[ObjectKey]):
+    """A loop whose keys are the keys of the objects of one kind."""
+
+    def __init__(
+        self, name: str, context: Context, objects: Cache[Any], *, workers: int = 4
+    ) -> None:
+        super().__init__(name, context, workers=workers)
+        self._objects = objects
+        self.follow(objects, lambda change: self.queue.add(change.key))
+
+    def resync(self) -> None:
+        for item in self._objects:
+            self.queue.add(item.metadata.key)

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from dray import telemetry
+from dray import clock, telemetry
 from dray.api import features as gates
 from dray.api.features import Features
-from dray.client import lease
 from dray.client.api_client import Client
 from dray.client.lease import LeaderElection, LeadershipLost, Timing
-from dray.controllers import loops, served_kinds
+from dray.client.supervisor import supervise
+from dray.controllers import served_kinds
 from dray.controllers.caches import Caches
 from dray.controllers.devices.claims import Claims
 from dray.controllers.devices.pool_status import PoolStatuses
@@ -27,15 +27,15 @@ from dray.controllers.garbage_collector import Garbage
 from dray.controllers.jobs.jobs import Jobs
 from dray.controllers.loops import Clock, Context, Loop
 from dray.controllers.metrics import Metrics
-from dray.controllers.namespaces import Namespaces
+from dray.controllers.namespaces.namespaces import Namespaces
+from dray.controllers.namespaces.quotas import Quotas
+from dray.controllers.namespaces.serviceaccounts import ServiceAccounts
 from dray.controllers.nodes.node_eviction import NodeEviction
 from dray.controllers.nodes.node_lifecycle import Nodes
 from dray.controllers.nodes.pod_garbage import PodGarbage
-from dray.controllers.podgroups import PodGroups
-from dray.controllers.quotas import Quotas
-from dray.controllers.serviceaccounts import ServiceAccounts
 from dray.controllers.workloads.daemonsets import DaemonSets
 from dray.controllers.workloads.deployments import Deployments
+from dray.controllers.workloads.podgroups import PodGroups
 from dray.controllers.workloads.replicasets import ReplicaSets
 from dray.controllers.workloads.statefulsets import StatefulSets
 
@@ -43,7 +43,6 @@ log = logging.getLogger(__name__)
 
 LEASE_NAME = "dray-controllers"
 FIELD_MANAGER = "dray-controller-manager"
-RESTART_SECONDS = 1.0
 
 LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "claims": Claims,
@@ -98,7 +97,7 @@ async def run(
     *,
     only: Collection[str] = (),
     features: Features = gates.DEFAULT,
-    now: Clock = loops.utc_now,
+    now: Clock = clock.utc_now,
     registry: telemetry.Registry | None = None,
     started: asyncio.Event | None = None,
 ) -> None:
@@ -125,21 +124,8 @@ async def _all_synced(made: Iterable[Loop[Any]]) -> None:
         await loop.synced()
 
 
-async def supervise(name: str, work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` for ever; whatever ends it is logged, and it starts again."""
-    while True:
-        try:
-            await work()
-        except Exception:
-            lease.raise_if_cancelled()
-            log.exception("%s died and is started again", name)
-        else:
-            log.warning("%s ended and is started again", name)
-        await asyncio.sleep(RESTART_SECONDS)
-
-
 def candidate(
-    client: Client, identity: str, *, now: Clock = loops.utc_now, timing: Timing | None = None
+    client: Client, identity: str, *, now: Clock = clock.utc_now, timing: Timing | None = None
 ) -> LeaderElection:
     """A candidate for the lease of which the holder runs loops."""
     return LeaderElection(client, LEASE_NAME, identity, now=now, timing=timing)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
-from dray.bench import allocate, scenarios
+from dray.bench import allocate
 from dray.bench.churn import run as churn
 from tests import builders
 
@@ -112,20 +111,6 @@ def test_a_policy_changes_which_device_is_taken() -> None:
     assert allocate.run(given).answers["c0"]["devices"] == ["gpu=gpu.example.com/n0/big"]
     report = allocate.run(given, policy="best-fit")
     assert report.answers["c0"]["devices"] == ["gpu=gpu.example.com/n0/small"]
-
-
-@pytest.mark.parametrize(
-    ("feature_set", "on", "off"),
-    [
-        ("default", "partitionable_devices", "derived_attributes"),
-        ("all", "derived_attributes", "preemption"),
-        ("DRAPrioritizedList", "prioritized_list", "partitionable_devices"),
-    ],
-)
-def test_a_scenario_says_which_gates_are_on(feature_set: str, on: str, off: str) -> None:
-    found = scenarios.Scenario(feature_set=feature_set).features()
-    assert getattr(found, on) is True
-    assert getattr(found, off) is False
 
 
 def test_churn_keeps_the_fleet_full() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
 import pytest
 from tools import make_reference
 
+import dray
 from dray.cli.main import main
 from tests.unit.cli.conftest import DRAY, run
 
@@ -86,3 +88,9 @@ def test_completions(words: str, expected: str) -> None:
 def test_the_reference_is_current() -> None:
     written = make_reference.TARGET.read_text("utf-8")
     assert written == make_reference.page(), "run `make generate`"
+
+
+def test_python_m_dray_is_the_command() -> None:
+    command = [sys.executable, "-m", "dray", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"dray, version {dray.__version__}\n"

@@ -9,22 +9,17 @@ from dray.api.formats import gotime
 from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_status
 from dray.api.types.pods import Pod
-from dray.controllers import loops
-from dray.controllers.loops import Context, Loop
+from dray.controllers.loops import Context, ObjectLoop
 
 ENDS_AS = "test.dray.dev/ends-as"
 """Annotation: the phase in which the pod ends right after it started."""
 NEVER_READY = "test.dray.dev/never-ready"
 
 
-class Kubelet(Loop[ObjectKey]):
+class Kubelet(ObjectLoop):
     def __init__(self, context: Context) -> None:
-        super().__init__("kubelet", context)
+        super().__init__("kubelet", context, context.caches.pods)
         self._pods = context.caches.pods
-        self._pods.subscribe(lambda change: self.queue.add(change.key))
-
-    def resync(self) -> None:
-        loops.add_all(self.queue, self._pods)
 
     async def reconcile(self, key: ObjectKey) -> None:
         pod = self._pods.get(key.name, key.namespace)

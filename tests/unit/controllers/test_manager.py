@@ -13,7 +13,6 @@ from dray.controllers import manager
 from tests.unit.controllers import objects
 from tests.unit.controllers.workloads.test_deployments import deployment
 from tests.unit.controllers.world import World, with_loops
-from tests.waiting import until
 
 
 def test_gates_decide_which_loops_there_are() -> None:
@@ -44,52 +43,6 @@ async def test_every_loop_starts_and_a_claim_is_made(here: World) -> None:
 
         await here.until(made)
         running.cancel()
-
-
-def test_what_dies_is_started_again(caplog: pytest.LogCaptureFixture) -> None:
-    attempts = 0
-
-    async def fragile() -> None:
-        nonlocal attempts
-        attempts += 1
-        if attempts < 3:
-            raise RuntimeError("a bug")
-        await asyncio.Event().wait()
-
-    async def run() -> None:
-        task = asyncio.create_task(manager.supervise("fragile", fragile))
-        await until(lambda: attempts >= 3, "the third attempt")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    manager_delay, manager.RESTART_SECONDS = manager.RESTART_SECONDS, 0.001
-    try:
-        asyncio.run(run())
-    finally:
-        manager.RESTART_SECONDS = manager_delay
-    assert caplog.text.count("fragile died") == 2
-
-
-def test_what_fails_while_it_is_cancelled_is_not_started_again() -> None:
-    async def failing() -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(asyncio.sleep(60))
-            try:
-                await asyncio.Event().wait()
-            finally:
-                raise RuntimeError("a bug at the end")
-
-    async def run() -> None:
-        task = asyncio.create_task(manager.supervise("failing", failing))
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            async with asyncio.timeout(10):
-                await task
-
-    asyncio.run(run())
 
 
 @with_loops()

@@ -26,7 +26,8 @@ from dray.apiserver.access.service_account_tokens import TokenSigner
 from dray.apiserver.server import Settings
 from dray.apiserver.storage import codec, store_keys
 from dray.client.api_client import Client, InProcessTransport, ObjectSelection
-from dray.controllers import loops, served_kinds
+from dray.clock import utc_now
+from dray.controllers import served_kinds
 from dray.controllers.caches import Caches
 from dray.controllers.loops import Context, Loop
 from dray.store import memory
@@ -180,7 +181,7 @@ async def world(
         admin = Client(InProcessTransport(api.app.handle, ADMIN))
         client = Client(InProcessTransport(api.app.handle, CONTROLLERS))
         served = await served_kinds.served_kinds(client)
-        now = clock or loops.utc_now
+        now = clock or utc_now
         context = Context(client, Caches(client), features, now, {}, served)
         made = [build(context) for build in builds]
         async with asyncio.TaskGroup() as group:

@@ -10,18 +10,21 @@ from __future__ import annotations
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dray.allocator.checks import taints
+from dray.allocator.checks.taints import prevents_allocation
 from dray.allocator.checks.usage import PoolHolders
 from dray.allocator.inventory.cluster_inventory import ClusterInventory, PoolEntry
 from dray.allocator.inventory.selectors import CachedSelector
 from dray.allocator.model.candidates import Candidate
 from dray.api.ids import PoolId
-from dray.api.types.dra import DeviceTaintRule, ResourceSlice
+from dray.api.semantics import pools
+from dray.api.types.dra import DeviceTaint, DeviceTaintRule, ResourceSlice
 
 FREE, ALLOCATED, SHARED, TAINTED = "free", "allocated", "shared", "tainted"
+STATES = (FREE, ALLOCATED, SHARED, TAINTED)
 
 
 class DeviceGroupKey(NamedTuple):
@@ -52,11 +55,11 @@ class DeviceCounts:
 
     def counts(self) -> dict[DeviceGroupKey, int]:
         """The groups that have devices now, and those that had some before."""
-        pools = self._fleet.pools()
-        for pool_id in self._pools.keys() - pools.keys():
+        entries = self._fleet.pools()
+        for pool_id in self._pools.keys() - entries.keys():
             self._total.subtract(self._pools.pop(pool_id).groups)
         classes = self._classes()
-        for pool_id, entry in pools.items():
+        for pool_id, entry in entries.items():
             known = self._pools.get(pool_id)
             if known is not None:
                 if self._is_current(known, entry):
@@ -91,7 +94,7 @@ class DeviceCounts:
 
     def _count(self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[_Class]) -> _Counted:
         rules = taints.rules_for_pool(*pool_id, self._fleet.taint_rules())
-        candidates = list(_newest(entry))
+        candidates = list(_current_devices(entry))
         states = [_state(candidate, entry.holdings, rules) for candidate in candidates]
         groups = Counter[DeviceGroupKey]()
         for name, matching in _by_class(candidates, classes):
@@ -117,25 +120,37 @@ def _by_class(
     yield "", unmatched
 
 
-def _newest(entry: PoolEntry) -> Iterator[Candidate]:
-    """The devices of the newest generation."""
-    generation = max(
-        (resource_slice.spec.pool.generation for resource_slice in entry.slices.values()), default=0
-    )
-    for resource_slice in entry.slices.values():
-        if resource_slice.spec.pool.generation == generation:
-            for index, device in enumerate(resource_slice.spec.devices):
-                yield Candidate(
-                    index, 1 << index, 0, resource_slice.spec.driver, resource_slice, device
-                )
+def _current_devices(entry: PoolEntry) -> Iterator[Candidate]:
+    """Yield the devices of the pool's newest generation."""
+    for resource_slice in pools.current_slices(list(entry.slices.values())):
+        for index, device in enumerate(resource_slice.spec.devices):
+            yield Candidate(
+                index, 1 << index, 0, resource_slice.spec.driver, resource_slice, device
+            )
 
 
-def _state(candidate: Candidate, holdings: PoolHolders, rules: Sequence[DeviceTaintRule]) -> str:
+def _state(candidate: Candidate, holders: PoolHolders, rules: Sequence[DeviceTaintRule]) -> str:
     device = candidate.device
-    holding = holdings.by_device.get(device.name)
-    if holding is not None:
-        return ALLOCATED if holding.owners else SHARED
-    if not (device.taints or rules):
+    holder = holders.by_device.get(device.name)
+    if holder is None and not (device.taints or rules):
         return FREE
-    found = taints.with_rules(device.taints, device.name, rules)
-    return TAINTED if any(map(taints.prevents_allocation, found)) else FREE
+    return device_state(
+        is_owned=holder is not None and bool(holder.owners),
+        is_shared=holder is not None and bool(holder.shares),
+        taints=taints.with_rules(device.taints, device.name, rules),
+    )
+
+
+def device_state(*, is_owned: bool, is_shared: bool, taints: Iterable[DeviceTaint]) -> str:
+    """Return the state of a device: `allocated`, `shared`, `tainted` or `free`.
+
+    `is_owned` means that one claim holds the whole device, `is_shared` that claims hold shares of
+    it; claims with admin access hold nothing. A holder counts before a taint: a tainted device
+    that a pod still uses is in use. `tainted` devices are those that nobody holds and that only
+    claims with a toleration can get.
+    """
+    if is_owned:
+        return ALLOCATED
+    if is_shared:
+        return SHARED
+    return TAINTED if any(map(prevents_allocation, taints)) else FREE

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 
 from dray.api.formats import gotime
-from dray.api.types.pods import Pod, PodCondition
+from dray.api.semantics.conditions import find_condition, is_condition_true
+from dray.api.types.pods import Pod
 
 PENDING, RUNNING, SUCCEEDED, FAILED, UNKNOWN = (
     "Pending",
@@ -40,20 +41,15 @@ def is_terminating(pod: Pod) -> bool:
     return is_deleted(pod) and not has_ended(pod)
 
 
-def condition(pod: Pod, type_: str) -> PodCondition | None:
-    return next((each for each in pod.status.conditions if each.type == type_), None)
-
-
 def is_ready(pod: Pod) -> bool:
-    found = condition(pod, "Ready")
-    return found is not None and found.status == "True"
+    return is_condition_true(pod.status.conditions, "Ready")
 
 
 def ready_since(pod: Pod) -> datetime.datetime | None:
-    found = condition(pod, "Ready")
-    if found is None or found.status != "True" or found.last_transition_time is None:
+    ready = find_condition(pod.status.conditions, "Ready")
+    if ready is None or ready.status != "True" or ready.last_transition_time is None:
         return None
-    return gotime.parse(found.last_transition_time)
+    return gotime.parse(ready.last_transition_time)
 
 
 def seconds_until_available(

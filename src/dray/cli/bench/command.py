@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dray.cli.main import LateGroup
+from dray.cli.lazy_group import LazyGroup
 
-bench = LateGroup(
+bench = LazyGroup(
     {
         "cel": (
             "dray.cli.bench.commands:cel",

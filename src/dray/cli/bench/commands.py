@@ -181,7 +181,7 @@ def churn(nodes: int, steps: int, signatures: int, as_json: bool) -> None:
 
 
 def _decoded(path: Path) -> Any:
-    from dray.bench import scenarios
+    from dray.allocator import scenarios
 
     try:
         return scenarios.read(path.read_bytes())

@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.types.dra import Device
 from dray.cli.command_errors import Command, NotFound, WrongUsage
 from dray.cli.inputs import cluster_objects
-from dray.cli.main import LateGroup
+from dray.cli.lazy_group import LazyGroup
 from dray.cli.output import durations, formats, tables
 from dray.cli.output.formats import Format
 from dray.cli.session import connection
@@ -29,7 +29,7 @@ from dray.drivers.simulated.faults import (
 )
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
-EFFECTS = ("NoExecute", "NoSchedule", "None")
+EFFECTS = (well_known.NO_EXECUTE, well_known.NO_SCHEDULE, "None")
 
 Annotations = dict[str, str]
 Changes = dict[str, str | None]
@@ -46,7 +46,7 @@ _COMMANDS = {
     "scale": ("dray.cli.components.fleet:scale", "Change the number of machines."),
 }
 
-fleet = LateGroup(_COMMANDS, name="fleet", help="Simulated machines, and what becomes of them.")
+fleet = LazyGroup(_COMMANDS, name="fleet", help="Simulated machines, and what becomes of them.")
 
 
 @click.command("list", cls=Command)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import platform
 import socket
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from dray.cli.session import connection
 from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection
 from dray.client.kubeconfig import Connection
+from dray.clock import utc_now
 from dray.driverkit.plugin import Directories
 from dray.node import host_info
 from dray.node.agent import Agent, AgentDirectories
@@ -173,7 +173,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         )
         registry = telemetry.Registry()
         agent = Agent(
-            client, name, settings.address, folders, runtime_config, now=_now, registry=registry
+            client, name, settings.address, folders, runtime_config, now=utc_now, registry=registry
         )
         endpoint = Endpoint(agent.containers, identity)
         try:
@@ -190,7 +190,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
             [host_info.node(name, settings.labels)],
             lease=name,
             runtime=runtime.name,
-            now=_now,
+            now=utc_now,
             selection=ObjectSelection(field_selector=f"metadata.name={name}"),
         )
         presence = NodeStatusUpdater(client, name, runtime.name, reach, settings.gates)
@@ -205,7 +205,3 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         async with asyncio.TaskGroup() as group:
             for part in (registration.run, presence.run, agent.run):
                 group.create_task(part())
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

@@ -21,6 +21,7 @@ from dray.cli.session import connection, server_version
 from dray.cli.session.connection import Target
 from dray.client.api_client import Client
 from dray.client.lease import LeaderElection
+from dray.clock import utc_now
 from dray.explain import claim_explanation
 from dray.explain.text import explanation_text
 from dray.scheduler import scheduler as scheduling
@@ -74,7 +75,7 @@ def scheduler(
 
 
 def _election(client: Client) -> LeaderElection:
-    return LeaderElection(client, LEASE_NAME, foreground.identity(), now=scheduling.utc_now)
+    return LeaderElection(client, LEASE_NAME, foreground.identity(), now=utc_now)
 
 
 def _explainer(fleet: ClusterInventory) -> Callable[[Sequence[ResourceClaim]], str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import http
 import sys
 from collections import Counter
@@ -13,8 +12,8 @@ import click
 import msgspec
 
 from dray.api import kinds
+from dray.api.formats.durations import since
 from dray.api.http_messages import Request
-from dray.apiserver.printing import cells
 from dray.cli import command_errors
 from dray.cli.command_errors import Command, CommandError, Unreachable
 from dray.cli.components import instance
@@ -26,6 +25,7 @@ from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices, listing
 from dray.client.api_client import ObjectSelection
+from dray.clock import utc_now
 
 Counts = dict[str, dict[str, int]]
 
@@ -118,8 +118,8 @@ def _document(directory: Path, running: Instance | None, counts: Counts) -> dict
 
 def _show(directory: Path, running: Instance, counts: Counts) -> None:
     state = "up" if running.url else "starting"
-    now = datetime.datetime.now(datetime.UTC)
-    age = f" for {cells.since(running.since, now)}" if running.since else ""
+    now = utc_now()
+    age = f" for {since(running.since, now)}" if running.since else ""
     rows = {
         "": f"dray is {state}{age} at {running.url}" if running.url else f"dray is {state}",
         "process": str(running.pid),

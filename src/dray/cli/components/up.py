@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
 import logging
 import os
 import signal
@@ -26,6 +25,7 @@ from dray.cli.components import apiserver, foreground, instance, store_option
 from dray.cli.components.instance import Instance
 from dray.cli.output import durations
 from dray.client import kubeconfig
+from dray.clock import utc_now
 from dray.cluster import assembly
 from dray.cluster.assembly import Cluster, ClusterPlan
 from dray.drivers.nvidia import nvml
@@ -193,7 +193,7 @@ def _about_containers(chosen: Choice) -> str:
 def _account(url: str, store: str, directory: Path, plan: ClusterPlan) -> Instance:
     return Instance(
         pid=os.getpid(),
-        since=gotime.write(datetime.datetime.now(datetime.UTC)),
+        since=gotime.write(utc_now()),
         url=url,
         fleet=plan.fleet.name if plan.fleet else "",
         store=store or f"{store_option.SQLITE}{store_option.sqlite_path(store, directory)}",

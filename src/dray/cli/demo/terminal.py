@@ -17,7 +17,7 @@ import click
 
 DEADLINE_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 0.05
-DRAY: Final = (sys.executable, "-c", "from dray.cli.main import main; main(prog_name='dray')")
+DRAY: Final = (sys.executable, "-m", "dray")
 
 
 class UnexpectedOutput(click.ClickException):

@@ -7,6 +7,7 @@ import sys
 import click
 
 from dray.api import http_messages, kinds
+from dray.api.well_known import FAILED_PREPARE_REASON
 from dray.cli.command_errors import Command, WrongUsage
 from dray.cli.doctor import problems
 from dray.cli.doctor.problems import ClusterProblem, Deletion, Repair
@@ -46,7 +47,7 @@ def doctor(target: Target, against: str, format: Format, fix: bool, yes: bool) -
 
 
 def _look(against: str, target: Target) -> list[ClusterProblem]:
-    told = ObjectSelection(field_selector=f"reason={problems.PREPARE_FAILED}")
+    told = ObjectSelection(field_selector=f"reason={FAILED_PREPARE_REASON}")
     around = cluster_objects.load(against, target, told)
     for refusal in around.unread.values():
         click.echo(f"Could not be looked at: {refusal}", err=True)

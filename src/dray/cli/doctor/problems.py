@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from dray.api.ids import PoolId
+from dray.api.semantics import pools
 from dray.api.types.core import CoreEvent
 from dray.api.types.dra import ResourceClaim, ResourceSlice
 from dray.api.types.meta import ObjectMeta
 from dray.api.types.pods import Pod
-from dray.cli import published
+from dray.api.well_known import FAILED_PREPARE_REASON
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.explain.pod import message_patterns
 
 POD_RESOURCE = "pods"
-PREPARE_FAILED = "FailedPrepareDynamicResources"
 UUID_ATTRIBUTE = "uuid"
 
 
@@ -126,8 +126,8 @@ def claims_of_gone_pods(world: ClusterObjects) -> Iterator[ClusterProblem]:
 
 def stale_generations(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """Slices of an older generation than others of their pool: nobody allocates from them."""
-    for pool, slices in _by_pool(world).items():
-        newest = max(resource_slice.spec.pool.generation for resource_slice in slices)
+    for pool, slices in pools.group_by_pool(world.of(ResourceSlice)).items():
+        newest = pools.newest_generation(slices)
         for resource_slice in slices:
             if resource_slice.spec.pool.generation < newest:
                 target = _identity("ResourceSlice", resource_slice.metadata)
@@ -163,16 +163,16 @@ def devices_published_twice(world: ClusterObjects) -> Iterator[ClusterProblem]:
 def devices_of_two_drivers(world: ClusterObjects) -> Iterator[ClusterProblem]:
     """One piece of hardware in two pools: it could be given out twice."""
     places: dict[tuple[str, str], dict[PoolId, str]] = defaultdict(dict)
-    for resource_slice in published.current(world.of(ResourceSlice)):
+    for resource_slice in pools.current_slices_of_pools(world.of(ResourceSlice)):
         for device in resource_slice.spec.devices:
             attribute = device.attributes.get(UUID_ATTRIBUTE)
             if attribute is not None and attribute.string_value:
                 node = device.node_name or resource_slice.spec.node_name or ""
-                pools = places[node, attribute.string_value]
-                pools.setdefault(published.pool_of(resource_slice), device.name)
-    for (_, uuid), pools in places.items():
-        if len(pools) > 1:
-            names = " and ".join(f"{pool}/{device}" for pool, device in sorted(pools.items()))
+                publishers = places[node, attribute.string_value]
+                publishers.setdefault(resource_slice.pool_id, device.name)
+    for (_, uuid), publishers in places.items():
+        if len(publishers) > 1:
+            names = " and ".join(f"{pool}/{device}" for pool, device in sorted(publishers.items()))
             message = f"is published as {names}, so that two pods could get it"
             advice = "Stop one of the two drivers on that node."
             yield ClusterProblem("device-published-twice", f"device {uuid}", message, (), advice)
@@ -218,19 +218,9 @@ def _identity(kind: str, metadata: ObjectMeta) -> ObjectIdentity:
     return ObjectIdentity(kind, *where, metadata.uid, metadata.resource_version)
 
 
-def _by_pool(world: ClusterObjects) -> dict[PoolId, list[ResourceSlice]]:
-    found: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
-    for resource_slice in world.of(ResourceSlice):
-        found[published.pool_of(resource_slice)].append(resource_slice)
-    return found
-
-
 def _current(world: ClusterObjects) -> dict[PoolId, list[ResourceSlice]]:
-    """The slices of each pool's newest generation."""
-    found: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
-    for resource_slice in published.current(world.of(ResourceSlice)):
-        found[published.pool_of(resource_slice)].append(resource_slice)
-    return found
+    """Return the slices of each pool's newest generation."""
+    return pools.group_by_pool(pools.current_slices_of_pools(world.of(ResourceSlice)))
 
 
 def _republished(slices: Iterable[ResourceSlice]) -> tuple[Repair, ...]:
@@ -245,7 +235,7 @@ def _prepare_errors(world: ClusterObjects) -> dict[str, str]:
     return {
         event.involved_object.uid: event.message
         for event in world.of(CoreEvent)
-        if event.reason == PREPARE_FAILED
+        if event.reason == FAILED_PREPARE_REASON
     }
 
 

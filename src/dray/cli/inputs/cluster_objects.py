@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 import click
 import msgspec
 
+from dray.allocator import scenarios
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api import errors, kinds
 from dray.api import features as gates
@@ -20,6 +21,7 @@ from dray.api.conversion import canonical, defaults, versions
 from dray.api.features import Features
 from dray.api.ids import PoolId
 from dray.api.kinds import Kind
+from dray.api.semantics import pools
 from dray.api.types.core import CoreEvent, ResourceQuota
 from dray.api.types.dra import (
     Device,
@@ -32,8 +34,6 @@ from dray.api.types.dra import (
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.bench import scenarios
-from dray.cli import published
 from dray.cli.command_errors import CommandError, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.session import connection, progress, server_version
@@ -111,8 +111,8 @@ class ClusterObjects:
 
     def devices(self) -> Iterator[tuple[PoolId, Device]]:
         """Every device of each pool's newest generation."""
-        for resource_slice in published.current(self.of(ResourceSlice)):
-            pool = published.pool_of(resource_slice)
+        for resource_slice in pools.current_slices_of_pools(self.of(ResourceSlice)):
+            pool = resource_slice.pool_id
             for device in resource_slice.spec.devices:
                 yield pool, device
 

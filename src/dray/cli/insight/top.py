@@ -7,20 +7,18 @@ import datetime
 import sys
 import time
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
-from dray.api.features import Features
-from dray.api.ids import DeviceId
-from dray.api.types.dra import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from dray.allocator.inventory.device_counts import STATES, DeviceCounts
+from dray.api.formats.durations import since
+from dray.api.semantics.conditions import find_condition
+from dray.api.types.dra import DeviceClass, ResourceClaim
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.apiserver.printing import cells
-from dray.cel import device as cel
-from dray.cel.runtime import values
 from dray.cli.command_errors import Command
 from dray.cli.inputs import cluster_objects
 from dray.cli.inputs.cluster_objects import ClusterObjects
@@ -28,9 +26,7 @@ from dray.cli.output import durations, formats, tables
 from dray.cli.output.formats import Format
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
-from dray.cli.verbs import devices
-
-STATES = ("free", "allocated", "shared", "tainted")
+from dray.clock import utc_now
 
 
 class ClassLine(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,58 +72,19 @@ def take(world: ClusterObjects) -> Overview:
 
 
 def _readiness(node: Node) -> str:
-    for condition in node.status.conditions:
-        if condition.type == "Ready":
-            return "ready" if condition.status == "True" else "not ready"
-    return "unknown"
+    ready = find_condition(node.status.conditions, "Ready")
+    if ready is None:
+        return "unknown"
+    return "ready" if ready.status == "True" else "not ready"
 
 
 def _classes(world: ClusterObjects) -> Iterator[ClassLine]:
-    slices, rules = world.of(ResourceSlice), world.of(DeviceTaintRule)
-    states = devices.states(slices, world.of(ResourceClaim), rules)
-    views = [
-        (states[DeviceId(pool.driver, pool.pool, device.name)], cel.view(pool.driver, device))
-        for pool, device in world.devices()
-    ]
-    for device_class in sorted(world.of(DeviceClass), key=lambda each: each.metadata.name):
-        selects = _Membership(device_class, world.features)
-        counts = Counter(state for state, view in views if selects(view))
-        yield ClassLine(device_class.metadata.name, sum(counts.values()), dict(counts))
-
-
-class _Membership:
-    """Whether a class selects a device; asked once for devices of one shape."""
-
-    def __init__(self, device_class: DeviceClass, features: Features) -> None:
-        self._selectors = [
-            cel.compile_selector(
-                selector.cel.expression,
-                stored=True,
-                consumable_capacity=features.consumable_capacity,
-                list_type_attributes=features.list_type_attributes,
-            )
-            for selector in device_class.spec.selectors
-            if selector.cel is not None
-        ]
-        self._known: list[dict[Hashable, bool]] = [{} for _ in self._selectors]
-
-    def __call__(self, view: cel.DeviceView) -> bool:
-        for selector, known in zip(self._selectors, self._known, strict=True):
-            if selector.error is not None:
-                return False
-            shape = selector.shape(view)
-            if shape not in known:
-                known[shape] = _matches(selector, view)
-            if not known[shape]:
-                return False
-        return True
-
-
-def _matches(selector: cel.Selector, view: cel.DeviceView) -> bool:
-    try:
-        return selector.matches(view)
-    except (values.EvaluationError, values.CostExceeded):
-        return False
+    by_class: dict[str, dict[str, int]] = {}
+    for group, count in DeviceCounts(world.fleet()).counts().items():
+        by_class.setdefault(group.class_name, {})[group.state] = count
+    for name in sorted(device_class.metadata.name for device_class in world.of(DeviceClass)):
+        states = by_class.get(name, {})
+        yield ClassLine(name, sum(states.values()), states)
 
 
 def _waiting_claims(waiting: Sequence[ResourceClaim], pods: Sequence[Pod]) -> Iterator[Waiting]:
@@ -136,8 +93,8 @@ def _waiting_claims(waiting: Sequence[ResourceClaim], pods: Sequence[Pod]) -> It
         metadata = claim.metadata
         user = users.get((metadata.namespace, metadata.name))
         reason = "no pod uses it" if user is None else _reason(user)
-        since = metadata.creation_timestamp or ""
-        yield Waiting(metadata.namespace, metadata.name, since, reason)
+        created = metadata.creation_timestamp or ""
+        yield Waiting(metadata.namespace, metadata.name, created, reason)
 
 
 def _claim_names(pod: Pod) -> Iterator[str]:
@@ -152,8 +109,8 @@ def _claim_names(pod: Pod) -> Iterator[str]:
 def _waiting_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
     for pod in pods:
         if (pod.status.phase or "Pending") == "Pending":
-            since = pod.metadata.creation_timestamp or ""
-            yield Waiting(pod.metadata.namespace, pod.metadata.name, since, _reason(pod))
+            created = pod.metadata.creation_timestamp or ""
+            yield Waiting(pod.metadata.namespace, pod.metadata.name, created, _reason(pod))
 
 
 def _reason(pod: Pod) -> str:
@@ -201,7 +158,7 @@ def top(target: Target, against: str, format: Format, once: bool, interval: floa
 
 def text(seen: Overview) -> str:
     """The overview for a file or a pipe."""
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     lines = [f"{seen.source}  {_counted('nodes', seen.nodes)}", "", *_class_lines(seen.classes)]
     for title, waiting in _waiting(seen):
         lines += ["", title, *tables.aligned(_rows(waiting, now))]
@@ -229,7 +186,7 @@ def _waiting(seen: Overview) -> Iterator[tuple[str, Sequence[Waiting]]]:
 def _rows(waiting: Sequence[Waiting], now: datetime.datetime) -> Iterator[list[str]]:
     for each in waiting[:WAITING_SHOWN]:
         name = f"  {each.namespace}/{each.name}"
-        yield [name, cells.since(each.since, now), tables.cell_text(each.reason)]
+        yield [name, since(each.since, now), tables.cell_text(each.reason)]
     if len(waiting) > WAITING_SHOWN:
         yield [f"  and {len(waiting) - WAITING_SHOWN} more", "", ""]
 
@@ -256,7 +213,7 @@ def _picture(seen: Overview) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     head = Text(f"{seen.source}  {_counted('nodes', seen.nodes)}  {now:%H:%M:%S}Z", style="bold")
     classes = Table(box=None, pad_edge=False)
     for title in ("CLASS", "DEVICES", "", *(state.upper() for state in STATES)):

@@ -10,9 +10,7 @@ import click
 from dray.api import features as gates
 from dray.cli.command_errors import Command
 from dray.cli.inputs import cluster_objects, manifests
-from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.lint import (
-    extended_resources,
     findings,
     fixes,
     object_checks,
@@ -29,9 +27,7 @@ from dray.cli.session.connection import Target
 @click.argument("files", nargs=-1, required=True)
 @connection.options
 @cluster_objects.option
-@click.option(
-    "--fix", is_flag=True, help="Rewrite outdated versions and extended resources in place."
-)
+@click.option("--fix", is_flag=True, help="Rewrite outdated versions in place.")
 @click.option("--output", "-o", "form", type=click.Choice(findings.FORMS), default="text")
 @click.option("--strict", is_flag=True, help="Warnings count as errors.")
 def lint(
@@ -42,7 +38,7 @@ def lint(
     features = around.features if around else gates.DEFAULT
     texts = list(manifests.texts(files, recursive=True))
     if fix:
-        texts = [(file, _fixed(file, text, around)) for file, text in texts]
+        texts = [(file, _fixed(file, text)) for file, text in texts]
     found: list[Finding] = []
     every: list[Document] = []
     for file, text in texts:
@@ -62,11 +58,11 @@ def lint(
     _conclude(found, len(every), form, strict)
 
 
-def _fixed(file: str, text: str, around: ClusterObjects | None) -> str:
+def _fixed(file: str, text: str) -> str:
     """The text after it was rewritten in place; standard input goes to standard output."""
     try:
         documents = list(source_documents.documents(file, text))
-        changed = fixes.fixed(text, documents, extended_resources.classes(documents, around))
+        changed = fixes.fixed(text, documents)
     except NotYaml:
         return text
     if file == manifests.STANDARD_INPUT_NAME:

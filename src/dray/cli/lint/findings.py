@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -46,7 +47,7 @@ def _text(finding: Finding) -> str:
     colour = "red" if finding.severity is Severity.ERROR else "yellow"
     severity = click.style(finding.severity.value, fg=colour)
     line = f"{finding.file}:{finding.line}: {severity}: {finding.message} [{finding.rule}]"
-    return f"{line}\n    {finding.advice}" if finding.advice else line
+    return f"{line}\n{textwrap.indent(finding.advice, '    ')}" if finding.advice else line
 
 
 def _github(finding: Finding) -> str:

@@ -1,12 +1,13 @@
-"""Rewrites manifests: outdated versions, requests as before v1, extended resources.
+"""Rewrites manifests: outdated versions, and requests as they were before v1.
 
-Lines are edited where that gives what is meant, which keeps comments; otherwise the object is
-written anew.
+Lines are edited where that gives the expected object, which keeps comments; otherwise the object is
+written again as a whole.
 """
 
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,71 +17,37 @@ from dray.api import kinds
 from dray.api.conversion import versions
 from dray.api.types.meta import JsonObject
 from dray.cli.inputs.manifests import Loader
-from dray.cli.lint import extended_resources, line_edits, object_checks
-from dray.cli.lint.extended_resources import Claimed, Classes
+from dray.cli.lint import line_edits, object_checks
 from dray.cli.lint.line_edits import Edit
 from dray.cli.lint.source_documents import Document
 from dray.cli.output import serialization
 
-SEPARATOR = "---\n"
 
-
-def fixed(
-    text: str, documents: Sequence[Document], known: Classes = extended_resources.KNOWN
-) -> str:
-    """The file with the objects rewritten that can be; all other lines stay as they are."""
+def fixed(text: str, documents: Sequence[Document]) -> str:
+    """Return the file with outdated objects rewritten; all other lines stay as they are."""
     lines = [line if line.endswith("\n") else f"{line}\n" for line in text.splitlines(True)]
+    starts = Counter(document.start for document in documents)
     changed = False
     for document in reversed(documents):
-        if sum(each.start == document.start for each in documents) > 1:
+        # The items of a List share its lines and are left alone.
+        value = rewritten(document) if starts[document.start] == 1 else None
+        if value is None:
             continue
-        new = _fixed_lines(document, lines, known)
-        if new is not None:
-            lines[document.start : _end(lines, document)] = new
-            changed = True
-    return "".join(lines) if changed else text
-
-
-def _fixed_lines(document: Document, lines: list[str], known: Classes) -> list[str] | None:
-    """The lines of one object after all that can be done for it; None where it is fine."""
-    if not isinstance(document.value, dict):
-        return None
-    value = rewritten(document)
-    if value is not None:
-        made = [
+        edits = [
             *line_edits.version(document, lines, str(value["apiVersion"])),
             *line_edits.exactly(document, lines, f"{_devices_path(document.kind)}.requests"),
         ]
-        return _edited(document, lines, made, value)
-    claimed = extended_resources.claimed(dict(document.value), document.kind, known)
-    if claimed is None:
-        return None
-    return _with_claims(document, lines, claimed, known)
-
-
-def _with_claims(
-    document: Document, lines: list[str], claimed: Claimed, known: Classes
-) -> list[str]:
-    """A workload with claims, and behind it the templates they are made from."""
-    uses = list(extended_resources.uses(document.value, document.kind, known))
-    names = [use_name for use_name, _ in claimed.added]
-    made = [
-        *line_edits.claims(document, uses, names),
-        *line_edits.resource_claims(document, claimed.added),
-    ]
-    workload = _edited(document, lines, made, claimed.value)
-    templates = [
-        serialization.write_yaml(template, in_order=True) for template in claimed.templates
-    ]
-    return [*workload, *(line for text in templates for line in (SEPARATOR, text))]
+        lines[document.start : _end(lines, document)] = _edited(document, lines, edits, value)
+        changed = True
+    return "".join(lines) if changed else text
 
 
 def _edited(
-    document: Document, lines: list[str], made: Sequence[Edit], expected: JsonObject
+    document: Document, lines: list[str], edits: Sequence[Edit], expected: JsonObject
 ) -> list[str]:
-    """The object's lines after edits, or written anew where they do not give what is expected."""
+    """Return the object's lines after the edits, or the whole object if these are not enough."""
     start, end = document.start, _end(lines, document)
-    own = [edit._replace(start=edit.start - start, end=edit.end - start) for edit in made]
+    own = [edit._replace(start=edit.start - start, end=edit.end - start) for edit in edits]
     new = line_edits.applied(lines[start:end], own)
     if _parsed("".join(new)) == expected:
         return new

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 import yaml
 
-from dray.cli.lint import pod_specs
-from dray.cli.lint.extended_resources import Use
 from dray.cli.lint.source_documents import Document
 
 INDENT = 2
@@ -59,57 +57,6 @@ def exactly(document: Document, lines: Sequence[str], path: str) -> Iterator[Edi
         header = f"{' ' * first.column}exactly:\n"
         below = tuple(f"{' ' * INDENT}{line}" if line.strip() else line for line in moved)
         yield Edit(first.line, first.line + len(moved), (header, *below))
-
-
-def claims(document: Document, uses: Sequence[Use], names: Sequence[str]) -> Iterator[Edit]:
-    """Containers that ask for claims by name instead of extended resources."""
-    path = pod_specs.POD_SPECS[document.kind]
-    for use, name in zip(uses, names, strict=True):
-        where = f"{path}.{use.path}.resources"
-        yield from _prepended(document, where, "claims", [f"- name: {name}"])
-        yield from _without(document, where, use.resource)
-
-
-def resource_claims(document: Document, added: Sequence[tuple[str, str]]) -> Iterator[Edit]:
-    """The claims of a pod, each from its template."""
-    path = pod_specs.POD_SPECS[document.kind]
-    entries = [
-        line
-        for name, template in added
-        for line in (f"- name: {name}", f"  resourceClaimTemplateName: {template}")
-    ]
-    yield from _prepended(document, path, "resourceClaims", entries)
-
-
-def _without(document: Document, path: str, resource: str) -> Iterator[Edit]:
-    """Take a resource out of limits and requests, and those that become empty out altogether."""
-    resources = node_at(document.node, path)
-    for field in ("limits", "requests"):
-        found = child(resources, field)
-        amounts = found[1] if found else None
-        if found is None or not isinstance(amounts, yaml.MappingNode):
-            continue
-        keys = [key.value for key, _ in amounts.value]
-        if resource not in keys:
-            continue
-        if len(keys) == 1:
-            yield Edit(found[0].start_mark.line, last_line(amounts) + 1, ())
-        else:
-            key, value = amounts.value[keys.index(resource)]
-            yield Edit(key.start_mark.line, last_line(value) + 1, ())
-
-
-def _prepended(document: Document, path: str, field: str, entries: Sequence[str]) -> Iterator[Edit]:
-    """Put items at the head of a list, which is made where there is none."""
-    parent = node_at(document.node, path)
-    known = child(parent, field)
-    if known is not None and isinstance(known[1], yaml.SequenceNode) and known[1].value:
-        parent, new = known[1], list(entries)
-    else:
-        new = [f"{field}:", *entries]
-    if parent is not None:
-        mark = parent.start_mark
-        yield Edit(mark.line, mark.line, tuple(f"{' ' * mark.column}{each}\n" for each in new))
 
 
 def node_at(node: yaml.Node | None, path: str) -> yaml.Node | None:

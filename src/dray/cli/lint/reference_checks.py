@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dray.api.types.dra import DeviceClass, ResourceClaim, ResourceClaimTemplate
+from dray.api.types.dra import (
+    ALLOCATION_RESULTS_MAX_SIZE,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+from dray.api.well_known import ADMIN_ACCESS_LABEL, NO_EXECUTE
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.insight import selector_report
 from dray.cli.lint import container_claims, extended_resources, pod_specs
@@ -13,9 +19,6 @@ from dray.cli.lint.container_claims import CLAIM, SOURCES, TEMPLATE
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.source_documents import Document
 from dray.explain.selectors import spelling
-
-MAX_DEVICES = 32
-ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
 
 Names = Mapping[str, set[tuple[str, str]]]
 
@@ -101,9 +104,10 @@ def _counts(document: Document) -> Iterator[Finding]:
     ]
     known = [(path, count) for path, count in counts if isinstance(count, int)]
     total = sum(count for _, count in known)
-    if total > MAX_DEVICES:
+    if total > ALLOCATION_RESULTS_MAX_SIZE:
         path = max(known, key=lambda each: each[1])[0]
-        message = f"{path}.count: {total} devices are asked for; a claim can have {MAX_DEVICES}"
+        limit = f"a claim can have {ALLOCATION_RESULTS_MAX_SIZE}"
+        message = f"{path}.count: {total} devices are asked for; {limit}"
         line = document.line_of(f"{path}.count")
         advice = "It could be created, but never allocated."
         yield Finding(document.file, line, Severity.WARNING, "too-many-devices", message, advice)
@@ -121,7 +125,7 @@ def _tolerations(document: Document) -> Iterator[Finding]:
             for each in (tolerations if isinstance(tolerations, list) else ())
             if isinstance(each, dict)
         ]
-        if "" in effects and "NoExecute" not in effects:
+        if "" in effects and NO_EXECUTE not in effects:
             where = f"{path}.tolerations[{effects.index('')}]"
             message = f"{where}: without an effect it does not keep pods from being evicted"
             advice = "Add one with effect: NoExecute if they are to stay."

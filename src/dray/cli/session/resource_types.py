@@ -7,7 +7,9 @@ import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import click
 import msgspec
+from click.shell_completion import CompletionItem
 
 from dray.api import kinds
 from dray.api.http_messages import JSON, Request
@@ -189,3 +191,11 @@ def require_names(references: Sequence[Reference], what: str) -> None:
     for reference in references:
         if not reference.name:
             raise WrongUsage(f"{what} needs a name: {reference.kind.plural}/NAME", "Or give --all.")
+
+
+def complete(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the resource types that begin with a word, for a shell that completes it."""
+    names = ["devices", *(kind.plural for kind in kinds.KINDS)]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]

@@ -10,7 +10,6 @@ import click
 from dray.api import errors
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli import completion
 from dray.cli.command_errors import Command, TimedOut, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import formats
@@ -25,7 +24,7 @@ POLL_SECONDS = 0.2
 
 
 @click.command("delete", cls=Command)
-@click.argument("what", nargs=-1, shell_complete=completion.types)
+@click.argument("what", nargs=-1, shell_complete=resource_types.complete)
 @connection.options
 @manifests.files_option()
 @formats.option

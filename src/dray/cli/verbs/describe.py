@@ -13,7 +13,6 @@ from typing import Any
 import click
 
 from dray.api.types.meta import JsonObject
-from dray.cli import completion
 from dray.cli.command_errors import Command, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import tables
@@ -22,6 +21,7 @@ from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import Reference
 from dray.cli.verbs import events, listing, pod_description
 from dray.client.api_client import ObjectSelection
+from dray.clock import utc_now
 
 ANNOTATION_LENGTH = 140
 PADDING = 2
@@ -32,7 +32,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 
 
 @click.command("describe", cls=Command)
-@click.argument("what", nargs=-1, shell_complete=completion.types)
+@click.argument("what", nargs=-1, shell_complete=resource_types.complete)
 @connection.options
 @connection.all_namespaces_option
 @manifests.files_option()
@@ -98,7 +98,7 @@ def text(document: JsonObject, happened: Sequence[JsonObject] | None) -> str:
         *_annotations(metadata.get("annotations")),
         *(pod_description.below_annotations(document) if is_pod else _fields(_shown(document), 0)),
     ]
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     below: list[str] = []
     if happened is not None and not happened:
         lines.append("Events:\t<none>")

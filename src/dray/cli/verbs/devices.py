@@ -10,9 +10,12 @@ import click
 import msgspec
 
 from dray.allocator.checks import taints
+from dray.allocator.inventory.device_counts import device_state
 from dray.api import errors, kinds
 from dray.api.conversion import canonical, versions
+from dray.api.formats.durations import since
 from dray.api.ids import DeviceId
+from dray.api.semantics import pools
 from dray.api.types.dra import (
     Device,
     DeviceAttribute,
@@ -21,8 +24,6 @@ from dray.api.types.dra import (
     ResourceClaim,
     ResourceSlice,
 )
-from dray.apiserver.printing import cells
-from dray.cli import published
 from dray.cli.command_errors import NotFound, WrongUsage
 from dray.cli.output import formats, tables
 from dray.cli.session import progress
@@ -30,6 +31,7 @@ from dray.cli.session.connection import Session
 from dray.cli.verbs import listing
 from dray.cli.verbs.listing import Wanted
 from dray.client.api_client import ObjectSelection
+from dray.clock import utc_now
 
 NAMES = ("devices", "device", "dev")
 
@@ -76,7 +78,7 @@ async def show(session: Session, wanted: Wanted) -> None:
         for each in found:
             click.echo(f"device/{each.label}")
     elif wanted.format.is_table:
-        now = datetime.datetime.now(datetime.UTC)
+        now = utc_now()
         rows = [_row(each, now, wide=wanted.format.is_wide) for each in found]
         tables.show([_header(wide=wanted.format.is_wide), *rows], has_header=True)
     else:
@@ -136,21 +138,20 @@ def states(
     claims: Iterable[ResourceClaim],
     rules: Sequence[DeviceTaintRule] = (),
 ) -> dict[DeviceId, str]:
-    """The state of every device of every pool's newest generation."""
+    """Return the state of every device of every pool's newest generation."""
     holders = _holders(claims)
-    found = {}
+    result = {}
     for resource_slice, device in _tainted(slices, rules):
-        key = DeviceId(resource_slice.spec.driver, resource_slice.spec.pool.name, device.name)
-        is_shareable = bool(device.allow_multiple_allocations)
-        found[key] = _state(device.taints, holders.get(key, ()), is_shareable)
-    return found
+        key = DeviceId(*resource_slice.pool_id, device.name)
+        result[key] = _state(device.taints, holders.get(key, ()))
+    return result
 
 
 def _tainted(
     slices: Iterable[ResourceSlice], rules: Sequence[DeviceTaintRule]
 ) -> Iterator[tuple[ResourceSlice, Device]]:
     """Every device with its taints and those of rules."""
-    for resource_slice in published.current(slices):
+    for resource_slice in pools.current_slices_of_pools(slices):
         concerned = taints.rules_for_pool(
             resource_slice.spec.driver, resource_slice.spec.pool.name, rules
         )
@@ -211,41 +212,31 @@ def text_of(attribute: DeviceAttribute) -> str:
 
 
 def _header(*, wide: bool) -> list[str]:
-    header = ["DEVICE", "DRIVER", "NODE", "STATE", "HELD BY", "USED BY", "SINCE"]
-    return [*header, "CAPACITY", "TAINTS", "ATTRIBUTES"] if wide else [*header, "CAPACITY"]
+    header = ["DEVICE", "DRIVER", "NODE", "STATE", "TAINTS", "HELD BY", "USED BY", "SINCE"]
+    return [*header, "CAPACITY", "ATTRIBUTES"] if wide else [*header, "CAPACITY"]
 
 
 def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list[str]:
     holders = [f"{holder.namespace}/{holder.claim}" for holder in device.holders]
     users = [user for holder in device.holders for user in holder.used_by]
-    since = [cells.since(holder.since, now) for holder in device.holders if holder.since]
+    ages = [since(holder.since, now) for holder in device.holders if holder.since]
     row = [
         device.label,
         device.driver,
         device.node or "<any>",
-        state(device),
+        _state(device.taints, device.holders),
+        _some([f"{taint.key}:{taint.effect}" for taint in device.taints]),
         _some(holders),
         _some(users),
-        _some(since),
+        _some(ages),
         _pairs(device.capacity),
     ]
-    if wide:
-        tainted = (f"{taint.key}:{taint.effect}" for taint in device.taints)
-        row += [",".join(tainted) or "<none>", _pairs(device.attributes)]
-    return row
+    return [*row, _pairs(device.attributes)] if wide else row
 
 
-def state(device: PublishedDevice) -> str:
-    """`free`, `allocated`, `shared` or `tainted`."""
-    return _state(device.taints, device.holders, device.shareable)
-
-
-def _state(tainted: Iterable[DeviceTaint], holders: Iterable[Holder], is_shareable: bool) -> str:
-    if any(map(taints.prevents_allocation, tainted)):
-        return "tainted"
-    if all(holder.admin_access for holder in holders):
-        return "free"
-    return "shared" if is_shareable else "allocated"
+def _state(tainted: Iterable[DeviceTaint], holders: Iterable[Holder]) -> str:
+    exclusive = [not holder.share_id for holder in holders if not holder.admin_access]
+    return device_state(is_owned=any(exclusive), is_shared=bool(exclusive), taints=tainted)
 
 
 def _some(values: Sequence[str]) -> str:

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from dray.api.formats.durations import since
 from dray.api.types.meta import JsonObject
-from dray.apiserver.printing import cells
 from dray.cli.command_errors import Command
 from dray.cli.output import formats, tables
 from dray.cli.output.formats import Format
@@ -16,6 +16,7 @@ from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
 from dray.client.api_client import ObjectSelection
+from dray.clock import utc_now
 
 
 @click.command("events", cls=Command)
@@ -41,7 +42,7 @@ def events(target: Target, format: Format, about: str, types: str, headers: bool
     if not found:
         click.echo("No events found.", err=True)
         return
-    now = datetime.datetime.now(datetime.UTC)
+    now = utc_now()
     header = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     rows = [_row(each, now) for each in found]
     if target.all_namespaces:
@@ -92,5 +93,5 @@ def interval(event: JsonObject, now: datetime.datetime) -> str:
     series: dict[str, Any] = event.get("series") or {}
     count = series.get("count") or event.get("count") or 1
     if count <= 1:
-        return cells.since(first, now)
-    return f"{cells.since(last_seen(event), now)} (x{count} over {cells.since(first, now)})"
+        return since(first, now)
+    return f"{since(last_seen(event), now)} (x{count} over {since(first, now)})"

@@ -10,7 +10,6 @@ import click
 
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli import completion
 from dray.cli.command_errors import Command, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import formats, tables
@@ -26,7 +25,7 @@ ASKING = "Asking the cluster"
 
 
 @click.command("get", cls=Command)
-@click.argument("what", nargs=-1, shell_complete=completion.types)
+@click.argument("what", nargs=-1, shell_complete=resource_types.complete)
 @connection.options
 @connection.all_namespaces_option
 @manifests.files_option()

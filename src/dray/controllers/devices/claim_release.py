@@ -21,10 +21,10 @@ from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import PodGroup
+from dray.api.well_known import CLAIM_FINALIZER
 from dray.client.api_client import Client
 from dray.client.cache import Cache
 
-FINALIZER = "resource.kubernetes.io/delete-protection"
 MAX_GONE_USERS = 10_000
 
 
@@ -112,7 +112,7 @@ class Releaser:
         await self._remove_finalizer(claim, version)
 
     async def _remove_finalizer(self, claim: ResourceClaim, version: str) -> None:
-        kept = [finalizer for finalizer in claim.metadata.finalizers if finalizer != FINALIZER]
+        kept = [name for name in claim.metadata.finalizers if name != CLAIM_FINALIZER]
         patch = {"metadata": {"resourceVersion": version, "finalizers": kept or None}}
         await self._client.patch(
             kinds.RESOURCE_CLAIM, claim.metadata.name, patch, claim.metadata.namespace
@@ -153,4 +153,4 @@ def consumers(references: Iterable[ConsumerReference]) -> list[Any]:
 
 
 def _is_protected(claim: ResourceClaim) -> bool:
-    return FINALIZER in claim.metadata.finalizers
+    return CLAIM_FINALIZER in claim.metadata.finalizers

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from dray.allocator.checks import taints
+from dray.api import well_known
 from dray.api.formats import gotime
+from dray.api.semantics import pools
 from dray.api.types.dra import (
     DeviceRequestAllocationResult,
     DeviceTaint,
@@ -68,7 +70,7 @@ def _taints(
 
 
 def evicts(taint: DeviceTaint) -> bool:
-    return taint.effect == taints.NO_EXECUTE
+    return taint.effect == well_known.NO_EXECUTE
 
 
 def selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
@@ -85,16 +87,10 @@ def selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
 def current_devices(
     driver: str, pool: str, slices: Iterable[TaintedSlice]
 ) -> Iterator[TaintedDevice]:
-    """The devices of a pool as its newest generation has them."""
-    mine = [
-        resource_slice
-        for resource_slice in slices
-        if resource_slice.spec.driver == driver and resource_slice.spec.pool.name == pool
-    ]
-    newest = max((each.spec.pool.generation for each in mine), default=0)
-    for each in mine:
-        if each.spec.pool.generation == newest:
-            yield from each.spec.devices
+    """Yield the devices of the newest generation of one pool; other pools are left out."""
+    of_pool = [item for item in slices if item.pool_id == (driver, pool)]
+    for resource_slice in pools.current_slices(of_pool):
+        yield from resource_slice.spec.devices
 
 
 def _of_taint(

@@ -14,6 +14,7 @@ import msgspec
 
 from dray.api import errors, kinds
 from dray.api.formats import gotime
+from dray.api.ids import PoolId
 from dray.api.types.dra import (
     DeviceRequestAllocationResult,
     PoolStatus,
@@ -102,7 +103,7 @@ class PoolStatuses(Loop[str]):
         return [
             pool_summary.pool_status(
                 sorted(slices, key=lambda each: each.metadata.name),
-                used.get((spec.driver, pool), pool_summary.Use()),
+                used.get(PoolId(spec.driver, pool), pool_summary.Use()),
                 rules,
                 spec.default_partition_type_attribute,
             )

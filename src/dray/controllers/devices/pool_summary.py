@@ -14,6 +14,8 @@ import msgspec
 from dray.allocator.checks import taints
 from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity
+from dray.api.ids import PoolId
+from dray.api.semantics import pools
 from dray.api.types.dra import (
     Device,
     DeviceCounterConsumption,
@@ -50,18 +52,18 @@ class Use(NamedTuple):
     capacity: Mapping[str, Quantity] = {}
 
 
-def uses(results: Iterable[DeviceRequestAllocationResult]) -> dict[tuple[str, str], Use]:
+def uses(results: Iterable[DeviceRequestAllocationResult]) -> dict[PoolId, Use]:
     """By driver and pool: the devices in use, each once, and the capacity taken of them."""
-    found: dict[tuple[str, str], Use] = {}
+    found: dict[PoolId, Use] = {}
     for result in results:
         if result.admin_access:
             continue
-        before = found.get((result.driver, result.pool), Use())
+        before = found.get(result.pool_id, Use())
         capacity = dict(before.capacity)
         for name, amount in result.consumed_capacity.items():
             capacity[name] = capacity.get(name, quantity.ZERO) + quantity.parse(amount)
         devices = before.devices | {result.device}
-        found[result.driver, result.pool] = Use(devices, capacity)
+        found[result.pool_id] = Use(devices, capacity)
     return found
 
 
@@ -72,16 +74,13 @@ def pool_status(
     default_attribute: str | None,
 ) -> PoolStatus:
     """The status of one pool; `slices` are all of it, at least one."""
-    newest = max(resource_slice.spec.pool.generation for resource_slice in slices)
-    current = [
-        resource_slice for resource_slice in slices if resource_slice.spec.pool.generation == newest
-    ]
+    current = pools.current_slices(slices)
     first = current[0].spec
     nodes = {each.spec.node_name for each in current}
     status = PoolStatus(
         driver=first.driver,
         pool_name=first.pool.name,
-        generation=newest,
+        generation=first.pool.generation,
         node_name=first.node_name if len(nodes) == 1 else None,
     )
     expected = first.pool.resource_slice_count
@@ -89,7 +88,7 @@ def pool_status(
         where = f"pool {first.driver}/{first.pool.name}"
         error = (
             f"{INCOMPLETE} {where} is incomplete: observed {len(current)}/{expected} slices "
-            f"at generation {newest}"
+            f"at generation {first.pool.generation}"
         )
         return msgspec.structs.replace(status, validation_error=error[:MAX_ERROR_BYTES])
     return _with_views(_with_counts(status, current, use, rules), current, use, default_attribute)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.formats import gotime
 from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_claims, pod_status
@@ -294,7 +294,7 @@ def _evicting(published: TaintedSlice | None) -> tuple[int, dict[str, list[Devic
 
 
 def _evicting_rule(rule: DeviceTaintRule) -> DeviceTaintRule:
-    taint = msgspec.structs.replace(rule.spec.taint, effect="NoExecute")
+    taint = msgspec.structs.replace(rule.spec.taint, effect=well_known.NO_EXECUTE)
     return msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint))
 
 

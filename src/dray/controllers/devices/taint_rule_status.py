@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dray.api import well_known
+from dray.api.semantics.conditions import find_condition
 from dray.api.types.dra import DeviceTaintRule
 from dray.api.types.meta import Condition
 
@@ -24,9 +26,7 @@ class Effects(NamedTuple):
 
 
 def condition_of(rule: DeviceTaintRule) -> Condition | None:
-    return next(
-        (each for each in rule.status.conditions if each.type == EVICTION_IN_PROGRESS), None
-    )
+    return find_condition(rule.status.conditions, EVICTION_IN_PROGRESS)
 
 
 def condition(rule: DeviceTaintRule, effects: Effects) -> Condition:
@@ -45,7 +45,7 @@ def condition(rule: DeviceTaintRule, effects: Effects) -> Condition:
 
 
 def _state(effect: str, effects: Effects) -> tuple[str, str, str]:
-    if effect == "NoExecute":
+    if effect == well_known.NO_EXECUTE:
         if effects.pending_pods:
             return "True", "PodsPendingEviction", _pending(effects)
         return "False", "Completed" if effects.evicted_pods else "NotStarted", ""

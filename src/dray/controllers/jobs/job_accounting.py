@@ -14,6 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from dray.api.semantics import pod_status
+from dray.api.semantics.conditions import is_condition_true
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import JobStatus, UncountedTerminatedPods, WorkloadCondition
 from dray.controllers import conditions
@@ -120,7 +121,7 @@ def settle(status: JobStatus, tracked: Collection[str]) -> JobStatus:
 
 def announced(current: Conditions, end: WorkloadCondition | None) -> Conditions:
     """The conditions with what is about to happen, which has to be known before pods are let go."""
-    if end is None or conditions.is_true(current, end.type):
+    if end is None or is_condition_true(current, end.type):
         return current
     return (*current, end)
 

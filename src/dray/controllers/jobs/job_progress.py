@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from dray.api.formats import gotime
 from dray.api.semantics import pod_status
+from dray.api.semantics.conditions import find_condition, is_condition_true
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import UncountedTerminatedPods, WorkloadCondition
 from dray.controllers import conditions
@@ -166,7 +167,7 @@ def finished_at(pod: Pod) -> datetime.datetime:
     times = [end.finished_at for end in ends if end is not None and end.finished_at]
     if times and len(times) == len(ends):
         return max(map(gotime.parse, times))
-    ready = pod_status.condition(pod, "Ready")
+    ready = find_condition(pod.status.conditions, "Ready")
     if ready is not None and ready.status == conditions.FALSE and ready.last_transition_time:
         return gotime.parse(ready.last_transition_time)
     metadata = pod.metadata
@@ -179,8 +180,8 @@ def finished_at(pod: Pod) -> datetime.datetime:
 def ending(job: Job, progress: Progress, now: datetime.datetime) -> WorkloadCondition | None:
     """Why the job should end, apart from having all its completions; None if it should go on."""
     for type_ in (SUCCESS_CRITERIA_MET, FAILURE_TARGET):
-        if conditions.is_true(job.status.conditions, type_):
-            return conditions.find(job.status.conditions, type_)
+        if is_condition_true(job.status.conditions, type_):
+            return find_condition(job.status.conditions, type_)
     reason, message = _failure(job, progress, now)
     if reason:
         return conditions.make_probed(FAILURE_TARGET, conditions.TRUE, reason, message, now)

@@ -20,6 +20,7 @@ from dray.api.formats import gotime
 from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
+from dray.api.semantics.conditions import is_condition_true
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import JobStatus, WorkloadCondition
@@ -289,7 +290,7 @@ class Jobs(Loop[Work]):
     def _with_suspension(self, step: Step, status: JobStatus) -> JobStatus:
         """The condition that follows `suspend`, and the start that begins anew after it."""
         job, now = step.job, step.now
-        was = conditions.is_true(status.conditions, job_progress.SUSPENDED)
+        was = is_condition_true(status.conditions, job_progress.SUSPENDED)
         suspended = job_progress.is_suspended(job)
         if suspended == was:
             return status

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_status
+from dray.api.semantics.tolerations import tolerates
 from dray.api.types.nodes import Node, Taint
 from dray.api.types.pods import Pod, Toleration
 from dray.client import events
@@ -20,7 +21,6 @@ from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
 
 COMPONENT = "taint-eviction-controller"
-NO_EXECUTE = "NoExecute"
 FOREVER = float("inf")
 
 
@@ -99,7 +99,7 @@ class NodeEviction(Loop[ObjectKey]):
 
 
 def evicting_taints(node: Node) -> list[Taint]:
-    return [taint for taint in node.spec.taints if taint.effect == NO_EXECUTE]
+    return [taint for taint in node.spec.taints if taint.effect == well_known.NO_EXECUTE]
 
 
 def tolerated_seconds(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> float:
@@ -112,13 +112,3 @@ def tolerated_seconds(tolerations: Sequence[Toleration], taints: Sequence[Taint]
         limits = [each.toleration_seconds for each in matching]
         shortest = min([shortest, *(max(limit, 0) for limit in limits if limit is not None)])
     return shortest
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    if toleration.effect not in ("", taint.effect):
-        return False
-    if toleration.key not in ("", taint.key):
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.value == taint.value

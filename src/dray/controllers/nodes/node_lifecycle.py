@@ -17,8 +17,17 @@ import msgspec
 from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_status
+from dray.api.semantics.conditions import find_condition, is_condition_true
 from dray.api.types.core import Lease
 from dray.api.types.nodes import Node, NodeCondition, Taint
+from dray.api.well_known import (
+    LEASE_ANNOTATION,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    NODE_LEASE_NAMESPACE,
+    NODE_NOT_READY,
+    NODE_UNREACHABLE,
+)
 from dray.client import events
 from dray.client.cache import ObjectChange
 from dray.controllers import caches
@@ -26,26 +35,20 @@ from dray.controllers.loops import Context, Loop
 from dray.controllers.nodes import pod_disruption
 
 COMPONENT = "node-controller"
-LEASE_NAMESPACE = "kube-node-lease"
-LEASE_ANNOTATION = "dray.dev/lease"
-"""Names the lease of a node where that is not the node's own name."""
 GRACE_SECONDS, STARTUP_GRACE_SECONDS = 50.0, 60.0
 
-NOT_READY = "node.kubernetes.io/not-ready"
-UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
-NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
 
 _TAINT_BY_CONDITION = {
-    ("Ready", "False"): NOT_READY,
-    ("Ready", "Unknown"): UNREACHABLE,
+    ("Ready", "False"): NODE_NOT_READY,
+    ("Ready", "Unknown"): NODE_UNREACHABLE,
     ("MemoryPressure", "True"): "node.kubernetes.io/memory-pressure",
     ("DiskPressure", "True"): "node.kubernetes.io/disk-pressure",
     ("PIDPressure", "True"): "node.kubernetes.io/pid-pressure",
     ("NetworkUnavailable", "True"): "node.kubernetes.io/network-unavailable",
 }
 _MANAGED = frozenset({*_TAINT_BY_CONDITION.values(), UNSCHEDULABLE})
-_EVICTING = (NOT_READY, UNREACHABLE)
+_EVICTING = (NODE_NOT_READY, NODE_UNREACHABLE)
 _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -70,7 +73,7 @@ class Nodes(Loop[str]):
             self.queue.add(node.metadata.name)
 
     def _lease_changed(self, change: ObjectChange[Lease]) -> None:
-        if change.key.namespace != LEASE_NAMESPACE:
+        if change.key.namespace != NODE_LEASE_NAMESPACE:
             return
         if change.new is None:
             self._renewed.pop(change.key.name, None)
@@ -82,8 +85,8 @@ class Nodes(Loop[str]):
         if node is None:
             self._forget(change)
             return
-        before = condition(change.old, "Ready") if change.old else None
-        ready = condition(node, "Ready")
+        before = find_condition(change.old.status.conditions, "Ready") if change.old else None
+        ready = find_condition(node.status.conditions, "Ready")
         if change.old is None or _heartbeat(before) != _heartbeat(ready):
             self._heard[name] = _clock()
         if before is not None and before.status == "True" and not is_ready(node):
@@ -126,7 +129,7 @@ class Nodes(Loop[str]):
         name = node.metadata.name
         lease = node.metadata.annotations.get(LEASE_ANNOTATION, name)
         last = max(self._heard.get(name, 0.0), self._renewed.get(lease, 0.0))
-        is_new = condition(node, "Ready") is None
+        is_new = find_condition(node.status.conditions, "Ready") is None
         return last + (STARTUP_GRACE_SECONDS if is_new else self._grace_seconds) - _clock()
 
     async def _mark_unknown(self, node: Node) -> None:
@@ -147,9 +150,9 @@ class Nodes(Loop[str]):
     async def _is_alive(self, node: Node) -> bool:
         """Ask the server for the lease: our copy may be what is late."""
         name = node.metadata.annotations.get(LEASE_ANNOTATION, node.metadata.name)
-        known = self._leases.get(name, LEASE_NAMESPACE)
+        known = self._leases.get(name, NODE_LEASE_NAMESPACE)
         try:
-            live = await self.client.get(kinds.LEASE, name, LEASE_NAMESPACE)
+            live = await self.client.get(kinds.LEASE, name, NODE_LEASE_NAMESPACE)
         except errors.NotFound:
             return False
         renewed = (live.get("spec") or {}).get("renewTime")
@@ -160,7 +163,7 @@ class Nodes(Loop[str]):
 
     def _unknown(self, node: Node, type_: str) -> dict[str, Any]:
         now = gotime.write(self.now())
-        current = condition(node, type_)
+        current = find_condition(node.status.conditions, type_)
         if current is None:
             made = NodeCondition(
                 type=type_,
@@ -218,10 +221,11 @@ class Nodes(Loop[str]):
         keys = [
             key
             for (type_, status), key in _TAINT_BY_CONDITION.items()
-            if (found := condition(node, type_)) is not None and found.status == status
+            if (condition := find_condition(node.status.conditions, type_)) is not None
+            and condition.status == status
         ]
-        if condition(node, "Ready") is None:
-            keys.append(NOT_READY)
+        if find_condition(node.status.conditions, "Ready") is None:
+            keys.append(NODE_NOT_READY)
         if node.spec.unschedulable:
             keys.append(UNSCHEDULABLE)
         for key in keys:
@@ -241,18 +245,13 @@ class Nodes(Loop[str]):
         self._recorder.record(reference, events.NORMAL, reason, note)
 
 
-def condition(node: Node, type_: str) -> NodeCondition | None:
-    return next((each for each in node.status.conditions if each.type == type_), None)
-
-
 def is_ready(node: Node) -> bool:
-    found = condition(node, "Ready")
-    return found is not None and found.status == "True"
+    return is_condition_true(node.status.conditions, "Ready")
 
 
 def _is_unknown(node: Node) -> bool:
-    found = condition(node, "Ready")
-    return found is not None and found.status == "Unknown"
+    ready = find_condition(node.status.conditions, "Ready")
+    return ready is not None and ready.status == "Unknown"
 
 
 def _heartbeat(ready: NodeCondition | None) -> tuple[str, str | None] | None:

@@ -9,6 +9,7 @@ from typing import Any
 from dray.api import errors, http_messages, kinds
 from dray.api.formats import gotime
 from dray.api.semantics import pod_status
+from dray.api.semantics.conditions import find_condition
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client
 
@@ -41,8 +42,8 @@ async def end(
 
 
 def _is_marked(pod: Pod, reason: str) -> bool:
-    found = pod_status.condition(pod, DISRUPTION_TARGET)
-    return found is not None and (found.status, found.reason) == ("True", reason)
+    condition = find_condition(pod.status.conditions, DISRUPTION_TARGET)
+    return condition is not None and (condition.status, condition.reason) == ("True", reason)
 
 
 def _condition(pod: Pod, now: datetime.datetime, reason: str, message: str) -> dict[str, Any]:

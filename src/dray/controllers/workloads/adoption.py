@@ -23,12 +23,12 @@ from dray.client.cache import Cache, ObjectChange
 from dray.controllers import caches, status_patches
 
 
-class HasMetadata(Protocol):
+class _HasMetadata(Protocol):
     @property
     def metadata(self) -> ObjectMeta: ...
 
 
-T = TypeVar("T", bound=HasMetadata)
+T = TypeVar("T", bound=_HasMetadata)
 
 
 def possible_owners(change: ObjectChange[T], owners: Cache[Any]) -> Iterator[ObjectKey]:

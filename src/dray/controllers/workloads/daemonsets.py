@@ -10,18 +10,17 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors, node_selectors
-from dray.api.semantics import owner_references, pod_status
+from dray.api.semantics import owner_references, pod_status, tolerations
 from dray.api.types.meta import JsonObject
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod, PodSpec
 from dray.api.types.workloads import ControllerRevision, DaemonSetStatus
 from dray.client.cache import ObjectChange
-from dray.controllers import caches, loops, status_patches
-from dray.controllers.loops import Context, Loop
-from dray.controllers.nodes import node_eviction
+from dray.controllers import caches, status_patches
+from dray.controllers.loops import Context, ObjectLoop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import DaemonSet
 from dray.controllers.workloads import adoption, daemon_updates, pod_control
@@ -35,19 +34,19 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 FAILED_POD_DELAY_SECONDS = 1.0
 
 _TOLERATED = (
-    ("node.kubernetes.io/not-ready", "NoExecute"),
-    ("node.kubernetes.io/unreachable", "NoExecute"),
-    ("node.kubernetes.io/disk-pressure", "NoSchedule"),
-    ("node.kubernetes.io/memory-pressure", "NoSchedule"),
-    ("node.kubernetes.io/pid-pressure", "NoSchedule"),
-    ("node.kubernetes.io/unschedulable", "NoSchedule"),
+    (well_known.NODE_NOT_READY, well_known.NO_EXECUTE),
+    (well_known.NODE_UNREACHABLE, well_known.NO_EXECUTE),
+    ("node.kubernetes.io/disk-pressure", well_known.NO_SCHEDULE),
+    ("node.kubernetes.io/memory-pressure", well_known.NO_SCHEDULE),
+    ("node.kubernetes.io/pid-pressure", well_known.NO_SCHEDULE),
+    ("node.kubernetes.io/unschedulable", well_known.NO_SCHEDULE),
 )
-_TOLERATED_ON_HOST_NETWORK = (("node.kubernetes.io/network-unavailable", "NoSchedule"),)
+_TOLERATED_ON_HOST_NETWORK = (("node.kubernetes.io/network-unavailable", well_known.NO_SCHEDULE),)
 
 
-class DaemonSets(Loop[ObjectKey]):
+class DaemonSets(ObjectLoop):
     def __init__(self, context: Context) -> None:
-        super().__init__("daemonsets", context)
+        super().__init__("daemonsets", context, context.caches.daemon_sets)
         shared = context.caches
         self._sets, self._pods, self._nodes = shared.daemon_sets, shared.pods, shared.nodes
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
@@ -57,14 +56,10 @@ class DaemonSets(Loop[ObjectKey]):
         self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.DAEMON_SET)
         revisions = shared.controller_revisions
         self._history = History(self.client, kinds.DAEMON_SET, revisions, POD_LABEL)
-        self.follow(self._sets, lambda change: self.queue.add(change.key))
         self.follow(self._pods, self._owned_changed)
         self.follow(self._pods, self._pod_changed)
         self.follow(revisions, self._owned_changed)
         self.follow(self._nodes, self._node_changed)
-
-    def resync(self) -> None:
-        loops.add_all(self.queue, self._sets)
 
     def _owned_changed(self, change: ObjectChange[Pod] | ObjectChange[ControllerRevision]) -> None:
         for each in (change.old, change.new):
@@ -133,7 +128,7 @@ class DaemonSets(Loop[ObjectKey]):
         template: dict[str, Any] = daemon_set.spec.template.get("spec") or {}
         spec = status_patches.decode({**template, "tolerations": _tolerations(template)}, PodSpec)
         matching = [node for node in self._nodes if matches(spec, node)]
-        stay, come = ("NoExecute",), ("NoSchedule", "NoExecute")
+        stay, come = (well_known.NO_EXECUTE,), (well_known.NO_SCHEDULE, well_known.NO_EXECUTE)
         return Nodes(
             existing={node.metadata.name for node in self._nodes},
             wanted={node.metadata.name for node in matching if tolerates(spec, node, come)},
@@ -215,7 +210,7 @@ def matches(spec: PodSpec, node: Node) -> bool:
 def tolerates(spec: PodSpec, node: Node, effects: Sequence[str]) -> bool:
     """Whether a daemon pod bears the taints of the node that have one of the effects."""
     return all(
-        any(node_eviction.tolerates(toleration, taint) for toleration in spec.tolerations)
+        tolerations.is_tolerated(taint, spec.tolerations)
         for taint in node.spec.taints
         if taint.effect in effects
     )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dray.api.formats import gotime
+from dray.api.semantics.conditions import find_condition
 from dray.api.types.workloads import DeploymentStatus, WorkloadCondition
 from dray.controllers import conditions
 from dray.controllers.conditions import Conditions
@@ -49,7 +50,7 @@ def progressing(
 
 def with_pause(deployment: Deployment, now: datetime.datetime) -> Conditions:
     """A pause stops the clock of the deadline; reported failures stay."""
-    current = conditions.find(deployment.status.conditions, PROGRESSING)
+    current = find_condition(deployment.status.conditions, PROGRESSING)
     reason = current.reason if current else ""
     if reason == TIMED_OUT or deployment.spec.paused == (reason == PAUSED):
         return deployment.status.conditions
@@ -125,7 +126,7 @@ def rolled(
     changed = status.conditions
     if not has_deadline(deployment):
         changed = conditions.without(changed, PROGRESSING)
-    current = conditions.find(deployment.status.conditions, PROGRESSING)
+    current = find_condition(deployment.status.conditions, PROGRESSING)
     was_complete = (
         status.replicas == status.updated_replicas
         and current is not None
@@ -183,14 +184,14 @@ def _has_progressed(before: DeploymentStatus, after: DeploymentStatus) -> bool:
 
 def _progressed(current: Conditions, made: WorkloadCondition) -> Conditions:
     """Written anew with each step, because the deadline counts from the last one."""
-    before = conditions.find(current, PROGRESSING)
+    before = find_condition(current, PROGRESSING)
     if before is not None and before.status == conditions.TRUE:
         made = msgspec.structs.replace(made, last_transition_time=before.last_transition_time)
     return (*conditions.without(current, PROGRESSING), made)
 
 
 def _is_overdue(deployment: Deployment, status: DeploymentStatus, now: datetime.datetime) -> bool:
-    current = conditions.find(status.conditions, PROGRESSING)
+    current = find_condition(status.conditions, PROGRESSING)
     if current is None or current.reason == COMPLETE:
         return False
     return current.reason == TIMED_OUT or seconds_left(deployment, current, now) < 0
@@ -209,7 +210,7 @@ def seconds_to_deadline(
     deployment: Deployment, status: DeploymentStatus, now: datetime.datetime
 ) -> float | None:
     """When to look whether the rollout is stuck; None where that cannot be."""
-    current = conditions.find(status.conditions, PROGRESSING)
+    current = find_condition(status.conditions, PROGRESSING)
     if not has_deadline(deployment) or current is None:
         return None
     if is_complete(deployment, status) or current.reason == TIMED_OUT:

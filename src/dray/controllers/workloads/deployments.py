@@ -14,14 +14,15 @@ from dray.api import errors, kinds
 from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
+from dray.api.semantics.conditions import find_condition
 from dray.api.types.meta import LabelSelector
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import DeploymentStatus
 from dray.client import events
 from dray.client.cache import ObjectChange
-from dray.controllers import caches, conditions, loops, status_patches
+from dray.controllers import caches, conditions, status_patches
 from dray.controllers.conditions import Conditions
-from dray.controllers.loops import Context, Loop
+from dray.controllers.loops import Context, ObjectLoop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import Deployment, ReplicaSet
 from dray.controllers.workloads import (
@@ -37,9 +38,9 @@ from dray.controllers.workloads.rollouts import Sizes
 COMPONENT = "deployment-controller"
 
 
-class Deployments(Loop[ObjectKey]):
+class Deployments(ObjectLoop):
     def __init__(self, context: Context) -> None:
-        super().__init__("deployments", context)
+        super().__init__("deployments", context, context.caches.deployments)
         shared = context.caches
         self._deployments, self._sets, self._pods = (
             shared.deployments,
@@ -52,12 +53,8 @@ class Deployments(Loop[ObjectKey]):
         self._adopter: Adopter[ReplicaSet] = Adopter(
             self.client, kinds.REPLICA_SET, kinds.DEPLOYMENT
         )
-        self.follow(self._deployments, lambda change: self.queue.add(change.key))
         self.follow(self._sets, self._set_changed)
         self.follow(self._pods, self._pod_changed)
-
-    def resync(self) -> None:
-        loops.add_all(self.queue, self._deployments)
 
     def _set_changed(self, change: ObjectChange[ReplicaSet]) -> None:
         for each in (change.old, change.new):
@@ -165,7 +162,7 @@ class Deployments(Loop[ObjectKey]):
         if changes:
             new = await self._change_set(deployment, new, changes)
         deployment = await self._note_revision(deployment, rollouts.revision(new))
-        if conditions.find(deployment.status.conditions, deployment_status.PROGRESSING) is None:
+        if find_condition(deployment.status.conditions, deployment_status.PROGRESSING) is None:
             changed = deployment_status.progressing(
                 deployment,
                 conditions.TRUE,

@@ -12,11 +12,12 @@ from dray.api import errors, kinds
 from dray.api.ids import ObjectKey
 from dray.api.selectors import label_selectors
 from dray.api.semantics import owner_references, pod_status
+from dray.api.semantics.conditions import find_condition
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ReplicaSetStatus
 from dray.client.cache import ObjectChange
-from dray.controllers import caches, conditions, loops, status_patches
-from dray.controllers.loops import Context, Loop
+from dray.controllers import caches, conditions, status_patches
+from dray.controllers.loops import Context, ObjectLoop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import ReplicaSet
 from dray.controllers.workloads import adoption, deletion_order, pod_control
@@ -28,20 +29,16 @@ MAX_AT_ONCE = 500
 FAILURE = "ReplicaFailure"
 
 
-class ReplicaSets(Loop[ObjectKey]):
+class ReplicaSets(ObjectLoop):
     def __init__(self, context: Context) -> None:
-        super().__init__("replicasets", context)
+        super().__init__("replicasets", context, context.caches.replica_sets)
         self._sets, self._pods = context.caches.replica_sets, context.caches.pods
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
         self._pod_writes: OwnWrites[ObjectKey] = OwnWrites(self._pods)
         recorder = context.recorder(COMPONENT)
         self._maker = PodControl(self.client, kinds.REPLICA_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.REPLICA_SET)
-        self.follow(self._sets, lambda change: self.queue.add(change.key))
         self.follow(self._pods, self._pod_changed)
-
-    def resync(self) -> None:
-        loops.add_all(self.queue, self._sets)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         for pod in (change.old, change.new):
@@ -153,7 +150,7 @@ def _conditions(
     current = replica_set.status.conditions
     if failure is None:
         return conditions.without(current, FAILURE)
-    if conditions.find(current, FAILURE) is not None:
+    if find_condition(current, FAILURE) is not None:
         return current
     reason = "FailedCreate" if active < desired(replica_set) else "FailedDelete"
     made = conditions.make(FAILURE, conditions.TRUE, reason, failure.message, now)

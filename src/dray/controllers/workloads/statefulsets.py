@@ -20,8 +20,8 @@ from dray.api.semantics import owner_references, pod_status
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, StatefulSetStatus
 from dray.client.cache import ObjectChange
-from dray.controllers import caches, loops, status_patches
-from dray.controllers.loops import Context, Loop
+from dray.controllers import caches, status_patches
+from dray.controllers.loops import Context, ObjectLoop
 from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import StatefulSet, Template
 from dray.controllers.workloads import adoption, controller_revisions, rollouts, stateful_pods
@@ -45,9 +45,9 @@ class Rollout(NamedTuple):
     collisions: int
 
 
-class StatefulSets(Loop[ObjectKey]):
+class StatefulSets(ObjectLoop):
     def __init__(self, context: Context) -> None:
-        super().__init__("statefulsets", context)
+        super().__init__("statefulsets", context, context.caches.stateful_sets)
         self._sets, self._pods = context.caches.stateful_sets, context.caches.pods
         revisions = context.caches.controller_revisions
         self._written: OwnWrites[ObjectKey] = OwnWrites(self._sets)
@@ -56,13 +56,9 @@ class StatefulSets(Loop[ObjectKey]):
         self._maker = PodControl(self.client, kinds.STATEFUL_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.STATEFUL_SET)
         self._history = History(self.client, kinds.STATEFUL_SET, revisions, HASH_LABEL)
-        self.follow(self._sets, lambda change: self.queue.add(change.key))
         self.follow(self._pods, self._owned_changed)
         self.follow(self._pods, self._pod_changed)
         self.follow(revisions, self._owned_changed)
-
-    def resync(self) -> None:
-        loops.add_all(self.queue, self._sets)
 
     def _owned_changed(self, change: ObjectChange[Pod] | ObjectChange[ControllerRevision]) -> None:
         for each in (change.old, change.new):

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
-from dray.allocator.inventory.device_counts import DeviceCounts, DeviceGroupKey
+from dray.allocator.inventory.device_counts import DeviceCounts, DeviceGroupKey, device_state
 from dray.api.ids import ClaimKey
 from dray.api.types.dra import (
     DeviceTaint,
@@ -54,6 +54,27 @@ def test_a_held_device_is_not_counted_as_tainted() -> None:
         DeviceGroupKey("allocated", "gpu"): 1,
         DeviceGroupKey("tainted", "gpu"): 1,
     }
+
+
+@pytest.mark.parametrize(
+    ("is_owned", "is_shared", "effect", "state"),
+    [
+        (False, False, None, "free"),
+        (False, False, "None", "free"),
+        (False, False, "NoSchedule", "tainted"),
+        (False, False, "NoExecute", "tainted"),
+        (True, False, None, "allocated"),
+        (True, False, "NoExecute", "allocated"),
+        (False, True, None, "shared"),
+        (False, True, "NoExecute", "shared"),
+        (True, True, None, "allocated"),
+    ],
+)
+def test_a_holder_decides_before_a_taint(
+    is_owned: bool, is_shared: bool, effect: str | None, state: str
+) -> None:
+    taints = [DeviceTaint(key="worn", effect=effect)] if effect else []
+    assert device_state(is_owned=is_owned, is_shared=is_shared, taints=taints) == state
 
 
 @pytest.mark.random

@@ -76,12 +76,12 @@ def test_get_devices_says_who_holds_what_since_when(filled: Cluster) -> None:
     assert held[0]["attributes"]["productName"]
     header, row = filled.dray("get", "devices", "gpu-0/gpu-0").stdout.splitlines()
     assert header.split()[:3] == ["DEVICE", "DRIVER", "NODE"]
-    assert row.split()[:6] == [
-        *("gpu-0/gpu-0", "gpu.nvidia.com", "gpu-0", "allocated"),
+    assert row.split()[:7] == [
+        *("gpu-0/gpu-0", "gpu.nvidia.com", "gpu-0", "allocated", "<none>"),
         *("default/held", "pods/secretive"),
     ]
     free = filled.dray("get", "devices", "gpu-0/gpu-1").stdout.splitlines()[1]
-    assert free.split()[3:6] == ["free", "<none>", "<none>"]
+    assert free.split()[3:7] == ["free", "<none>", "<none>", "<none>"]
 
 
 def test_get_devices_counts_taints_of_rules(filled: Cluster) -> None:
@@ -98,7 +98,7 @@ def test_get_devices_counts_taints_of_rules(filled: Cluster) -> None:
     assert created.exit_code == 0, created.output
     try:
         row = filled.dray("get", "devices", "gpu-1/gpu-0").stdout.splitlines()[1]
-        assert row.split()[3] == "tainted"
+        assert row.split()[3:6] == ["tainted", "example.com/broken:NoSchedule", "<none>"]
         other = filled.dray("get", "devices", "gpu-1/gpu-1").stdout.splitlines()[1]
         assert other.split()[3] == "free"
     finally:

@@ -40,7 +40,8 @@ def pod(name: str, claim_name: str, message: str) -> JsonObject:
 def world(tmp_path: Path) -> str:
     documents = fleet_documents("quickstart")
     broken = next(document for document in documents if document["kind"] == "ResourceSlice")
-    broken["spec"]["devices"][1]["taints"] = [{"key": "bad", "effect": "NoSchedule"}]
+    for device in broken["spec"]["devices"][:2]:
+        device["taints"] = [{"key": "bad", "effect": "NoSchedule"}]
     documents += [claim("had", "gpu-0"), claim("wanted"), claim("unused")]
     documents.append(pod("waiting", "wanted", "0/3 nodes are available"))
     path = tmp_path / "world.json"

@@ -170,76 +170,102 @@ spec:
 """
 
 
-def test_extended_resources_become_claims_and_comments_stay(tmp_path: Path) -> None:
+def test_extended_resources_come_with_the_template_of_a_claim(tmp_path: Path) -> None:
     file = tmp_path / "web.yaml"
-    rules = [each[0] for each in lint(file, WORKLOAD)]
-    assert rules == ["extended-resource", "extended-resource"]
-    fixed = run("lint", "--fix", str(file))
-    assert fixed.exit_code == 0, fixed.output
-    text = file.read_text("utf-8")
-    for comment in ("# a workload", "# its name", "# what runs", "# two"):
-        assert comment in text
-    workload, first, second = yaml.safe_load_all(text)
-    spec = workload["spec"]["template"]["spec"]
-    assert spec["resourceClaims"] == [
-        {"name": "gpu", "resourceClaimTemplateName": "web-gpu"},
-        {"name": "gpu-2", "resourceClaimTemplateName": "web-gpu-2"},
-    ]
-    assert [container["resources"] for container in spec["containers"]] == [
-        {"claims": [{"name": "gpu"}], "limits": {"cpu": 2}},
-        {"claims": [{"name": "gpu-2"}]},
-    ]
+    found = lint(file, WORKLOAD)
+    assert [rule for rule, _, _ in found] == ["extended-resource", "extended-resource"]
+    heads, templates = zip(*(advice.split("\n", 1) for _, _, advice in found), strict=True)
+    for claim, head in zip(("gpu", "gpu-2"), heads, strict=True):
+        assert (
+            f"resourceClaims: [{{name: {claim}, resourceClaimTemplateName: web-{claim}}}]" in head
+        )
+        assert f"resources: {{claims: [{{name: {claim}}}]}}" in head
+    first, second = map(yaml.safe_load, templates)
+    assert first["metadata"] == {"name": "web-gpu", "namespace": "team"}
+    assert second["metadata"] == {"name": "web-gpu-2", "namespace": "team"}
     exactly = [
-        each["spec"]["spec"]["devices"]["requests"][0]["exactly"] for each in (first, second)
+        template["spec"]["spec"]["devices"]["requests"][0]["exactly"]
+        for template in (first, second)
     ]
     assert exactly == [
         {"deviceClassName": "gpu.nvidia.com", "count": 2},
         {"deviceClassName": "gpu.nvidia.com"},
     ]
-    assert first["metadata"] == {"name": "web-gpu", "namespace": "team"}
+    path = tmp_path / "template.yaml"
+    for template in templates:
+        path.write_text(template, "utf-8")
+        assert run("lint", "--strict", str(path)).exit_code == 0
+
+
+def test_the_template_of_a_claim_is_indented_below_its_finding(tmp_path: Path) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(dedent(WORKLOAD), "utf-8")
+    first, *others = run("lint", str(file)).stdout.splitlines()
+    assert first.endswith("[extended-resource]")
+    assert "    kind: ResourceClaimTemplate" in others
+
+
+def test_a_claim_that_the_pod_has_keeps_its_name(tmp_path: Path) -> None:
+    text = """
+    apiVersion: v1
+    kind: Pod
+    metadata: {name: p}
+    spec:
+      containers:
+      - {name: c, image: x, resources: {limits: {nvidia.com/gpu: 1}, claims: [{name: gpu}]}}
+      resourceClaims: [{name: gpu, resourceClaimName: mine}]
+    """
+    advice = [advice for rule, _, advice in lint(tmp_path / "p.yaml", text) if "extended" in rule]
+    assert [" p-gpu-2" in text for text in advice] == [True]
+
+
+def test_extended_resources_are_not_rewritten(tmp_path: Path) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(dedent(WORKLOAD), "utf-8")
+    assert run("lint", "--fix", str(file)).exit_code == 0
+    assert file.read_text("utf-8") == dedent(WORKLOAD)
+
+
+OUTDATED = """
+# a claim
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaim
+metadata: {name: c}   # its name
+spec:
+  devices:
+    requests:
+    - name: gpu
+      deviceClassName: gpu.nvidia.com   # any
+      count: 2
+"""
+FLOW = """
+apiVersion: resource.k8s.io/v1beta1
+kind: ResourceClaim
+metadata: {name: c}
+spec: {devices: {requests: [{name: gpu, deviceClassName: gpu.nvidia.com, count: 2}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "comments"), [(OUTDATED, ("# a claim", "# its name", "# any")), (FLOW, ())]
+)
+def test_outdated_versions_are_rewritten_and_comments_stay(
+    tmp_path: Path, text: str, comments: tuple[str, ...]
+) -> None:
+    file = tmp_path / "claim.yaml"
+    assert [rule for rule, _, _ in lint(file, text)] == ["outdated-version"]
+    fixed = run("lint", "--fix", str(file))
+    assert fixed.exit_code == 0, fixed.output
+    rewritten = file.read_text("utf-8")
+    assert all(comment in rewritten for comment in comments)
+    claim = yaml.safe_load(rewritten)
+    assert claim["apiVersion"] == "resource.k8s.io/v1"
+    assert claim["spec"]["devices"]["requests"] == [
+        {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com", "count": 2}}
+    ]
     assert run("lint", str(file), "--strict").exit_code == 0
-    again = file.read_text("utf-8")
     run("lint", "--fix", str(file))
-    assert file.read_text("utf-8") == again
-
-
-LAYOUTS = [
-    pytest.param(
-        """
-        apiVersion: v1
-        kind: Pod
-        metadata: {name: p}
-        spec: {containers: [{name: c, image: x, resources: {limits: {nvidia.com/gpu: 1}}}]}
-        """,
-        id="flow",
-    ),
-    pytest.param(
-        """
-        apiVersion: v1
-        kind: Pod
-        metadata: {name: p}
-        spec:
-          containers:
-          - name: c
-            image: x
-            resources: {limits: {nvidia.com/gpu: 1}}
-          resourceClaims:
-          - name: gpu
-            resourceClaimName: mine
-        """,
-        id="with-a-claim-of-that-name",
-    ),
-]
-
-
-@pytest.mark.parametrize("text", LAYOUTS)
-def test_other_layouts_are_written_anew_with_the_same_meaning(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "pod.yaml"
-    lint(file, text, "--fix")
-    pod, template = yaml.safe_load_all(file.read_text("utf-8"))
-    made = pod["spec"]["resourceClaims"][0]
-    assert made["resourceClaimTemplateName"] == template["metadata"]["name"]
-    assert pod["spec"]["containers"][0]["resources"] == {"claims": [{"name": made["name"]}]}
+    assert file.read_text("utf-8") == rewritten
 
 
 def test_a_class_says_which_resource_it_serves(tmp_path: Path) -> None:
@@ -261,10 +287,10 @@ def test_a_class_says_which_resource_it_serves(tmp_path: Path) -> None:
 
 
 def test_standard_input_is_fixed_to_standard_output_and_nothing_else_is() -> None:
-    fixed = run("lint", "--fix", "-", input=dedent(WORKLOAD))
+    fixed = run("lint", "--fix", "-", input=OUTDATED + "---" + WORKLOAD)
     assert fixed.exit_code == 0, fixed.output
-    kinds = [each["kind"] for each in yaml.safe_load_all(fixed.stdout)]
-    assert kinds == ["Deployment", "ResourceClaimTemplate", "ResourceClaimTemplate"]
+    versions = [document["apiVersion"] for document in yaml.safe_load_all(fixed.stdout)]
+    assert versions == ["resource.k8s.io/v1", "apps/v1"]
 
 
 def test_containers_ask_for_requests_that_exist_and_every_claim_is_used(tmp_path: Path) -> None:

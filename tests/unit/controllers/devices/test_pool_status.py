@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import features as gates
+from dray.api.ids import PoolId
 from dray.api.types.dra import DeviceRequestAllocationResult, DeviceTaintRule, ResourceSlice
 from dray.api.types.meta import JsonObject
 from dray.controllers.devices import pool_summary
@@ -137,7 +138,7 @@ def test_shared_capacity_is_what_claims_have_left() -> None:
             driver="gpu.example.com", pool="node-1", device="gpu-1", admin_access=True
         ),
     ]
-    use = pool_summary.uses(results)["gpu.example.com", "node-1"]
+    use = pool_summary.uses(results)[PoolId("gpu.example.com", "node-1")]
     summary = view(body, use=use).shareable_summary
     assert (summary.fully_available_devices, summary.partially_available_devices) == (1, 1)
     (memory,) = summary.capacity

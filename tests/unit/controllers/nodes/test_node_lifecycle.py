@@ -10,9 +10,10 @@ import pytest
 
 from dray.api.types.nodes import Taint
 from dray.api.types.pods import Toleration
+from dray.api.well_known import LEASE_ANNOTATION
 from dray.controllers.nodes import node_eviction
 from dray.controllers.nodes.node_eviction import NodeEviction
-from dray.controllers.nodes.node_lifecycle import LEASE_ANNOTATION, Nodes
+from dray.controllers.nodes.node_lifecycle import Nodes
 from dray.controllers.nodes.pod_garbage import PodGarbage
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops
@@ -154,6 +155,8 @@ async def test_pods_leave_a_tainted_node_unless_they_tolerate_it(here: World) ->
         pytest.param([Toleration(operator="Exists")], node_eviction.FOREVER, id="everything"),
         pytest.param([Toleration(key="k", value="v")], node_eviction.FOREVER, id="equal"),
         pytest.param([Toleration(key="k", value="w")], 0.0, id="another value"),
+        pytest.param([Toleration(value="v")], node_eviction.FOREVER, id="equal without a key"),
+        pytest.param([Toleration(key="k", operator="Like", value="v")], 0.0, id="unknown operator"),
         pytest.param(
             [
                 Toleration(key="k", operator="Exists", toleration_seconds=30),

@@ -11,22 +11,17 @@ from dray.api import errors, kinds
 from dray.api.ids import ObjectKey
 from dray.api.semantics import pod_claims, pod_status
 from dray.api.types.pods import Pod
+from dray.api.well_known import POD_GROUP_FINALIZER
 from dray.client.cache import ObjectChange
-from dray.controllers import caches, loops, status_patches
-from dray.controllers.loops import Context, Loop
-
-FINALIZER = "scheduling.k8s.io/podgroup-protection"
+from dray.controllers import caches, status_patches
+from dray.controllers.loops import Context, ObjectLoop
 
 
-class PodGroups(Loop[ObjectKey]):
+class PodGroups(ObjectLoop):
     def __init__(self, context: Context) -> None:
-        super().__init__("podgroups", context, workers=1)
+        super().__init__("podgroups", context, context.caches.pod_groups, workers=1)
         self._groups, self._pods = context.caches.pod_groups, context.caches.pods
-        self.follow(self._groups, lambda change: self.queue.add(change.key))
         self.follow(self._pods, self._pod_changed)
-
-    def resync(self) -> None:
-        loops.add_all(self.queue, self._groups)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         if change.old is not None and pod_claims.group_name(change.old):
@@ -37,10 +32,11 @@ class PodGroups(Loop[ObjectKey]):
         group = self._groups.get(key.name, key.namespace)
         if group is None or not group.metadata.deletion_timestamp:
             return
-        if FINALIZER not in group.metadata.finalizers:
+        if POD_GROUP_FINALIZER not in group.metadata.finalizers:
             return
         if all(map(pod_status.has_ended, self._pods.find(caches.GROUP, key))):
-            kept = [finalizer for finalizer in group.metadata.finalizers if finalizer != FINALIZER]
+            finalizers = group.metadata.finalizers
+            kept = [name for name in finalizers if name != POD_GROUP_FINALIZER]
             with contextlib.suppress(errors.NotFound):
                 await status_patches.patch_metadata(
                     self.client, kinds.POD_GROUP, group.metadata, {"finalizers": kept or None}

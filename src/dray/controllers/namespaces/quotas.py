@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.formats import quantity
 from dray.api.ids import GroupResource, ObjectKey
 from dray.api.semantics import owner_references, pod_resources
@@ -22,15 +22,15 @@ from dray.api.semantics.pod_resources import Amounts
 from dray.api.types.core import ResourceQuota, ResourceQuotaStatus
 from dray.api.types.dra import ResourceClaim
 from dray.client.cache import ObjectChange
-from dray.controllers import caches, loops, status_patches
-from dray.controllers.loops import Context, Loop
+from dray.controllers import caches, status_patches
+from dray.controllers.loops import Context, ObjectLoop
 
 SETTLE_SECONDS = 0.5
 
 
-class Quotas(Loop[ObjectKey]):
+class Quotas(ObjectLoop):
     def __init__(self, context: Context) -> None:
-        super().__init__("quotas", context, workers=1)
+        super().__init__("quotas", context, context.caches.quotas, workers=1)
         shared = context.caches
         self._quotas, self._pods, self._claims = shared.quotas, shared.pods, shared.claims
         self._classes = shared.device_classes
@@ -42,7 +42,6 @@ class Quotas(Loop[ObjectKey]):
             and kind not in (kinds.POD, kinds.RESOURCE_CLAIM)
         }
         self._lower: dict[ObjectKey, ResourceQuotaStatus] = {}
-        self.follow(self._quotas, lambda change: self.queue.add(change.key))
         self.follow(self._pods, self._content_changed)
         self.follow(self._claims, self._content_changed)
         for cache in self._others.values():
@@ -53,9 +52,6 @@ class Quotas(Loop[ObjectKey]):
         await super().synced()
         for cache in self._others.values():
             await cache.synced.wait()
-
-    def resync(self) -> None:
-        loops.add_all(self.queue, self._quotas)
 
     def _content_changed(self, change: ObjectChange[Any]) -> None:
         for quota in self._quotas.find(caches.NAMESPACE, change.key.namespace):
@@ -120,7 +116,8 @@ class Quotas(Loop[ObjectKey]):
         siblings = [
             each
             for each in self._claims.find(caches.OWNER, pod.metadata.uid)
-            if each.metadata.annotations.get(counting.EXTENDED_CLAIM_ANNOTATION) == "true"
+            if each.metadata.annotations.get(well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION)
+            == "true"
         ]
         if not counting.is_extended_claim_of(claim, pod, siblings):
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api.types.meta import JsonObject
-from dray.controllers.quotas import Quotas
+from dray.controllers.namespaces.quotas import Quotas
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops
 

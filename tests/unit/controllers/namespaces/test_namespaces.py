@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api import features as gates
-from dray.controllers.namespaces import Namespaces
-from dray.controllers.podgroups import PodGroups
-from dray.controllers.serviceaccounts import ServiceAccounts
+from dray.controllers.namespaces.namespaces import Namespaces
+from dray.controllers.namespaces.serviceaccounts import ServiceAccounts
+from dray.controllers.workloads.podgroups import PodGroups
 from tests.unit.controllers import objects
 from tests.unit.controllers.kubelet import Kubelet
 from tests.unit.controllers.world import World, with_loops
