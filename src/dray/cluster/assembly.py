@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import datetime
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import RunningServer, Settings
 from dray.client.api_client import Client, InProcessTransport
 from dray.client.supervisor import supervise
+from dray.clock import utc_now
 from dray.cluster import gc_tuning
 from dray.controllers import manager
 from dray.drivers.simulated import scaling
@@ -157,7 +157,7 @@ def _with_machines(cluster: Cluster, directory: Path, plan: ClusterPlan) -> Clus
         runtime=runtime,
         identity=Identity(pair.certificate, pair.key, authority.certificate),
         features=plan.settings.features,
-        now=_now,
+        now=utc_now,
         allows_host=plan.allows_host,
     )
     made = simulated_nodes.SimulatedNodes(site)
@@ -234,17 +234,13 @@ async def _run_in_name(client: Client, fleet: Fleet) -> None:
     """They share a lease, a driver and an agent, and start nothing."""
     as_nodes = client.managed_by(registration.FIELD_MANAGER)
     registered = Registration(
-        as_nodes, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=simulated.NAME, now=_now
+        as_nodes, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=simulated.NAME, now=utc_now
     )
-    driver = SimulatedDriver(client, fleet, now=_now)
-    agent = SimulatedAgent(as_nodes, registered.addresses, now=_now)
+    driver = SimulatedDriver(client, fleet, now=utc_now)
+    agent = SimulatedAgent(as_nodes, registered.addresses, now=utc_now)
     async with asyncio.TaskGroup() as group:
         for part in (registered.run, driver.run, agent.run):
             group.create_task(part())
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
 
 
 @contextlib.asynccontextmanager
