@@ -29,6 +29,7 @@ from dray.node import registration
 from dray.node.agent import Agent, AgentDirectories
 from dray.node.containers import container_attempts
 from dray.node.containers.container_attempts import Starter
+from dray.node.devices.preparation import HeldClaim
 from dray.node.endpoint import Endpoint, Identity
 from dray.node.node_status import AgentAddress, NodeStatusUpdater
 from dray.node.pods.container_access import ContainerAccess
@@ -74,6 +75,10 @@ class SimulatedNodes:
     def agent(self, node: str) -> Agent:
         """The running agent of a node; LookupError where there is none."""
         return self._agents[node]
+
+    def prepared_claims(self) -> list[HeldClaim]:
+        """Return the claims that are prepared on any of the nodes."""
+        return [claim for agent in self._agents.values() for claim in agent.prepared_claims]
 
     def end(self) -> None:
         """To be called before the machines are ended for good."""

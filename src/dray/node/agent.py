@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from dray.node.devices import pod_resources_api
 from dray.node.devices.drivers import DriverError, Drivers
 from dray.node.devices.health import DeviceHealthMonitor
 from dray.node.devices.pod_resources_api import Holder
-from dray.node.devices.preparation import Preparation
+from dray.node.devices.preparation import HeldClaim, Preparation
 from dray.node.pods.container_access import ContainerAccess
 from dray.node.pods.context import NodeContext, RuntimeConfig
 from dray.node.pods.worker import PodWorker
@@ -91,8 +91,13 @@ class Agent:
                 registry,
                 pods=lambda: len(self._workers),
                 drivers=lambda: self.drivers.names,
-                claims=lambda: self._context.preparation.held,
+                claims=lambda: self.prepared_claims,
             )
+
+    @property
+    def prepared_claims(self) -> Collection[HeldClaim]:
+        """The claims that are prepared on this node, or about to be."""
+        return self._context.preparation.held
 
     @property
     def is_ready(self) -> bool:

@@ -24,6 +24,7 @@ from dray.api import remote_command
 from dray.api.formats import gotime
 from dray.api.http_messages import MessageSocket
 from dray.client.websockets import MessageWebSocket
+from dray.clock import utc_now
 from dray.node.containers import logs, sessions
 from dray.node.containers.logs import LogOptions
 from dray.node.containers.sessions import Wanted
@@ -195,7 +196,7 @@ def _wanted(request: web.BaseRequest) -> Wanted:
 def _log_options(query: Any) -> LogOptions:
     since = ""
     if seconds := query.get("sinceSeconds"):
-        moment = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=int(seconds))
+        moment = utc_now() - datetime.timedelta(seconds=int(seconds))
         since = gotime.write(moment, gotime.MICROSECONDS)
     elif time := query.get("sinceTime"):
         since = gotime.write(gotime.parse(time), gotime.MICROSECONDS)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import msgspec
 
+from dray import durable_files
 from dray.cli.command_errors import CommandError
-from dray.driverkit import checkpoint
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
 
@@ -63,7 +63,7 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def write(directory: Path, instance: Instance) -> None:
-    checkpoint.replace(_account(directory), msgspec.json.encode(instance))
+    durable_files.replace_file(_account(directory), msgspec.json.encode(instance))
 
 
 def find(directory: Path) -> Instance | None:
