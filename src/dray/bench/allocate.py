@@ -71,9 +71,9 @@ def run(
     progress: Progress | None = None,
 ) -> Report:
     """Place the claims; with `answers`, also compare with what was recorded."""
-    given = scenario if isinstance(scenario, Scenario) else scenarios.convert(scenario)
-    attempt = _Run(given, rotates=start == ROTATE, policy=policy)
-    del scenario, given
+    decoded = scenario if isinstance(scenario, Scenario) else scenarios.convert(scenario)
+    attempt = _Run(decoded, rotates=start == ROTATE, policy=policy)
+    del scenario, decoded
     with measured_process.settled():
         report = attempt.place_all(progress)
     if answers is not None:
@@ -106,12 +106,12 @@ class _Run:
     def place_all(self, progress: Progress | None) -> Report:
         began = time.perf_counter()
         fleet = _fleet(self._scenario)
-        asked = placement.Allocator(fleet, new_share_id=_share_id, order=self._order)
+        allocator = placement.Allocator(fleet, new_share_id=_share_id, order=self._order)
         first_claim = 0.0
         total = len(self._waiting)
         before = time.perf_counter()
         for number, claim in enumerate(self._waiting, start=1):
-            self._place(claim, fleet, asked)
+            self._place(claim, fleet, allocator)
             after = time.perf_counter()
             self._latencies.append(after - before)
             before = after
@@ -122,30 +122,30 @@ class _Run:
         return self._report(before - began, first_claim)
 
     def _place(
-        self, claim: ResourceClaim, fleet: ClusterInventory, asked: placement.Allocator
+        self, claim: ResourceClaim, fleet: ClusterInventory, allocator: placement.Allocator
     ) -> None:
         name = claim.metadata.name
         try:
-            answer = asked.first_fit((claim,), self._start)
+            fit = allocator.first_fit((claim,), self._start)
         except AllocationError as failure:
             self._answers[name] = {"error": failure.text((claim,))}
             return
-        if isinstance(answer, placement.Fit):
-            (allocation,) = answer.allocations
+        if isinstance(fit, placement.Fit):
+            (allocation,) = fit.allocations
             fleet.record_allocation(ClaimKey(claim.metadata.namespace, name), allocation)
-            self._answers[name] = (answer.node, allocation)
+            self._answers[name] = (fit.node, allocation)
             if self._rotates:
-                self._start = fleet.nodes[answer.node].index + 1
+                self._start = fleet.nodes[fit.node].index + 1
             return
         self._answers[name] = None
-        self._refusals[name] = answer.reason
+        self._refusals[name] = fit.reason
 
     def _report(self, seconds: float, first_claim: float) -> Report:
         milliseconds = sorted(1000 * latency for latency in self._latencies) or [0.0]
         placed = [answer for answer in self._answers.values() if isinstance(answer, tuple)]
         answers = {
-            name: _written(*each) if isinstance(each, tuple) else each
-            for name, each in self._answers.items()
+            name: _written(*item) if isinstance(item, tuple) else item
+            for name, item in self._answers.items()
         }
         return Report(
             name=self._scenario.name,

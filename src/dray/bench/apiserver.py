@@ -70,8 +70,8 @@ class Report(msgspec.Struct, frozen=True):
     def figures(self) -> dict[str, Any]:
         """What `--json` prints."""
         built: dict[str, Any] = msgspec.to_builtins(self)
-        for written, each in zip(built["measurements"], self.measurements, strict=True):
-            written["is_met"] = each.is_met
+        for written, measurement in zip(built["measurements"], self.measurements, strict=True):
+            written["is_met"] = measurement.is_met
         return built
 
 
@@ -130,7 +130,7 @@ def cpu_seconds(pid: int) -> float:
 
 def _machine_seconds() -> float:
     user, nice, system, _idle, _waiting, *rest_ = (
-        int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        int(ticks) for ticks in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     )
     return (user + nice + system + sum(rest_)) / os.sysconf("SC_CLK_TCK")
 
@@ -206,44 +206,44 @@ def _ask(load: subprocess.Popen[str], task: apiserver_load.Task) -> dict[str, An
     assert load.stdin is not None
     load.stdin.write(msgspec.json.encode(task).decode() + "\n")
     load.stdin.flush()
-    answer: dict[str, Any] = msgspec.json.decode(_line(load))
-    return answer
+    result: dict[str, Any] = msgspec.json.decode(_line(load))
+    return result
 
 
 def _creates(server: subprocess.Popen[str], load: subprocess.Popen[str], size: Size) -> Measurement:
     busy, load_before = Busy(server.pid), cpu_seconds(load.pid)
-    answer = _ask(load, apiserver_load.Creates(CLIENTS, size.pairs))
+    result = _ask(load, apiserver_load.Creates(CLIENTS, size.pairs))
     server_seconds = busy.cpu_seconds()
     load_seconds = cpu_seconds(load.pid) - load_before
     return Measurement(
         "creates over HTTPS",
-        answer["creates"] / answer["seconds"],
+        result["creates"] / result["seconds"],
         "/s",
         800,
         at_least=True,
         details={
             "clients": CLIENTS,
-            "creates": answer["creates"],
-            "per_server_cpu_second": answer["creates"] / server_seconds,
-            "p50_milliseconds": answer["p50_milliseconds"],
-            "p99_milliseconds": answer["p99_milliseconds"],
+            "creates": result["creates"],
+            "per_server_cpu_second": result["creates"] / server_seconds,
+            "p50_milliseconds": result["p50_milliseconds"],
+            "p99_milliseconds": result["p99_milliseconds"],
             "share_of_others": busy.others(server_seconds + load_seconds),
         },
     )
 
 
 def _list(load: subprocess.Popen[str]) -> Measurement:
-    answer = _ask(load, apiserver_load.List(LIST_ROUNDS))
+    result = _ask(load, apiserver_load.List(LIST_ROUNDS))
     return Measurement(
-        f"list of {answer.pop('items'):,} claims", answer.pop("seconds"), "s", 0.6, details=answer
+        f"list of {result.pop('items'):,} claims", result.pop("seconds"), "s", 0.6, details=result
     )
 
 
 def _watch(load: subprocess.Popen[str], size: Size) -> Measurement:
-    answer = _ask(load, apiserver_load.Watch(size.watchers, CHANGES))
+    result = _ask(load, apiserver_load.Watch(size.watchers, CHANGES))
     # Every change counts, and all watchers must have it.
-    slowest, median = answer["slowest_seconds"], answer["seconds"]
-    name = f"one change to {answer['watchers']:,} watchers"
+    slowest, median = result["slowest_seconds"], result["seconds"]
+    name = f"one change to {result['watchers']:,} watchers"
     return Measurement(name, slowest, "s", 0.5, details={"median": median, "changes": CHANGES})
 
 
@@ -255,18 +255,18 @@ def _inside(directory: Path, environment: Mapping[str, str], size: Size) -> Iter
         str(size.inside_pairs),
         environment=environment,
     ) as inside:
-        answer = msgspec.json.decode(_line(inside))
+        result = msgspec.json.decode(_line(inside))
     yield Measurement(
         "creates without a socket",
-        answer["creates"] / answer["seconds"],
+        result["creates"] / result["seconds"],
         "/s",
         2500,
         at_least=True,
         details={
-            "creates": answer["creates"],
-            "per_cpu_second": answer["creates"] / answer["cpu_seconds"],
+            "creates": result["creates"],
+            "per_cpu_second": result["creates"] / result["cpu_seconds"],
         },
     )
-    pairs = answer["pairs"]
+    pairs = result["pairs"]
     name = f"memory with {pairs:,} pods and {pairs:,} allocated claims"
-    yield Measurement(name, answer["megabytes"], "MB", 600)
+    yield Measurement(name, result["megabytes"], "MB", 600)

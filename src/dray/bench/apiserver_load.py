@@ -84,10 +84,10 @@ class Exchange:
         """The body of a good answer; anything else raises."""
         self.begin(method, path, body, kind)
         status, headers = await self._head()
-        answer = await self._reader.readexactly(int(headers.get("content-length", "0")))
+        response = await self._reader.readexactly(int(headers.get("content-length", "0")))
         if status >= 300:
-            raise RuntimeError(f"{method} {path}: {status} {answer[:500].decode()}")
-        return answer
+            raise RuntimeError(f"{method} {path}: {status} {response[:500].decode()}")
+        return response
 
     def begin(self, method: str, path: str, body: bytes = b"", kind: str = "") -> None:
         content = f"Content-Type: {kind or 'application/json'}\r\n" if body else ""
@@ -166,7 +166,7 @@ async def watch(connections: Connections, task: Watch) -> Mapping[str, Any]:
     created = msgspec.json.decode(await writer.send("POST", CLAIMS, body))
     revision = created["metadata"]["resourceVersion"]
     path = f"{CLAIMS}?watch=true&resourceVersion={revision}&fieldSelector=metadata.name%3Dwatched"
-    watchers = [each async for each in _opened(connections, task.watchers, path)]
+    watchers = [connection async for connection in _opened(connections, task.watchers, path)]
     taken = [await _change(writer, watchers, number) for number in range(task.changes)]
     return {
         "watchers": len(watchers),
@@ -215,8 +215,8 @@ def main() -> None:
     connection = kubeconfig.load(sys.argv[1])
     for line in sys.stdin:
         task = msgspec.json.decode(line, type=Task)
-        answer = uvloop.run(_do(connection, task))
-        print(msgspec.json.encode(answer).decode(), flush=True)
+        result = uvloop.run(_do(connection, task))
+        print(msgspec.json.encode(result).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -124,20 +124,20 @@ class _Churn:
 
     def _place(self) -> None:
         claim = self._dice.choice(self._questions)
-        answer = self._asked.first_fit((claim,))
-        if isinstance(answer, placement.Fit):
+        fit = self._asked.first_fit((claim,))
+        if isinstance(fit, placement.Fit):
             self._count += 1
             key = ClaimKey("default", f"claim-{self._count}")
-            self._fleet.record_allocation(key, answer.allocations[0])
+            self._fleet.record_allocation(key, fit.allocations[0])
             self._living.append(key)
             self.placed += 1
 
     def _republish(self, number: int) -> None:
-        known = self._slices[number]
-        pool = known.spec.pool
+        current = self._slices[number]
+        pool = current.spec.pool
         newer = msgspec.structs.replace(pool, generation=pool.generation + 1)
-        spec = msgspec.structs.replace(known.spec, pool=newer)
-        self._slices[number] = msgspec.structs.replace(known, spec=spec)
+        spec = msgspec.structs.replace(current.spec, pool=newer)
+        self._slices[number] = msgspec.structs.replace(current, spec=spec)
         self._fleet.put_slice(self._slices[number])
 
 
@@ -172,8 +172,8 @@ def _claim(number: int) -> ResourceClaim:
         f'device.attributes["{DRIVER}"].cudaComputeCapability.compareTo(semver("8.0.0")) >= 0 && '
         f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{40960 + number}Mi")) >= 0'
     )
-    asked = ExactDeviceRequest(
+    request = ExactDeviceRequest(
         DRIVER, (DeviceSelector(CELDeviceSelector(expression)),), "ExactCount", 1
     )
-    devices = DeviceClaim((DeviceRequest("gpu", asked),))
+    devices = DeviceClaim((DeviceRequest("gpu", request),))
     return ResourceClaim(ObjectMeta(namespace="default"), ResourceClaimSpec(devices))

@@ -133,14 +133,14 @@ class _Measured:
     async def _as_many_as_nodes(self, kind: Kind, counts: Callable[[bytes], bool]) -> None:
         """Wait until as many objects count as there are to be nodes."""
         page = await self._client.list(kind)
-        found = {_name(raw) for raw in map(bytes, page.items) if counts(raw)}
-        if len(found) >= self._scale.nodes:
+        names = {_name(raw) for raw in map(bytes, page.items) if counts(raw)}
+        if len(names) >= self._scale.nodes:
             return
         async for event in self._client.watch(kind, resource_version=page.resource_version):
             raw = bytes(event.object)
             if event.type != "BOOKMARK" and counts(raw):
-                found.add(_name(raw))
-            if len(found) >= self._scale.nodes:
+                names.add(_name(raw))
+            if len(names) >= self._scale.nodes:
                 return
 
     async def _cpu_percent(self) -> float:
@@ -241,7 +241,7 @@ class _Measured:
     async def _events(self) -> int:
         selection = ObjectSelection(field_selector="reason=FailedScheduling")
         page = await self._client.list(kinds.EVENT, selection)
-        return sum(b'"hopeless-' in bytes(each) for each in page.items)
+        return sum(b'"hopeless-' in bytes(item) for item in page.items)
 
 
 class _Name(msgspec.Struct):
@@ -274,7 +274,7 @@ def _asking(*names: str, memory: str = "40Gi", **constraints: Any) -> JsonObject
 
 def _impossible(number: int) -> JsonObject:
     """More GPUs than a domain has, each in a request of its own: long, if it is tried in full."""
-    names = [f"r{each}" for each in range(GPUS // 2 + 1 + number)]
+    names = [f"r{index}" for index in range(GPUS // 2 + 1 + number)]
     constraint = {"matchAttribute": f"{CLASS}/domain", "requests": names}
     return _asking(*names, constraints=[constraint])
 

@@ -162,7 +162,7 @@ class _Measured:
         return taken
 
     async def _create(self, count: int, has_claim: bool) -> list[str]:
-        names = [f"pod-{self._number + each}" for each in range(count)]
+        names = [f"pod-{self._number + index}" for index in range(count)]
         self._number += count
         for name in names:
             await self._client.create(kinds.POD, _pod(name, has_claim), NAMESPACE)

@@ -1,9 +1,10 @@
-"""Claims follow their users: made from templates, reserved while used, released and deallocated.
+"""Claims follow their consumers: created from templates, reserved while in use, then released.
 
-Behaviour of pkg/controller/resourceclaim, with one difference on purpose: a pod that has ended gets
-no claim and no reservation again. Upstream deletes and re-creates the claims of such pods for ever.
+Behaviour of pkg/controller/resourceclaim, with one intended difference: a pod that has ended gets
+no claim and no reservation again. Upstream deletes and creates the claims of such pods for ever.
 
-A claim or a pod that cannot be decoded is never taken for gone: nothing is freed on its account.
+A claim or pod that cannot be decoded is never treated as deleted: nothing is released because of
+it.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Claims(Loop[Work]):
             self._add(Subject.POD, change.key)
 
     def _release(self, pod: Pod) -> None:
-        """Look at every claim that the pod used or for which it was made."""
+        """Queue every claim that the pod used or that was created for it."""
         owned = (_key(claim) for claim in self._claims.find(caches.OWNER, pod.metadata.uid))
         for key in {*pod_claims.used_claims(pod), *owned}:
             self._add(Subject.CLAIM, ObjectKey(*key))
@@ -174,11 +175,11 @@ class Claims(Loop[Work]):
         if name and group is None:
             return None
         try:
-            made = await self._ensure_claims(work, pod, group)
+            created = await self._ensure_claims(work, pod, group)
         except CannotGenerate:
             return None
-        if made:
-            await self._note_in_pod(work, pod, made)
+        if created:
+            await self._note_in_pod(work, pod, created)
         elif pod.spec.node_name:
             await self._reserve_all(pod, group)
         return None
@@ -194,16 +195,16 @@ class Claims(Loop[Work]):
         return self._groups.get(name, pod.metadata.namespace)
 
     async def _ensure_claims(self, work: Work, pod: Pod, group: PodGroup | None) -> dict[str, str]:
-        """Make what is missing; the claims that the status does not name yet."""
-        made: dict[str, str] = {}
+        """Create missing claims. Returns those that the status does not name yet."""
+        created: dict[str, str] = {}
         owner = Owner(kinds.POD, pod)
         for source in pod.spec.resource_claims:
             if await self._is_provided(owner, source):
                 continue
             name = await self._claim_for_pod(work, pod, group, source)
             if name:
-                made[source.name] = name
-        return made
+                created[source.name] = name
+        return created
 
     async def _claim_for_pod(
         self, work: Work, pod: Pod, group: PodGroup | None, source: PodResourceClaim
@@ -217,16 +218,20 @@ class Claims(Loop[Work]):
         return claim.metadata.name if claim else ""
 
     async def _is_provided(self, owner: Owner, source: ClaimSource) -> bool:
-        """Whether nothing has to be made: the user's own claim, none needed, or it is there."""
+        """Return whether no claim has to be created for an entry.
+
+        That is so for a claim of the user, where none is needed, and where it exists
+        already.
+        """
         if source.resource_claim_name is not None:
             return True
-        noted = pod_claims.claim_of(owner.user, source)
-        if not noted.is_made:
+        recorded = pod_claims.claim_of(owner.user, source)
+        if not recorded.is_made:
             return False
-        return noted.name is None or await self._exists(owner, noted.name)
+        return recorded.name is None or await self._exists(owner, recorded.name)
 
     async def _exists(self, owner: Owner, name: str) -> bool:
-        """Whether the claim noted in the status is there and was made for its owner."""
+        """Return whether the claim that the status names exists and belongs to its owner."""
         namespace = owner.metadata.namespace
         claim = self._claims.get(name, namespace)
         if claim is None:
@@ -241,7 +246,7 @@ class Claims(Loop[Work]):
         return controller is not None and controller.uid == owner.metadata.uid
 
     async def _obtain(self, work: Work, owner: Owner, source: ClaimSource) -> str:
-        """The name of the claim made from the template, now or earlier."""
+        """Return the name of the claim of a template, created now or earlier."""
         claim = await self._generator.find(owner, source)
         if claim is not None:
             return claim.metadata.name
@@ -268,18 +273,18 @@ class Claims(Loop[Work]):
             replace=True,
         )
 
-    async def _note_in_pod(self, work: Work, pod: Pod, made: dict[str, str]) -> None:
-        noted = await self.client.patch(
+    async def _note_in_pod(self, work: Work, pod: Pod, created: dict[str, str]) -> None:
+        written = await self.client.patch(
             kinds.POD,
             pod.metadata.name,
-            _claim_statuses(pod, made),
+            _claim_statuses(pod, created),
             pod.metadata.namespace,
             subresource="status",
         )
-        self._noted.note(work, noted)
+        self._noted.note(work, written)
 
     async def _reserve_all(self, pod: Pod, group: PodGroup | None) -> None:
-        """A pod that got its node without the scheduler has nobody else to reserve its claims."""
+        """Reserve the claims of a pod that got its node without the scheduler."""
         for source in pod.spec.resource_claims:
             name = pod_claims.claim_of(pod, source).name
             claim = self._claims.get(name, pod.metadata.namespace) if name else None
@@ -303,18 +308,18 @@ class Claims(Loop[Work]):
             return None
         if not self._made.are_seen(work):
             return UNSEEN_RETRY_SECONDS
-        owner, made = Owner(kinds.POD_GROUP, group), {}
+        owner, created = Owner(kinds.POD_GROUP, group), {}
         try:
             for source in group.spec.resource_claims:
                 if not await self._is_provided(owner, source):
-                    made[source.name] = await self._obtain(work, owner, source)
+                    created[source.name] = await self._obtain(work, owner, source)
         except CannotGenerate:
             return None
-        if made:
+        if created:
             await self.client.patch(
                 kinds.POD_GROUP,
                 work.key.name,
-                _claim_statuses(group, made),
+                _claim_statuses(group, created),
                 work.key.namespace,
                 subresource="status",
             )
@@ -331,7 +336,7 @@ def _key(value: ResourceClaim | Pod | PodGroup) -> ObjectKey:
 
 
 def _uses_otherwise(old: Pod | None, new: Pod) -> bool:
-    """Whether the change of a pod could change what its claims need. How it fares does not."""
+    """Return whether a change of a pod could change what its claims need."""
     return (
         old is None
         or old.metadata.uid != new.metadata.uid
@@ -342,7 +347,7 @@ def _uses_otherwise(old: Pod | None, new: Pod) -> bool:
 
 
 def _is_as_used(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
-    """Whether nothing changed that concerns the users of a claim."""
+    """Return whether nothing changed that concerns the consumers of a claim."""
     if old is None or new is None:
         return False
     before, after = old.metadata, new.metadata
@@ -359,12 +364,12 @@ def _metadata_only(raw: JsonObject) -> ResourceClaim:
     return msgspec.convert({"metadata": raw["metadata"]}, ResourceClaim)
 
 
-def _claim_statuses(user: Pod | PodGroup, made: dict[str, str]) -> dict[str, Any]:
-    """The patch that notes generated claims beside those noted before."""
+def _claim_statuses(user: Pod | PodGroup, created: dict[str, str]) -> dict[str, Any]:
+    """Return the patch that adds generated claims to those in the status."""
     names: dict[str, str | None] = {
         status.name: status.resource_claim_name for status in user.status.resource_claim_statuses
     }
-    names.update(made)
+    names.update(created)
     statuses = [
         {"name": name, "resourceClaimName": claim} if claim else {"name": name}
         for name, claim in sorted(names.items())

@@ -52,7 +52,7 @@ def daemons(
         by_node.setdefault(each.metadata.name[0], []).append(each)
     come = set(nodes if wanted is None else wanted)
     stay = come if tolerable is None else set(tolerable)
-    judged = Nodes(existing=set(nodes), wanted=come, tolerable=stay)
+    judged = Nodes(existing=set(nodes), desired=come, tolerable=stay)
     return Daemons(msgspec.convert(body, DaemonSet), NEW, judged, by_node, NOW)
 
 
@@ -89,12 +89,12 @@ SURGE = rolling(maxUnavailable=0, maxSurge=1)
             id="what-is-leaving-is-waited-for",
         ),
         pytest.param(
-            daemons(pod("a1"), strategy=IN_PLACE, nodes="ab", wanted="", tolerable="ab"),
+            daemons(pod("a1"), strategy=IN_PLACE, nodes="ab", desired="", tolerable="ab"),
             ("", ""),
             id="a-taint-against-scheduling-evicts-nobody",
         ),
         pytest.param(
-            daemons(pod("a1"), strategy=IN_PLACE, nodes="a", wanted=""),
+            daemons(pod("a1"), strategy=IN_PLACE, nodes="a", desired=""),
             ("", "a1"),
             id="misplaced-ones-go",
         ),
@@ -168,12 +168,14 @@ def test_placement(here: Daemons, expected: tuple[str, str]) -> None:
             id="surge-beside-what-is-down-costs-nothing",
         ),
         pytest.param(
-            daemons(pod("a1"), pod("b1", NEW), strategy=SURGE, nodes="ab", wanted="b"),
+            daemons(pod("a1"), pod("b1", NEW), strategy=SURGE, nodes="ab", desired="b"),
             ("", "a1"),
             id="surge-leaves-a-node-when-enough-others-are-up",
         ),
         pytest.param(
-            daemons(pod("a1"), pod("b1", NEW, ready=False), strategy=SURGE, nodes="ab", wanted="b"),
+            daemons(
+                pod("a1"), pod("b1", NEW, ready=False), strategy=SURGE, nodes="ab", desired="b"
+            ),
             ("", ""),
             id="surge-stays-on-a-node-until-enough-others-are-up",
         ),
