@@ -22,7 +22,7 @@ from dray.client.kubeconfig import KubeconfigError
 
 
 class CommandError(click.ClickException):
-    """Ends a command. `advice` is what to do next."""
+    """Ends a command with an exit code. `advice` is the next step for the user."""
 
     exit_code = 1
 
@@ -63,7 +63,7 @@ class Command(click.Command):
 
 @contextlib.contextmanager
 def reported() -> Iterator[None]:
-    """Turn what the layers below raise into a Failure."""
+    """Turn exceptions of the layers below into a CommandError."""
     try:
         yield
     except errors.StatusError as error:
@@ -79,14 +79,14 @@ def reported() -> Iterator[None]:
 
 
 def _raise_first(group: BaseExceptionGroup) -> None:
-    """One sentence for what several tasks ran into: that of the first."""
+    """Raise the first of the errors of several tasks."""
     first = group.exceptions[0]
     with reported():
         raise first
 
 
 def of_status(error: errors.StatusError) -> CommandError:
-    """The server's refusal in its own words."""
+    """Return a status error of the server as a CommandError with the server's message."""
     if isinstance(error, errors.ServiceUnavailable):
         advice = "Is it running? Another cluster is chosen with --kubeconfig or --context."
         return Unreachable(str(error), advice)
@@ -103,4 +103,4 @@ def of_status(error: errors.StatusError) -> CommandError:
 
 
 class JsonPathError(ValueError):
-    """A template that cannot be read, or a path that does not fit the data."""
+    """A template cannot be parsed, or a path does not fit the data."""

@@ -1,4 +1,4 @@
-"""`dray completion`: a script with which a shell completes commands, options and types."""
+"""`dray completion`: a shell script that completes commands, options and resource types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `dray bench`: run a benchmark and print its figures."""
+"""The commands of `dray bench`: run a benchmark and print its results."""
 
 from __future__ import annotations
 
@@ -143,11 +143,11 @@ def allocate(
     """Place every claim of SCENARIO on the first node where it fits, and time it."""
     from dray.bench import allocate as benchmark
 
-    given = _decoded(scenario)
+    decoded = _decoded(scenario)
     recorded = _loaded(answers) if answers else None
     with _progress() as progress:
         report = benchmark.run(
-            given, start=start, policy=policy, answers=recorded, progress=progress
+            decoded, start=start, policy=policy, answers=recorded, progress=progress
         )
     if out:
         out.write_text(json.dumps(report.answers, indent=1) + "\n", "utf-8")
@@ -155,9 +155,10 @@ def allocate(
     for claim, reason in list(report.refusals.items())[:1]:
         click.echo(f"{claim} fits nowhere; the last node said: {reason}", err=True)
     if report.difference is not None:
-        found = report.difference
+        difference = report.difference
         raise click.ClickException(
-            f"{found.claim}: recorded {json.dumps(found.expected)}, got {json.dumps(found.got)}"
+            f"{difference.claim}: recorded {json.dumps(difference.expected)}, "
+            f"got {json.dumps(difference.got)}"
         )
     if recorded is not None and not as_json:
         click.echo(f"equal to {answers}")
@@ -198,7 +199,10 @@ def _loaded(path: Path) -> Any:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on a terminal, nothing elsewhere: it would cost what is measured."""
+    """Yield a callback that draws a progress bar on a terminal, or None elsewhere.
+
+    Without a terminal, drawing would only add to the measured time.
+    """
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""`dray down`: ends the `dray up` of a data directory, and the containers it has started."""
+"""`dray down`: stops the `dray up` of a data directory, and its containers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _said(directory: Path, running: Instance | None, stopped: int) -> str:
 
 
 def _stop_containers(directory: Path) -> int:
-    """Stop what the node agents of this directory have left running; how many that were."""
+    """Stop the containers that node agents of this directory left. Returns their number."""
     left = [attempt for attempt in _attempts(directory) if attempt.exit() is None]
     for attempt in left:
         attempt.terminate()
@@ -82,7 +82,7 @@ def _attempts(directory: Path) -> Iterator[Attempt]:
 
 
 def _still_there(attempts: Iterable[Attempt], timeout_seconds: float) -> list[Attempt]:
-    """Those that have not ended when the time is over."""
+    """Wait for containers to end. Returns those that still run at the timeout."""
     left = list(attempts)
     end = time.monotonic() + timeout_seconds
     while left and time.monotonic() < end:

@@ -78,14 +78,14 @@ def nvidia(
     """Offer the NVIDIA GPUs of this node: whole, cut by MIG when claimed, or shared."""
     places = Directories(registry, plugins, cdi)
     options = Options(Settings(node, dynamic_mig, share_memory), _numbers(skip_xids), heal_after)
-    found = _find(plugins / devices.DRIVER, options, root)
+    hardware = _find(plugins / devices.DRIVER, options, root)
 
     async def work() -> None:
         registry = telemetry.Registry()
-        async with foreground.client_of(Target(kubeconfig), found.name) as client:
+        async with foreground.client_of(Target(kubeconfig), hardware.name) as client:
             instance = os.environ.get("POD_UID", "")
             here = Running(
-                found, client, node, directories=places, instance=instance, registry=registry
+                hardware, client, node, directories=places, instance=instance, registry=registry
             )
             async with metrics_endpoint.shown(
                 metrics_listen, registry, lambda: here.plugin.is_published

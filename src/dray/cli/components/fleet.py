@@ -1,4 +1,4 @@
-"""`dray fleet`: the simulated machines: which there are, what they have, what becomes of them."""
+"""`dray fleet`: lists and shows simulated fleets, and breaks, heals and scales a running one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EFFECTS = (well_known.NO_EXECUTE, well_known.NO_SCHEDULE, "None")
 
 Annotations = dict[str, str]
 Changes = dict[str, str | None]
-"""What to set, and with None what to remove."""
+"""Annotations to set; those with None are removed."""
 Edit = Callable[[Annotations], Changes]
 
 _COMMANDS = {
@@ -53,24 +53,24 @@ fleet = LazyGroup(_COMMANDS, name="fleet", help="Simulated machines, and what be
 @formats.option
 def list_(format: Format) -> None:
     """List the fleets that come with dray: `dray up --fleet NAME`."""
-    found = [fleets.load(name) for name in fleets.shipped()]
+    shipped = [fleets.load(name) for name in fleets.shipped()]
     if not format.is_table:
-        _show_summaries(found, format)
+        _show_summaries(shipped, format)
         return
     header = ["NAME", "NODES", "DEVICES", "DESCRIPTION"]
     rows = [
-        [each.name, str(len(each.machines)), str(sum(_models(each).values())), each.description]
-        for each in found
+        [item.name, str(len(item.machines)), str(sum(_models(item).values())), item.description]
+        for item in shipped
     ]
     tables.show([header, *rows], has_header=True)
 
 
-def _show_summaries(found: list[Fleet], format: Format) -> None:
+def _show_summaries(shipped: list[Fleet], format: Format) -> None:
     if format.name == "name":
-        for each in found:
-            click.echo(each.name)
+        for described in shipped:
+            click.echo(described.name)
         return
-    formats.show_document({"kind": "FleetList", "items": list(map(_summary, found))}, format)
+    formats.show_document({"kind": "FleetList", "items": list(map(_summary, shipped))}, format)
 
 
 def _summary(described: Fleet) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _summary(described: Fleet) -> dict[str, Any]:
 
 
 def _models(described: Fleet) -> Counter[str]:
-    """How many devices of each model, partitions not counted."""
+    """Return the number of devices of each model, without partitions."""
     counts: Counter[str] = Counter()
     for machine in described.machines.values():
         for driver, groups in machine.group.devices.items():
@@ -128,9 +128,9 @@ def _show_machines(described: Fleet) -> None:
             str(group.count),
             group.architecture,
             ", ".join(
-                f"{each.count} {each.model}{' (partitionable)' if each.partitioned else ''}"
+                f"{item.count} {item.model}{' (partitionable)' if item.partitioned else ''}"
                 for groups in group.devices.values()
-                for each in groups
+                for item in groups
             ),
         ]
         for group in described.blueprint.nodes
@@ -139,14 +139,14 @@ def _show_machines(described: Fleet) -> None:
 
 
 def _one_of_each(described: Fleet) -> list[PublishedPool]:
-    """The pools of the first machine of each kind, and those that belong to no machine."""
+    """Return the pools of the first machine of each kind, and those without a machine."""
     firsts = {id(machine.group): machine for machine in reversed(described.machines.values())}
     machines = list(firsts.values())[::-1]
-    return [*(pool for each in machines for pool in each.pools()), *described.shared_pools()]
+    return [*(pool for item in machines for pool in item.pools()), *described.shared_pools()]
 
 
 def _show_devices(pool: PublishedPool) -> None:
-    """The first device of a pool with all it publishes, the others by name."""
+    """Print the first device of a pool with all it publishes, the others by name."""
     names = [device.name for device in pool.devices]
     click.secho(f"{pool.driver} on {pool.name}: {_some(names)}", bold=True)
     for line in _lines(pool.devices[0]):
@@ -159,8 +159,10 @@ def _some(names: list[str]) -> str:
 
 
 def _lines(device: Device) -> list[str]:
-    attributes = [[name, devices.text_of(each)] for name, each in sorted(device.attributes.items())]
-    capacity = [[name, each.value] for name, each in sorted(device.capacity.items())]
+    attributes = [
+        [name, devices.text_of(value)] for name, value in sorted(device.attributes.items())
+    ]
+    capacity = [[name, value.value] for name, value in sorted(device.capacity.items())]
     return tables.aligned([*attributes, *capacity])
 
 
@@ -174,15 +176,17 @@ def fail(target: Target, node: str, names: tuple[str, ...], effect: str) -> None
 
     async def body(session: Session) -> None:
         await _require_devices(session, node, names)
-        await _edit(session, node, lambda known: _with_failed(known, names, effect))
+        await _edit(session, node, lambda annotations: _with_failed(annotations, names, effect))
 
     connection.run(target, body)
     click.echo(f"{node}: {', '.join(names)} failed ({effect})")
 
 
-def _with_failed(known: Annotations, names: tuple[str, ...], effect: str) -> Changes:
+def _with_failed(annotations: Annotations, names: tuple[str, ...], effect: str) -> Changes:
     return {
-        FAILED_ANNOTATION: _noted({**faults.read(known).failed, **dict.fromkeys(names, effect)})
+        FAILED_ANNOTATION: _noted(
+            {**faults.read(annotations).failed, **dict.fromkeys(names, effect)}
+        )
     }
 
 
@@ -220,11 +224,11 @@ def crash(target: Target, node: str) -> None:
 def heal(target: Target, node: str, names: tuple[str, ...]) -> None:
     """Mend devices of a node; without names, everything that was done to the node."""
 
-    def edit(known: Annotations) -> Changes:
+    def edit(annotations: Annotations) -> Changes:
         if not names:
-            every = (FAILED_ANNOTATION, SLOW_ANNOTATION, CRASH_ANNOTATION)
-            return dict.fromkeys(every)
-        failed = faults.read(known).failed
+            removable = (FAILED_ANNOTATION, SLOW_ANNOTATION, CRASH_ANNOTATION)
+            return dict.fromkeys(removable)
+        failed = faults.read(annotations).failed
         left = {name: effect for name, effect in failed.items() if name not in names}
         return {FAILED_ANNOTATION: _noted(left)}
 
@@ -255,11 +259,11 @@ def scale(target: Target, nodes: int, name: str) -> None:
 
 
 async def _only_fleet(session: Session) -> str:
-    found = await listing.listed(session, kinds.NODE, ObjectSelection(label_selector=FLEET_LABEL))
-    names = {each["metadata"]["labels"][FLEET_LABEL] for each in found}
+    nodes = await listing.listed(session, kinds.NODE, ObjectSelection(label_selector=FLEET_LABEL))
+    names = {node["metadata"]["labels"][FLEET_LABEL] for node in nodes}
     if len(names) != 1:
-        known = ", ".join(sorted(names)) or "none"
-        raise WrongUsage(f"which fleet? Say it with --fleet; this cluster has: {known}")
+        existing = ", ".join(sorted(names)) or "none"
+        raise WrongUsage(f"which fleet? Say it with --fleet; this cluster has: {existing}")
     return str(names.pop())
 
 
@@ -268,12 +272,12 @@ def _annotate(target: Target, node: str, annotations: Changes) -> None:
 
 
 async def _edit(session: Session, node: str, edit: Edit) -> None:
-    """Change annotations of a simulated node, unless somebody else does at the same time."""
+    """Change annotations of a simulated node. Raises Conflict on concurrent changes."""
     try:
-        found = await session.client.get(kinds.NODE, node)
+        current = await session.client.get(kinds.NODE, node)
     except errors.NotFound as error:
         raise NotFound(str(error), "See which there are: dray get nodes") from error
-    metadata = found["metadata"]
+    metadata = current["metadata"]
     if FLEET_LABEL not in (metadata.get("labels") or {}):
         raise WrongUsage(f"node {node} is not simulated; nothing was done to it.")
     change = edit(metadata.get("annotations") or {})
@@ -282,10 +286,10 @@ async def _edit(session: Session, node: str, edit: Edit) -> None:
 
 
 async def _require_devices(session: Session, node: str, names: tuple[str, ...]) -> None:
-    known = {
+    published = {
         device.name for device in await devices.published_devices(session) if device.node == node
     }
-    unknown = [name for name in names if name not in known]
-    if unknown and known:
+    unknown = [name for name in names if name not in published]
+    if unknown and published:
         message = f"node {node} has no device {unknown[0]}"
-        raise NotFound(message, f"It has: {_some(sorted(known))}")
+        raise NotFound(message, f"It has: {_some(sorted(published))}")

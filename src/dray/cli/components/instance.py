@@ -1,7 +1,7 @@
-"""The `dray up` of a data directory: the lock that keeps a second one out, and its own account.
+"""The `dray up` of a data directory: its lock, and the file that describes it.
 
-The kernel lets go of the lock when the process ends, however it ends; so what is left behind by one
-that was killed is never taken for one that runs.
+The kernel releases the lock when the process ends, however it ends. So the files of a killed
+process are never mistaken for a running one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
 
 
 class Instance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a `dray up` says of itself; without a url it is still starting."""
+    """The description of a `dray up`; without a url it is still starting."""
 
     pid: int
     since: str = ""
@@ -38,7 +38,7 @@ class Instance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         os.kill(self.pid, signal.SIGUSR1 if keep_pods else signal.SIGTERM)
 
     def has_ended(self, timeout_seconds: float) -> bool:
-        """Wait for the process to end; whether it did in time."""
+        """Wait for the process to end. Returns whether it did within the timeout."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -51,7 +51,7 @@ class Instance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 @contextlib.contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Be the one `dray up` of a directory; refused, in one sentence, where there is one already."""
+    """Hold the lock of a data directory. Raises CommandError if another process holds it."""
     with _lock_file(directory) as lock:
         if not _locked(lock):
             raise _already_up(directory)
@@ -67,7 +67,7 @@ def write(directory: Path, instance: Instance) -> None:
 
 
 def find(directory: Path) -> Instance | None:
-    """The `dray up` that runs on a directory, if one does."""
+    """Return the `dray up` that runs on a directory, or None."""
     if not _lock(directory).exists():
         return None
     with _lock_file(directory) as lock, contextlib.suppress(BlockingIOError):
@@ -79,7 +79,7 @@ def find(directory: Path) -> Instance | None:
 
 
 def _locked(lock: int) -> bool:
-    """Tried a few times: whoever looks whether somebody is up holds the lock for a moment."""
+    """Try to take the lock. Retries, because `find` holds the lock for a moment."""
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -79,7 +79,7 @@ def _election(client: Client) -> LeaderElection:
 
 
 def _explainer(fleet: ClusterInventory) -> Callable[[Sequence[ResourceClaim]], str]:
-    """Why claims find no device, in one line, from the scheduler's own view of the fleet."""
+    """Return a function that explains in one line why claims fit nowhere."""
 
     def why(claims: Sequence[ResourceClaim]) -> str:
         explanation = claim_explanation.explain(
@@ -91,7 +91,10 @@ def _explainer(fleet: ClusterInventory) -> Callable[[Sequence[ResourceClaim]], s
 
 
 async def allowed_features(client: Client, node_selector: str, gates: str) -> Features:
-    """The gates of the cluster; refuses nodes that another scheduler serves as well."""
+    """Return the feature gates of the cluster.
+
+    Raises CommandError if another scheduler serves the same nodes.
+    """
     version = await server_version.ask(client)
     if not version.is_dray and not node_selector:
         raise WrongUsage(

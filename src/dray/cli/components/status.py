@@ -1,4 +1,4 @@
-"""`dray status`: is a cluster up, what is it, and how is it."""
+"""`dray status`: whether a cluster is up, its settings, and its health."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ async def _ask(session: Session) -> tuple[Counts, CommandError | None]:
 
 
 async def _trouble(session: Session) -> CommandError | None:
-    """What the API server says is wrong with itself."""
-    answer = await session.client.raw(Request("GET", "/readyz"))
-    if answer.status == http.HTTPStatus.OK:
+    """Return the failed readiness checks of the API server as an error, or None."""
+    response = await session.client.raw(Request("GET", "/readyz"))
+    if response.status == http.HTTPStatus.OK:
         return None
-    failed = [line[3:] for line in answer.body.decode().splitlines() if line.startswith("[-]")]
-    return CommandError(f"the API server is not ready: {'; '.join(failed) or answer.status}")
+    failed = [line[3:] for line in response.body.decode().splitlines() if line.startswith("[-]")]
+    return CommandError(f"the API server is not ready: {'; '.join(failed) or response.status}")
 
 
 async def _counts(session: Session) -> Counts:
@@ -128,7 +128,7 @@ def _show(directory: Path, running: Instance, counts: Counts) -> None:
         "fleet": running.fleet,
         "runtime": running.runtime,
         "components": ", ".join(running.components),
-        **{name: _in_words(each) for name, each in counts.items()},
+        **{name: _in_words(counted) for name, counted in counts.items()},
     }
     for name, value in rows.items():
         if value:

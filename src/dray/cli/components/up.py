@@ -116,11 +116,11 @@ def up(
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def announce(url: str, made: Cluster) -> None:
+    def announce(url: str, cluster: Cluster) -> None:
         seconds = time.perf_counter() - started
         account = _account(url, store, directory, plan)
-        instance.write(directory, msgspec.structs.replace(account, runtime=made.choice.name))
-        _announce(directory, url, plan, seconds, merge_kubeconfig, made.choice)
+        instance.write(directory, msgspec.structs.replace(account, runtime=cluster.choice.name))
+        _announce(directory, url, plan, seconds, merge_kubeconfig, cluster.choice)
 
     with instance.held(directory):
         foreground.run(
@@ -152,13 +152,13 @@ async def _run(
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(store_option.opened(store, directory))
         try:
-            made = await stack.enter_async_context(assembly.running(state, directory, plan))
+            cluster = await stack.enter_async_context(assembly.running(state, directory, plan))
         except Unusable as error:
             raise CommandError(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
-        _keep_pods_when_told(made)
+        _keep_pods_when_told(cluster)
         try:
             url = await stack.enter_async_context(
-                made.opened.server.listening(
+                cluster.opened.server.listening(
                     host, port, authority.server_pair(names), authority.certificate
                 )
             )
@@ -167,18 +167,18 @@ async def _run(
                 f"cannot listen on {host}:{port}: {error.strerror}",
                 "Is another `dray up` running there? Choose another address with --listen.",
             ) from error
-        announce(apiserver.reachable(url), made)
+        announce(apiserver.reachable(url), cluster)
         await compaction.compact_regularly(state, history_seconds)
 
 
-def _keep_pods_when_told(made: Cluster) -> None:
-    """SIGUSR1 ends the cluster as SIGTERM does, and leaves its containers running."""
+def _keep_pods_when_told(cluster: Cluster) -> None:
+    """On SIGUSR1, end the cluster as on SIGTERM, but leave its containers running."""
     running_here = asyncio.current_task()
     assert running_here is not None
 
     def end() -> None:
-        if made.machines is not None:
-            made.machines.keeps_pods = True
+        if cluster.machines is not None:
+            cluster.machines.keeps_pods = True
         running_here.cancel()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, end)

@@ -1,4 +1,4 @@
-"""The story: what a person does with dray in the first minutes. Exits non-zero on any surprise."""
+"""The guided tour: a user's first minutes with dray. Exits non-zero on unexpected output."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _one_gpu(screen: Terminal, runs_containers: bool) -> None:
 
 
 def _watchers(screen: Terminal) -> int:
-    """How many watch the claims, so that a watch is there before there is something to see."""
+    """Return the number of watches on claims, to know that a watch has started."""
     metrics = screen.run("dray get --raw /metrics", quiet=True)
     found = re.search(r'^apiserver_longrunning.*resource="resourceclaims".* (\d+)', metrics, re.M)
     return int(found[1]) if found else 0

@@ -32,32 +32,34 @@ def doctor(target: Target, against: str, format: Format, fix: bool, yes: bool) -
     """
     if fix and against:
         raise WrongUsage("--fix needs a cluster, not --against")
-    found = _look(against, target)
-    if found and not against:
+    problems_found = _look(against, target)
+    if problems_found and not against:
         # What is being changed right now may look wrong for a moment.
-        before = {(each.about, each.message) for each in found}
-        found = [each for each in _look("", target) if (each.about, each.message) in before]
+        before = {(problem.about, problem.message) for problem in problems_found}
+        problems_found = [
+            problem for problem in _look("", target) if (problem.about, problem.message) in before
+        ]
     if format.is_table:
-        _show(found)
+        _show(problems_found)
     else:
-        formats.show_document([_document(each) for each in found], format)
-    mended = _mended(target, found, yes) if fix else 0
-    if len(found) > mended:
+        formats.show_document([_document(problem) for problem in problems_found], format)
+    mended = _mended(target, problems_found, yes) if fix else 0
+    if len(problems_found) > mended:
         sys.exit(1)
 
 
 def _look(against: str, target: Target) -> list[ClusterProblem]:
-    told = ObjectSelection(field_selector=f"reason={FAILED_PREPARE_REASON}")
-    around = cluster_objects.load(against, target, told)
-    for refusal in around.unread.values():
+    events = ObjectSelection(field_selector=f"reason={FAILED_PREPARE_REASON}")
+    objects = cluster_objects.load(against, target, events)
+    for refusal in objects.unread.values():
         click.echo(f"Could not be looked at: {refusal}", err=True)
-    return problems.find(around)
+    return problems.find(objects)
 
 
-def _show(found: list[ClusterProblem]) -> None:
-    if not found:
+def _show(problems_found: list[ClusterProblem]) -> None:
+    if not problems_found:
         click.echo("Nothing is wrong.")
-    for ailment in found:
+    for ailment in problems_found:
         click.echo(f"{click.style(ailment.about, bold=True)} {ailment.message} [{ailment.fault}]")
         if ailment.advice:
             click.echo(f"  {ailment.advice}")
@@ -75,13 +77,13 @@ def _document(ailment: ClusterProblem) -> dict[str, object]:
     }
 
 
-def _mended(target: Target, found: list[ClusterProblem], yes: bool) -> int:
-    """Mend what the user wants to have mended; how many ailments that was."""
-    curable = [each for each in found if each.repairs]
-    chosen = [each for each in curable if yes or _is_wanted(each)]
+def _mended(target: Target, problems_found: list[ClusterProblem], yes: bool) -> int:
+    """Apply the repairs that the user confirms. Returns how many problems that solved."""
+    curable = [problem for problem in problems_found if problem.repairs]
+    chosen = [problem for problem in curable if yes or _is_wanted(problem)]
     if chosen:
         connection.run(target, lambda session: _apply(session, chosen))
-        click.echo(f"Mended {len(chosen)} of {len(found)}.", err=True)
+        click.echo(f"Mended {len(chosen)} of {len(problems_found)}.", err=True)
     return len(chosen)
 
 
@@ -95,7 +97,7 @@ async def _apply(session: Session, chosen: list[ClusterProblem]) -> None:
 
 
 async def _repair(session: Session, repair: Repair) -> None:
-    """Write one change; the server refuses it where things are no longer as they were."""
+    """Write one change. The server rejects it if the object has changed since."""
     target = repair.target
     kind = kinds.served("resource.k8s.io", target.kind)
     if isinstance(repair, Deletion):

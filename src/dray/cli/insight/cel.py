@@ -1,4 +1,4 @@
-"""`dray cel`: try a selector before a claim depends on it."""
+"""`dray cel`: evaluates a selector on the devices of a cluster."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _COLOURS = {selector_report.YES: "green", selector_report.NO: None, selector_rep
 def cel(target: Target, expression: str, against: str, cluster: bool, format: Format) -> None:
     """Check a CEL selector: types, cost, what it reads and which devices it matches."""
     if against or cluster:
-        found = cluster_objects.load(against, target)
-        report = selector_report.make(expression, found.features, found.devices())
-        where = found.source
+        objects = cluster_objects.load(against, target)
+        report = selector_report.make(expression, objects.features, objects.devices())
+        where = objects.source
     else:
         report, where = selector_report.make(expression, gates.DEFAULT), ""
     if format.is_table:
@@ -84,4 +84,4 @@ def _show_shapes(reads: Sequence[Read], shapes: Sequence[Shape]) -> None:
         click.secho(line, fg=_COLOURS[shape.answer])
     if len(shapes) > SHAPES_SHOWN:
         rest = shapes[SHAPES_SHOWN:]
-        click.echo(f"… and {len(rest)} more, with {sum(each.devices for each in rest)} devices")
+        click.echo(f"… and {len(rest)} more, with {sum(item.devices for item in rest)} devices")

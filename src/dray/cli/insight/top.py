@@ -1,4 +1,4 @@
-"""`dray top`: devices by class and state, and what waits and why, live in the terminal."""
+"""`dray top`: devices by class and state, and pending claims and pods, live in the terminal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dray.clock import utc_now
 
 
 class ClassLine(msgspec.Struct, frozen=True, rename="camel"):
-    """The devices that one class selects, by state."""
+    """The number of devices of one class, by state."""
 
     name: str
     devices: int
@@ -38,7 +38,7 @@ class ClassLine(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Waiting(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A pod without a node or a claim without devices, since when and why."""
+    """A pod without a node or a claim without devices, with its age and reason."""
 
     namespace: str
     name: str
@@ -56,14 +56,14 @@ class Overview(msgspec.Struct, frozen=True, rename="camel"):
     waiting_pods: tuple[Waiting, ...]
 
 
-def take(world: ClusterObjects) -> Overview:
-    pods, claims = world.of(Pod), world.of(ResourceClaim)
+def take(objects: ClusterObjects) -> Overview:
+    pods, claims = objects.of(Pod), objects.of(ResourceClaim)
     waiting = [claim for claim in claims if claim.status.allocation is None]
     allocated = len(claims) - len(waiting)
     return Overview(
-        world.source,
-        Counter(map(_readiness, world.of(Node))),
-        tuple(_classes(world)),
+        objects.source,
+        Counter(map(_readiness, objects.of(Node))),
+        tuple(_classes(objects)),
         {"allocated": allocated, "pending": len(waiting)} if claims else {},
         tuple(_waiting_claims(waiting, pods)),
         Counter((pod.status.phase or "Pending").lower() for pod in pods),
@@ -78,11 +78,11 @@ def _readiness(node: Node) -> str:
     return "ready" if ready.status == "True" else "not ready"
 
 
-def _classes(world: ClusterObjects) -> Iterator[ClassLine]:
+def _classes(objects: ClusterObjects) -> Iterator[ClassLine]:
     by_class: dict[str, dict[str, int]] = {}
-    for group, count in DeviceCounts(world.fleet()).counts().items():
+    for group, count in DeviceCounts(objects.fleet()).counts().items():
         by_class.setdefault(group.class_name, {})[group.state] = count
-    for name in sorted(device_class.metadata.name for device_class in world.of(DeviceClass)):
+    for name in sorted(device_class.metadata.name for device_class in objects.of(DeviceClass)):
         states = by_class.get(name, {})
         yield ClassLine(name, sum(states.values()), states)
 
@@ -101,9 +101,9 @@ def _claim_names(pod: Pod) -> Iterator[str]:
     for source in pod.spec.resource_claims:
         if source.resource_claim_name:
             yield source.resource_claim_name
-    for made in pod.status.resource_claim_statuses:
-        if made.resource_claim_name:
-            yield made.resource_claim_name
+    for status in pod.status.resource_claim_statuses:
+        if status.resource_claim_name:
+            yield status.resource_claim_name
 
 
 def _waiting_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
@@ -114,13 +114,13 @@ def _waiting_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
 
 
 def _reason(pod: Pod) -> str:
-    """What the last condition that is not as it should be has to say."""
-    said = [
+    """Return the message of the last condition that is False, or ""."""
+    messages = [
         condition.message or condition.reason
         for condition in pod.status.conditions
         if condition.status == "False"
     ]
-    return next(filter(None, reversed(said)), "")
+    return next(filter(None, reversed(messages)), "")
 
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ if TYPE_CHECKING:
 BAR_WIDTH = 20
 WAITING_SHOWN = 10
 REST = 4
-"""Of a large cluster, reading takes at most one part in so many of the time."""
+"""Pause between two refreshes, as a multiple of the time that reading takes."""
 _COLOURS = {"free": "green", "allocated": "blue", "shared": "cyan", "tainted": "red"}
 
 
@@ -157,7 +157,7 @@ def top(target: Target, against: str, format: Format, once: bool, interval: floa
 
 
 def text(seen: Overview) -> str:
-    """The overview for a file or a pipe."""
+    """Return the overview as text for a file or a pipe."""
     now = utc_now()
     lines = [f"{seen.source}  {_counted('nodes', seen.nodes)}", "", *_class_lines(seen.classes)]
     for title, waiting in _waiting(seen):
@@ -184,9 +184,9 @@ def _waiting(seen: Overview) -> Iterator[tuple[str, Sequence[Waiting]]]:
 
 
 def _rows(waiting: Sequence[Waiting], now: datetime.datetime) -> Iterator[list[str]]:
-    for each in waiting[:WAITING_SHOWN]:
-        name = f"  {each.namespace}/{each.name}"
-        yield [name, since(each.since, now), tables.cell_text(each.reason)]
+    for item in waiting[:WAITING_SHOWN]:
+        name = f"  {item.namespace}/{item.name}"
+        yield [name, since(item.since, now), tables.cell_text(item.reason)]
     if len(waiting) > WAITING_SHOWN:
         yield [f"  and {len(waiting) - WAITING_SHOWN} more", "", ""]
 
@@ -231,7 +231,7 @@ def _picture(seen: Overview) -> RenderableType:
 
 
 def _bar(line: ClassLine) -> RenderableType:
-    """The states of a class side by side, each as long as its share."""
+    """Return a bar with the states of a class in proportion."""
     from rich.text import Text
 
     bar = Text()

@@ -1,4 +1,4 @@
-"""How answers are printed: `-o json|yaml|name|wide|jsonpath=…`, or as a table for people."""
+"""Output formats: `-o json|yaml|name|wide|jsonpath=…`, or a table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMATS = ("json", "yaml", "name", "wide", "jsonpath=TEMPLATE", "jsonpath-file=F
 
 
 class Format(NamedTuple):
-    """A parsed `-o`: its name, and what follows the equals sign."""
+    """A parsed `-o`: its name, and the text after the equals sign."""
 
     name: str = ""
     argument: str = ""
@@ -64,7 +64,7 @@ option = click.option(
 
 
 def show_document(document: Any, format: Format) -> None:
-    """Print one document in a format for machines."""
+    """Print one document in a machine-readable format."""
     if format.name != "jsonpath":
         click.echo(rendered(document, format), nl=False)
         return
@@ -79,7 +79,7 @@ def show_document(document: Any, format: Format) -> None:
 
 
 def rendered(document: Any, format: Format) -> str:
-    """The text of a document; structs and tuples in it become what JSON has for them."""
+    """Return a document as text; structs and tuples in it become JSON types."""
     document = msgspec.json.decode(msgspec.json.encode(document))
     if format.name == "yaml":
         return serialization.write_yaml(document)
@@ -108,7 +108,7 @@ def reference(kind: Kind, named: JsonObject) -> str:
 
 
 def presented(document: JsonObject, *, managed_fields: bool = False) -> JsonObject:
-    """The object as people want to see it: who manages which field is left out."""
+    """Return the object without managed fields, as kubectl shows it."""
     metadata = document.get("metadata")
     if managed_fields or not isinstance(metadata, dict) or "managedFields" not in metadata:
         return document
@@ -117,7 +117,7 @@ def presented(document: JsonObject, *, managed_fields: bool = False) -> JsonObje
 
 
 def as_list(objects: Sequence[JsonObject]) -> JsonObject:
-    """The List that kubectl makes of several objects."""
+    """Return several objects as a List, as kubectl does."""
     return {
         "apiVersion": "v1",
         "items": list(objects),

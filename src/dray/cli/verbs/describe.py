@@ -1,4 +1,4 @@
-"""`dray describe`: everything about objects, with their events, as kubectl sets it out.
+"""`dray describe`: all fields of objects, with their events, in kubectl's layout.
 
 The layout is that of kubectl's generic describer, pkg/describe/describe.go.
 """
@@ -51,8 +51,8 @@ def describe(
 
     async def body(session: Session) -> list[str]:
         meant = [
-            Reference(await session.resources.of(*each.type), each.name)
-            for each in manifests.read(files)
+            Reference(await session.resources.of(*manifest.type), manifest.name)
+            for manifest in manifests.read(files)
         ]
         if what:
             meant += await resource_types.resolve(what, session.resources)
@@ -86,7 +86,7 @@ async def _events(session: Session, document: JsonObject) -> list[JsonObject]:
 
 
 def text(document: JsonObject, happened: Sequence[JsonObject] | None) -> str:
-    """The description of one object."""
+    """Return the description of one object."""
     metadata = document.get("metadata") or {}
     is_pod = (document.get("apiVersion"), document.get("kind")) == ("v1", "Pod")
     labels = [f"{key}={value}" for key, value in sorted((metadata.get("labels") or {}).items())]
@@ -108,8 +108,8 @@ def text(document: JsonObject, happened: Sequence[JsonObject] | None) -> str:
 
 
 def _set(lines: Iterable[str]) -> list[str]:
-    """Set what stands behind tabs in columns; a value may have lines of its own."""
-    single = (line for each in lines for line in each.split("\n"))
+    """Align the text after tabs in columns; a value may have several lines."""
+    single = (line for item in lines for line in item.split("\n"))
     return tables.aligned((line.split("\t") for line in single), min_width=0, padding=PADDING)
 
 
@@ -167,7 +167,7 @@ def _scalar(value: Any) -> str:
 
 
 def field_title(name: str) -> str:
-    """`deviceClassName` as `Device Class Name`; names with other characters stay as they are."""
+    """Return `deviceClassName` as `Device Class Name`; other names stay as they are."""
     if re.search(r"[^A-Za-z-]", name):
         return name
     words = [
@@ -181,7 +181,7 @@ def _event_lines(happened: Sequence[JsonObject], now: datetime.datetime) -> list
     rows = [
         ["  Type", "Reason", "Age", "From", "Message"],
         ["  ----", "------", "----", "----", "-------"],
-        *(_event_row(each, now) for each in happened),
+        *(_event_row(event, now) for event in happened),
     ]
     return ["Events:", *tables.aligned(rows, min_width=0, padding=PADDING)]
 

@@ -1,4 +1,4 @@
-"""`dray exec` and `dray attach`: at a container, as if one sat before it."""
+"""`dray exec` and `dray attach`: an interactive session with a container."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def _sit_at(
     query: api_client.Query,
 ) -> None:
     has_tty = wants_tty and stdin and sys.stdin.isatty()
-    asked = {"stdin": stdin, "stdout": True, "stderr": not has_tty, "tty": has_tty}
-    query += [(name, "true") for name, wanted in asked.items() if wanted]
+    options = {"stdin": stdin, "stdout": True, "stderr": not has_tty, "tty": has_tty}
+    query += [(name, "true") for name, is_set in options.items() if is_set]
     if container:
         query.append(("container", container))
     name = logs.pod_name(pod)
@@ -96,7 +96,7 @@ async def _converse(
 
 
 class TerminalStream:
-    """This terminal, or the pipes in its place, as one end of the conversation."""
+    """This terminal, or pipes in its place, as one end of a session."""
 
     def __init__(self, *, reads: bool, has_tty: bool) -> None:
         self._reads = reads
@@ -108,7 +108,7 @@ class TerminalStream:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Keys go to the container as they are pressed, while the block runs."""
+        """Send keys to the container as they are pressed, while the block runs."""
         loop, before = asyncio.get_running_loop(), _raw_terminal() if self._has_tty else None
         if self._has_tty:
             loop.add_signal_handler(signal.SIGWINCH, self._resized)
@@ -123,7 +123,7 @@ class TerminalStream:
                 termios.tcsetattr(INPUT, termios.TCSADRAIN, before)
 
     async def receive(self) -> bytes | None:
-        """What was typed, and how large the terminal is."""
+        """Return the next input or terminal size, or None at the end."""
         while True:
             if self._is_resized:
                 self._is_resized = False
@@ -171,7 +171,7 @@ class TerminalStream:
 
 
 def _raw_terminal() -> list[Any]:
-    """Let the program at the other end interpret the keys; how it was before."""
+    """Put the terminal into raw mode. Returns the former settings."""
     before = termios.tcgetattr(INPUT)
     tty.setraw(INPUT)
     return before

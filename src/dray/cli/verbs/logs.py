@@ -50,7 +50,7 @@ def logs(
 
 
 def pod_name(text: str) -> str:
-    """The name in NAME or pod/NAME."""
+    """Return the name in NAME or pod/NAME."""
     kind, _, name = text.rpartition("/")
     if kind not in ("", "pod", "pods", "po"):
         raise WrongUsage(f"{text}: that is no pod; write pod/NAME")

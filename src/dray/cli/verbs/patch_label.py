@@ -1,4 +1,4 @@
-"""`dray patch` and `dray label`: small changes to objects that exist."""
+"""`dray patch` and `dray label`: change fields of existing objects."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ def label(
 
 
 def _labels(words: list[str]) -> dict[str, str | None]:
-    """What to set, and with None what to remove."""
-    found: dict[str, str | None] = {}
+    """Return the labels to set; those with None are removed."""
+    labels: dict[str, str | None] = {}
     for word in words:
         key, equals, value = word.partition("=")
-        found[key if equals else key.removesuffix("-")] = value if equals else None
-    return found
+        labels[key if equals else key.removesuffix("-")] = value if equals else None
+    return labels
 
 
 async def _label(
@@ -126,11 +126,11 @@ async def _label(
 ) -> None:
     namespace = session.namespace if reference.kind.namespaced else ""
     before = await session.client.get(reference.kind, reference.name, namespace)
-    known = before["metadata"].get("labels") or {}
+    current = before["metadata"].get("labels") or {}
     for key, value in labels.items():
-        if value is not None and not overwrite and known.get(key, value) != value:
+        if value is not None and not overwrite and current.get(key, value) != value:
             raise WrongUsage(
-                f"{formats.reference(reference.kind, before)} has {key}={known[key]}.",
+                f"{formats.reference(reference.kind, before)} has {key}={current[key]}.",
                 "Change it with --overwrite.",
             )
     version = before["metadata"]["resourceVersion"]

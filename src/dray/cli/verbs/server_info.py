@@ -1,4 +1,4 @@
-"""`dray api-resources` and `dray version`: what a cluster serves, and what it is."""
+"""`dray api-resources` and `dray version`: the kinds and the version of a cluster."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def api_resources(
     async def body(session: Session) -> list[Kind]:
         return await session.resources.preferred()
 
-    found = [
+    shown = [
         kind
         for kind in sorted(connection.run(target, body), key=lambda kind: (kind.group, kind.plural))
         if kind.verbs and api_group in (None, kind.group) and namespaced in (None, kind.namespaced)
     ]
     if format.name == "name":
-        for kind in found:
+        for kind in shown:
             click.echo(f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
     elif format.is_table:
         header = ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
         header += ["VERBS", "CATEGORIES"] if format.is_wide else []
-        rows = [_row(kind, wide=format.is_wide) for kind in found]
+        rows = [_row(kind, wide=format.is_wide) for kind in shown]
         tables.show([header, *rows] if headers else rows, has_header=headers)
     else:
         formats.show_document(
-            {"kind": "APIResourceList", "resources": list(map(_document, found))}, format
+            {"kind": "APIResourceList", "resources": list(map(_document, shown))}, format
         )
 
 
@@ -100,8 +100,8 @@ def version(target: Target, format: Format, client_only: bool) -> None:
 def _add_server(target: Target, document: dict[str, Any]) -> CommandError | None:
     try:
         with command_errors.reported():
-            answer = connection.run(target, lambda session: server_version.ask(session.client))
+            server = connection.run(target, lambda session: server_version.ask(session.client))
     except CommandError as failure:
         return failure
-    document["serverVersion"] = answer.document
+    document["serverVersion"] = server.document
     return None

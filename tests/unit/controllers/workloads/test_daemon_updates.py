@@ -89,12 +89,12 @@ SURGE = rolling(maxUnavailable=0, maxSurge=1)
             id="what-is-leaving-is-waited-for",
         ),
         pytest.param(
-            daemons(pod("a1"), strategy=IN_PLACE, nodes="ab", desired="", tolerable="ab"),
+            daemons(pod("a1"), strategy=IN_PLACE, nodes="ab", wanted="", tolerable="ab"),
             ("", ""),
             id="a-taint-against-scheduling-evicts-nobody",
         ),
         pytest.param(
-            daemons(pod("a1"), strategy=IN_PLACE, nodes="a", desired=""),
+            daemons(pod("a1"), strategy=IN_PLACE, nodes="a", wanted=""),
             ("", "a1"),
             id="misplaced-ones-go",
         ),
@@ -168,14 +168,12 @@ def test_placement(here: Daemons, expected: tuple[str, str]) -> None:
             id="surge-beside-what-is-down-costs-nothing",
         ),
         pytest.param(
-            daemons(pod("a1"), pod("b1", NEW), strategy=SURGE, nodes="ab", desired="b"),
+            daemons(pod("a1"), pod("b1", NEW), strategy=SURGE, nodes="ab", wanted="b"),
             ("", "a1"),
             id="surge-leaves-a-node-when-enough-others-are-up",
         ),
         pytest.param(
-            daemons(
-                pod("a1"), pod("b1", NEW, ready=False), strategy=SURGE, nodes="ab", desired="b"
-            ),
+            daemons(pod("a1"), pod("b1", NEW, ready=False), strategy=SURGE, nodes="ab", wanted="b"),
             ("", ""),
             id="surge-stays-on-a-node-until-enough-others-are-up",
         ),
