@@ -1,7 +1,7 @@
-"""`dray bench allocate`: place every claim of a scenario, one after the other, and time it.
+"""`dray bench allocate`: places every claim of a scenario, one after the other, and times it.
 
-Each claim goes to the first node that has room, in list order, or with `rotate` starting after the
-node that was used last. The clock starts when decoded objects reach the fleet.
+Each claim goes to the first node with room, in list order, or with `rotate` starting after the node
+that was used last. The clock starts when decoded objects reach the inventory.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ZERO = "zero"
 ROTATE = "rotate"
 
 Progress = Callable[[int, int], None]
-"""Called with how many claims are done, of how many."""
+"""Receives the number of claims that are done, and of all claims."""
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """The first claim for which the answer is not the recorded one."""
+    """The first claim whose result differs from the recorded one."""
 
     claim: str
     expected: Any
@@ -38,7 +38,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What a run came to. Times are seconds since objects reached the fleet, or milliseconds."""
+    """The result of a run. Times are seconds since the first object was added, or milliseconds."""
 
     name: str
     claims: int
@@ -50,13 +50,13 @@ class Report(msgspec.Struct, kw_only=True):
     memory_bytes: int
     first_claim_s: float
     answers: dict[str, Any]
-    """Claim to {node, devices}, {error} or null, as recorded answers are written."""
+    """Results by claim: {node, devices}, {error} or null, as in recorded results."""
     refusals: dict[str, Rejection]
-    """Why a claim fits nowhere, as the last node that was asked says it."""
+    """The reason of the last node for claims that fit nowhere."""
     difference: Difference | None = None
 
     def figures(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the content of `--json`."""
         hidden = ("answers", "refusals", "difference")
         built: dict[str, Any] = msgspec.to_builtins(self)
         return {key: value for key, value in built.items() if key not in hidden}
@@ -70,7 +70,7 @@ def run(
     answers: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Place the claims; with `answers`, also compare with what was recorded."""
+    """Place the claims. With `answers`, also compare with recorded results."""
     decoded = scenario if isinstance(scenario, Scenario) else scenarios.convert(scenario)
     attempt = _Run(decoded, rotates=start == ROTATE, policy=policy)
     del scenario, decoded
@@ -82,7 +82,7 @@ def run(
 
 
 def compare(answers: Mapping[str, Any], recorded: Mapping[str, Any]) -> Difference | None:
-    """The first recorded claim, in order, whose answer is another one."""
+    """Return the first recorded claim, in order, whose result differs, or None."""
     for claim, expected in recorded.items():
         got = answers.get(claim)
         if got != expected:
@@ -183,7 +183,7 @@ def _share_id() -> str:
 
 
 def _written(node: str, allocation: AllocationResult) -> dict[str, Any]:
-    """An answer as it is recorded."""
+    """Return a result as it is recorded."""
     return {"node": node, "devices": [_device(result) for result in allocation.devices.results]}
 
 

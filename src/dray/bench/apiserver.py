@@ -1,8 +1,8 @@
-"""`dray bench apiserver`: what one API server can take on two cores, and what it needs for that.
+"""`dray bench apiserver`: throughput of one API server on two cores, and its memory.
 
-The server and whoever loads it are processes of their own, together on two cores. Every write is
-durable before it is answered. On a machine that others use too, rates per second of CPU time are
-what to compare; how busy the others were is reported with them.
+The server and its load are processes of their own, together on two cores. Every write is durable
+before the response. On a machine with other work, compare rates per second of CPU time; the share
+of the other work is reported with them.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ CHANGES = 5
 
 
 class Size(msgspec.Struct, frozen=True):
-    """How much there is of everything; the targets are for the default."""
+    """The amounts of everything; the targets are for the default."""
 
     pairs: int = 10_000
-    """Claims and pods, each, that are created over HTTPS; the claims are listed afterwards."""
+    """Claims and pods, each, to create over HTTPS; the claims are listed afterwards."""
     watchers: int = 1_000
     inside_pairs: int = 25_000
-    """Claims and pods, each, that are created without a socket, and then allocated."""
+    """Claims and pods, each, to create without a socket, and then to allocate."""
 
 
 FULL = Size()
 
 
 class Measurement(msgspec.Struct, frozen=True):
-    """One figure, what it should be, and what else was seen meanwhile."""
+    """One figure, its target, and figures measured beside it."""
 
     name: str
     value: float
@@ -68,7 +68,7 @@ class Report(msgspec.Struct, frozen=True):
     measurements: tuple[Measurement, ...]
 
     def figures(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the content of `--json`."""
         built: dict[str, Any] = msgspec.to_builtins(self)
         for written, measurement in zip(built["measurements"], self.measurements, strict=True):
             written["is_met"] = measurement.is_met
@@ -89,7 +89,7 @@ def run(size: Size = FULL) -> Report:
 
 @contextlib.contextmanager
 def _confined() -> Iterator[int]:
-    """Use two cores, as do the processes that are started meanwhile; how many there are."""
+    """Use two cores, also for child processes. Yields the number of cores."""
     available = os.sched_getaffinity(0)
     used = sorted(available)[:CORES]
     os.sched_setaffinity(0, used)
@@ -100,13 +100,13 @@ def _confined() -> Iterator[int]:
 
 
 def _environment(directory: Path) -> Mapping[str, str]:
-    """Bytecode is written on the first start, wherever Python may write it."""
+    """Return variables for child processes. Bytecode is written on the first start."""
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": str(directory / "bytecode")}
 
 
 class Busy:
-    """How much CPU time the machine spent on others while a process was measured."""
+    """CPU time that the machine spent on other work while a process was measured."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -117,13 +117,13 @@ class Busy:
         return cpu_seconds(self._pid) - self._own
 
     def others(self, own: float) -> float:
-        """The share of the machine that was not ours, given the CPU time of all our processes."""
+        """Return the share of the machine used by others, given the CPU time of our processes."""
         wall = (time.perf_counter() - self._started) * (os.cpu_count() or 1)
         return max(0.0, _machine_seconds() - self._all - own) / wall
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used."""
+    """Return the user and system time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -162,7 +162,7 @@ def _line(process: subprocess.Popen[str]) -> str:
 
 
 def _start(directory: Path, environment: Mapping[str, str]) -> Measurement:
-    """From the start of the interpreter to the first answer that it is ready."""
+    """Measure from the start of the interpreter to the first successful readiness check."""
     taken = [_start_once(directory, environment) for _ in range(STARTS + 1)]
     # The first start compiles the modules and makes keys, certificates and the store.
     first, *others = taken
@@ -202,7 +202,7 @@ async def _allow(directory: Path) -> None:
             await admin.create(kind, document)
 
 
-def _ask(load: subprocess.Popen[str], task: apiserver_load.Task) -> dict[str, Any]:
+def _do(load: subprocess.Popen[str], task: apiserver_load.Task) -> dict[str, Any]:
     assert load.stdin is not None
     load.stdin.write(msgspec.json.encode(task).decode() + "\n")
     load.stdin.flush()
@@ -212,7 +212,7 @@ def _ask(load: subprocess.Popen[str], task: apiserver_load.Task) -> dict[str, An
 
 def _creates(server: subprocess.Popen[str], load: subprocess.Popen[str], size: Size) -> Measurement:
     busy, load_before = Busy(server.pid), cpu_seconds(load.pid)
-    result = _ask(load, apiserver_load.Creates(CLIENTS, size.pairs))
+    result = _do(load, apiserver_load.Creates(CLIENTS, size.pairs))
     server_seconds = busy.cpu_seconds()
     load_seconds = cpu_seconds(load.pid) - load_before
     return Measurement(
@@ -233,14 +233,14 @@ def _creates(server: subprocess.Popen[str], load: subprocess.Popen[str], size: S
 
 
 def _list(load: subprocess.Popen[str]) -> Measurement:
-    result = _ask(load, apiserver_load.List(LIST_ROUNDS))
+    result = _do(load, apiserver_load.List(LIST_ROUNDS))
     return Measurement(
         f"list of {result.pop('items'):,} claims", result.pop("seconds"), "s", 0.6, details=result
     )
 
 
 def _watch(load: subprocess.Popen[str], size: Size) -> Measurement:
-    result = _ask(load, apiserver_load.Watch(size.watchers, CHANGES))
+    result = _do(load, apiserver_load.Watch(size.watchers, CHANGES))
     # Every change counts, and all watchers must have it.
     slowest, median = result["slowest_seconds"], result["seconds"]
     name = f"one change to {result['watchers']:,} watchers"

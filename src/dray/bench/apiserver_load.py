@@ -1,7 +1,7 @@
-"""Load on an API server from outside: a process of its own that speaks HTTPS as cheaply as it can.
+"""Load on an API server: a process of its own with a minimal HTTPS client.
 
 `python -m dray.bench.apiserver_load KUBECONFIG` reads one JSON task per line and answers each with
-one JSON line. It shares neither loop nor interpreter with the server it measures.
+one JSON line. It shares neither event loop nor interpreter with the server that it measures.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ READ_BYTES = 2**20
 
 
 class Creates(msgspec.Struct, frozen=True, tag=True):
-    """Create pairs of a claim and a pod from several connections, each waiting for its answers."""
+    """Create pairs of a claim and a pod from several connections, each with one open request."""
 
     clients: int
     pairs: int
 
 
 class List(msgspec.Struct, frozen=True, tag=True):
-    """List every claim, some times over."""
+    """List every claim several times."""
 
     rounds: int
 
 
 class Watch(msgspec.Struct, frozen=True, tag=True):
-    """Open watches on one claim, change it some times, wait until all have heard of each change."""
+    """Open watches on one claim, change it several times, and wait for every event."""
 
     watchers: int
     changes: int
@@ -81,7 +81,7 @@ class Exchange:
         self._reader, self._writer = reader, writer
 
     async def send(self, method: str, path: str, body: bytes = b"", kind: str = "") -> bytes:
-        """The body of a good answer; anything else raises."""
+        """Return the body of a successful response. Raises on any other."""
         self.begin(method, path, body, kind)
         status, headers = await self._head()
         response = await self._reader.readexactly(int(headers.get("content-length", "0")))
@@ -105,7 +105,7 @@ class Exchange:
             raise RuntimeError(f"watch {path}: {status}")
 
     async def line(self, holding: bytes) -> None:
-        """Wait for a line of the stream with these bytes."""
+        """Wait for a line of the stream that contains the bytes."""
         while holding not in await self._reader.readline():
             pass
 
@@ -160,7 +160,7 @@ async def list_claims(connections: Connections, task: List) -> Mapping[str, Any]
 
 
 async def watch(connections: Connections, task: Watch) -> Mapping[str, Any]:
-    """All watch one claim; the clock runs from the change until the last has read it."""
+    """Open all watches on one claim, and time each change until the last watch has it."""
     writer = await connections.open()
     body = msgspec.json.encode(workload.claim("watched"))
     created = msgspec.json.decode(await writer.send("POST", CLAIMS, body))

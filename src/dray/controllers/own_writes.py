@@ -24,7 +24,7 @@ class OwnWrites(Generic[Key]):
         self._cache = cache
         self._versions: dict[Key, int] = {}
 
-    def note(self, key: Key, written: JsonObject) -> None:
+    def record(self, key: Key, written: JsonObject) -> None:
         version = _number(written.get("metadata", {}).get("resourceVersion", ""))
         self._versions[key] = max(version, self._versions.get(key, 0))
 

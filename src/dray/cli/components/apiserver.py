@@ -97,7 +97,7 @@ def disabled_versions(text: str) -> tuple[str, ...]:
 
 async def serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:
     """Serve until the process receives SIGTERM or SIGINT."""
-    await foreground.until_told_to_end(lambda: _serve(directory, store, host, port, settings))
+    await foreground.until_signalled(lambda: _serve(directory, store, host, port, settings))
 
 
 async def _serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:

@@ -38,7 +38,7 @@ def controllers(
             await stack.enter_async_context(
                 metrics_endpoint.shown(metrics_listen, here.registry, here.is_ready)
             )
-            version = await server_version.ask(client)
+            version = await server_version.read(client)
             gates = features.parse(feature_gates, version.features)
             try:
                 manager.chosen(names, gates)
@@ -54,4 +54,4 @@ def controllers(
             )
             await (manager.run_elected(election, run) if election else run())
 
-    foreground.run(foreground.until_told_to_end(work))
+    foreground.run(foreground.until_signalled(work))

@@ -92,7 +92,7 @@ def nvidia(
             ):
                 await here.run()
 
-    foreground.run(foreground.until_told_to_end(work))
+    foreground.run(foreground.until_signalled(work))
 
 
 def _find(folder: Path, options: Options, root: Path) -> NvidiaDriver:

@@ -184,13 +184,13 @@ def fail(target: Target, node: str, names: tuple[str, ...], effect: str) -> None
 
 def _with_failed(annotations: Annotations, names: tuple[str, ...], effect: str) -> Changes:
     return {
-        FAILED_ANNOTATION: _noted(
+        FAILED_ANNOTATION: _failed_annotation(
             {**faults.read(annotations).failed, **dict.fromkeys(names, effect)}
         )
     }
 
 
-def _noted(failed: Mapping[str, str]) -> str | None:
+def _failed_annotation(failed: Mapping[str, str]) -> str | None:
     return ",".join(f"{name}:{effect}" for name, effect in failed.items()) or None
 
 
@@ -230,7 +230,7 @@ def heal(target: Target, node: str, names: tuple[str, ...]) -> None:
             return dict.fromkeys(removable)
         failed = faults.read(annotations).failed
         left = {name: effect for name, effect in failed.items() if name not in names}
-        return {FAILED_ANNOTATION: _noted(left)}
+        return {FAILED_ANNOTATION: _failed_annotation(left)}
 
     connection.run(target, lambda session: _edit(session, node, edit))
     click.echo(f"{node}: {', '.join(names) or 'everything'} healed")

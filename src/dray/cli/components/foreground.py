@@ -26,7 +26,7 @@ def run(work: Coroutine[Any, Any, None], log_level: int = logging.INFO) -> None:
     uvloop.run(work)
 
 
-async def until_told_to_end(work: Callable[[], Awaitable[None]]) -> None:
+async def until_signalled(work: Callable[[], Awaitable[None]]) -> None:
     """Run `work` until it ends. On SIGTERM and SIGINT, cancel it and wait for it."""
     running = asyncio.ensure_future(work())
     loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from dray.cli.command_errors import CommandError
-from dray.driverkit import checkpoint
+from dray.durable_files import replace_file
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
 
@@ -50,20 +50,20 @@ class Instance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 @contextlib.contextmanager
-def held(directory: Path) -> Iterator[None]:
+def locked(directory: Path) -> Iterator[None]:
     """Hold the lock of a data directory. Raises CommandError if another process holds it."""
     with _lock_file(directory) as lock:
-        if not _locked(lock):
+        if not _try_lock(lock):
             raise _already_up(directory)
         write(directory, Instance(os.getpid()))
         try:
             yield
         finally:
-            _account(directory).unlink(missing_ok=True)
+            _description(directory).unlink(missing_ok=True)
 
 
 def write(directory: Path, instance: Instance) -> None:
-    checkpoint.replace(_account(directory), msgspec.json.encode(instance))
+    replace_file(_description(directory), msgspec.json.encode(instance))
 
 
 def find(directory: Path) -> Instance | None:
@@ -74,11 +74,11 @@ def find(directory: Path) -> Instance | None:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(_account(directory).read_bytes(), type=Instance)
+        return msgspec.json.decode(_description(directory).read_bytes(), type=Instance)
     return None
 
 
-def _locked(lock: int) -> bool:
+def _try_lock(lock: int) -> bool:
     """Try to take the lock. Retries, because `find` holds the lock for a moment."""
     for _ in range(LOCK_TRIES):
         try:
@@ -97,7 +97,7 @@ def _already_up(directory: Path) -> CommandError:
     return CommandError(f"dray is already up on {directory}{who}.", advice)
 
 
-def _account(directory: Path) -> Path:
+def _description(directory: Path) -> Path:
     return directory / "up.json"
 
 

@@ -122,7 +122,7 @@ def node(
     assert chosen.runtime is not None
     containers_in = chosen.runtime
     click.echo(f"Containers run in: {chosen.name} ({chosen.why}).")
-    foreground.run(foreground.until_told_to_end(lambda: _run(target, settings, containers_in)))
+    foreground.run(foreground.until_signalled(lambda: _run(target, settings, containers_in)))
 
 
 def _chosen(runtime: str, allows_host: bool) -> Choice:

@@ -71,7 +71,7 @@ def scheduler(
             )
             await (election.run(schedule) if election else schedule())
 
-    foreground.run(foreground.until_told_to_end(work))
+    foreground.run(foreground.until_signalled(work))
 
 
 def _election(client: Client) -> LeaderElection:
@@ -93,9 +93,9 @@ def _explainer(fleet: ClusterInventory) -> Callable[[Sequence[ResourceClaim]], s
 async def allowed_features(client: Client, node_selector: str, gates: str) -> Features:
     """Return the feature gates of the cluster.
 
-    Raises CommandError if another scheduler serves the same nodes.
+    Raises WrongUsage if the cluster has another scheduler and no nodes are set apart.
     """
-    version = await server_version.ask(client)
+    version = await server_version.read(client)
     if not version.is_dray and not node_selector:
         raise WrongUsage(
             "this cluster has a scheduler of its own, and two that give out the same devices "

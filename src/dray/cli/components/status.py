@@ -64,16 +64,16 @@ def _counted(directory: Path, running: Instance | None) -> tuple[Counts, Command
     try:
         with command_errors.reported():
             target = Target(kubeconfig=str(directory / "kubeconfig"), all_namespaces=True)
-            return connection.run(target, _ask)
+            return connection.run(target, _read)
     except CommandError as failure:
         return {}, failure
 
 
-async def _ask(session: Session) -> tuple[Counts, CommandError | None]:
-    return await _counts(session), await _trouble(session)
+async def _read(session: Session) -> tuple[Counts, CommandError | None]:
+    return await _counts(session), await _readiness_error(session)
 
 
-async def _trouble(session: Session) -> CommandError | None:
+async def _readiness_error(session: Session) -> CommandError | None:
     """Return the failed readiness checks of the API server as an error, or None."""
     response = await session.client.raw(Request("GET", "/readyz"))
     if response.status == http.HTTPStatus.OK:

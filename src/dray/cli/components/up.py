@@ -118,13 +118,13 @@ def up(
 
     def announce(url: str, cluster: Cluster) -> None:
         seconds = time.perf_counter() - started
-        account = _account(url, store, directory, plan)
+        account = _instance(url, store, directory, plan)
         instance.write(directory, msgspec.structs.replace(account, runtime=cluster.choice.name))
         _announce(directory, url, plan, seconds, merge_kubeconfig, cluster.choice)
 
-    with instance.held(directory):
+    with instance.locked(directory):
         foreground.run(
-            foreground.until_told_to_end(
+            foreground.until_signalled(
                 lambda: _run(directory, store, (host, port), plan, history_seconds, announce)
             ),
             logging.INFO if verbose else logging.WARNING,
@@ -155,7 +155,7 @@ async def _run(
             cluster = await stack.enter_async_context(assembly.running(state, directory, plan))
         except Unusable as error:
             raise CommandError(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
-        _keep_pods_when_told(cluster)
+        _keep_pods_on_signal(cluster)
         try:
             url = await stack.enter_async_context(
                 cluster.opened.server.listening(
@@ -171,7 +171,7 @@ async def _run(
         await compaction.compact_regularly(state, history_seconds)
 
 
-def _keep_pods_when_told(cluster: Cluster) -> None:
+def _keep_pods_on_signal(cluster: Cluster) -> None:
     """On SIGUSR1, end the cluster as on SIGTERM, but leave its containers running."""
     running_here = asyncio.current_task()
     assert running_here is not None
@@ -190,7 +190,7 @@ def _about_containers(chosen: Choice) -> str:
     return f"Containers run in: {chosen.name} ({chosen.why})."
 
 
-def _account(url: str, store: str, directory: Path, plan: ClusterPlan) -> Instance:
+def _instance(url: str, store: str, directory: Path, plan: ClusterPlan) -> Instance:
     return Instance(
         pid=os.getpid(),
         since=gotime.write(utc_now()),

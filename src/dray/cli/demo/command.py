@@ -30,7 +30,7 @@ def demo() -> None:
     with tempfile.TemporaryDirectory(prefix="dray-demo-", dir=_short_folder()) as name:
         folder = Path(name)
         _copy_manifests(folder)
-        _tell(Terminal(folder))
+        _tour(Terminal(folder))
     click.secho(f"\nAll as it should be, in {time.perf_counter() - started:.0f} s.", bold=True)
     click.echo("Your own cluster: dray up. What else it can do: the examples and docs of dray.")
 
@@ -44,7 +44,7 @@ def _copy_manifests(folder: Path) -> None:
         shutil.copytree(source, folder, dirs_exist_ok=True)
 
 
-def _tell(screen: Terminal) -> None:
+def _tour(screen: Terminal) -> None:
     screen.headline(
         "A whole cluster in one command",
         "API server, scheduler, controllers and nodes with simulated GPUs. No docker, no root.",

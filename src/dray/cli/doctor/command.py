@@ -32,67 +32,69 @@ def doctor(target: Target, against: str, format: Format, fix: bool, yes: bool) -
     """
     if fix and against:
         raise WrongUsage("--fix needs a cluster, not --against")
-    problems_found = _look(against, target)
+    problems_found = _find_problems(against, target)
     if problems_found and not against:
         # What is being changed right now may look wrong for a moment.
         before = {(problem.about, problem.message) for problem in problems_found}
         problems_found = [
-            problem for problem in _look("", target) if (problem.about, problem.message) in before
+            problem
+            for problem in _find_problems("", target)
+            if (problem.about, problem.message) in before
         ]
     if format.is_table:
         _show(problems_found)
     else:
         formats.show_document([_document(problem) for problem in problems_found], format)
-    mended = _mended(target, problems_found, yes) if fix else 0
-    if len(problems_found) > mended:
+    solved = _repaired(target, problems_found, yes) if fix else 0
+    if len(problems_found) > solved:
         sys.exit(1)
 
 
-def _look(against: str, target: Target) -> list[ClusterProblem]:
+def _find_problems(against: str, target: Target) -> list[ClusterProblem]:
     events = ObjectSelection(field_selector=f"reason={FAILED_PREPARE_REASON}")
     objects = cluster_objects.load(against, target, events)
-    for refusal in objects.unread.values():
-        click.echo(f"Could not be looked at: {refusal}", err=True)
+    for message in objects.unread.values():
+        click.echo(f"Could not be looked at: {message}", err=True)
     return problems.find(objects)
 
 
 def _show(problems_found: list[ClusterProblem]) -> None:
     if not problems_found:
         click.echo("Nothing is wrong.")
-    for ailment in problems_found:
-        click.echo(f"{click.style(ailment.about, bold=True)} {ailment.message} [{ailment.fault}]")
-        if ailment.advice:
-            click.echo(f"  {ailment.advice}")
-        for repair in ailment.repairs:
+    for problem in problems_found:
+        click.echo(f"{click.style(problem.about, bold=True)} {problem.message} [{problem.fault}]")
+        if problem.advice:
+            click.echo(f"  {problem.advice}")
+        for repair in problem.repairs:
             click.echo(f"  {repair.command}")
 
 
-def _document(ailment: ClusterProblem) -> dict[str, object]:
+def _document(problem: ClusterProblem) -> dict[str, object]:
     return {
-        "fault": ailment.fault,
-        "about": ailment.about,
-        "message": ailment.message,
-        "advice": ailment.advice,
-        "repairs": [repair.command for repair in ailment.repairs],
+        "fault": problem.fault,
+        "about": problem.about,
+        "message": problem.message,
+        "advice": problem.advice,
+        "repairs": [repair.command for repair in problem.repairs],
     }
 
 
-def _mended(target: Target, problems_found: list[ClusterProblem], yes: bool) -> int:
+def _repaired(target: Target, problems_found: list[ClusterProblem], yes: bool) -> int:
     """Apply the repairs that the user confirms. Returns how many problems that solved."""
-    curable = [problem for problem in problems_found if problem.repairs]
-    chosen = [problem for problem in curable if yes or _is_wanted(problem)]
+    repairable = [problem for problem in problems_found if problem.repairs]
+    chosen = [problem for problem in repairable if yes or _is_confirmed(problem)]
     if chosen:
         connection.run(target, lambda session: _apply(session, chosen))
         click.echo(f"Mended {len(chosen)} of {len(problems_found)}.", err=True)
     return len(chosen)
 
 
-def _is_wanted(ailment: ClusterProblem) -> bool:
-    return click.confirm(f"Mend {ailment.about} ({ailment.fault})?", err=True)
+def _is_confirmed(problem: ClusterProblem) -> bool:
+    return click.confirm(f"Mend {problem.about} ({problem.fault})?", err=True)
 
 
 async def _apply(session: Session, chosen: list[ClusterProblem]) -> None:
-    for repair in dict.fromkeys(repair for ailment in chosen for repair in ailment.repairs):
+    for repair in dict.fromkeys(repair for problem in chosen for repair in problem.repairs):
         await _repair(session, repair)
 
 

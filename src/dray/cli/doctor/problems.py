@@ -88,10 +88,10 @@ class ClusterProblem(NamedTuple):
 def find(objects: ClusterObjects) -> list[ClusterProblem]:
     """Return all problems that can be found in the objects that could be read."""
     return [
-        ailment
+        problem
         for check, needed in CHECKS.items()
         if needed.isdisjoint(objects.unread)
-        for ailment in check(objects)
+        for problem in check(objects)
     ]
 
 

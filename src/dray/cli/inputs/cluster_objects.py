@@ -116,7 +116,7 @@ class ClusterObjects:
             for device in resource_slice.spec.devices:
                 yield pool, device
 
-    def fleet(self) -> ClusterInventory:
+    def inventory(self) -> ClusterInventory:
         """Build the allocator's inventory, with the allocated devices in use."""
         inventory = ClusterInventory(self.features)
         for node in self.of(Node):
@@ -154,7 +154,7 @@ def from_fleet(name: str) -> ClusterObjects:
         objects = [*described.nodes(), *described.slices(), *described.classes()]
     except fleet_file.FleetError as error:
         raise WrongUsage(str(error)) from error
-    return _world(f"fleet {name}", objects)
+    return _objects_from(f"fleet {name}", objects)
 
 
 def documents_of(described: simulated.Fleet) -> list[JsonObject]:
@@ -259,14 +259,16 @@ def _from_description(source: str, document: JsonObject) -> ClusterObjects:
     scenario = scenarios.convert(document)
     parts = (scenario.nodes, scenario.slices, scenario.classes, scenario.claims)
     objects = [value for part in (*parts, scenario.device_taint_rules) for value in part]
-    return _world(source, objects, scenario.features())
+    return _objects_from(source, objects, scenario.features())
 
 
-def _world(source: str, objects: Iterable[Any], stated: Features | None = None) -> ClusterObjects:
-    world = ClusterObjects(source, {}, stated)
-    for object_ in objects:
-        world.add(object_)
-    return world
+def _objects_from(
+    source: str, values: Iterable[Any], stated: Features | None = None
+) -> ClusterObjects:
+    objects = ClusterObjects(source, {}, stated)
+    for value in values:
+        objects.add(value)
+    return objects
 
 
 def decode(document: JsonObject, source: str) -> Any | None:
@@ -297,7 +299,7 @@ def _decoded(document: JsonObject, type_: type[Any]) -> Any:
 async def from_cluster(session: Session, events: ObjectSelection | None = None) -> ClusterObjects:
     """Read all objects that the user may list; the other kinds are recorded as unread."""
     objects = ClusterObjects(session.server)
-    version = await server_version.ask(session.client)
+    version = await server_version.read(session.client)
     objects.stated = version.features
     served = await session.resources.preferred()
     async with asyncio.TaskGroup() as group:

@@ -34,7 +34,7 @@ class Manifest(NamedTuple):
 
     @property
     def type(self) -> tuple[str, str]:
-        """Return apiVersion and kind. Raises CommandError for an object without them."""
+        """Return apiVersion and kind. Raises WrongUsage for an object without them."""
         api_version, kind = self.document.get("apiVersion"), self.document.get("kind")
         if not isinstance(api_version, str) or not isinstance(kind, str):
             raise WrongUsage(f"{self.source}: an object without apiVersion or kind")

@@ -41,7 +41,7 @@ def of_claim(claim: ResourceClaim) -> ExplainTarget:
 
 def of_template(template: ResourceClaimTemplate) -> ExplainTarget:
     name = f"{template.metadata.name}-claim"
-    return ExplainTarget(f"template/{template.metadata.name}", [_made_from(template, name)])
+    return ExplainTarget(f"template/{template.metadata.name}", [_from_template(template, name)])
 
 
 def of_pod(pod: Pod, objects: ClusterObjects) -> ExplainTarget:
@@ -71,10 +71,10 @@ def _claim(pod: Pod, source: PodResourceClaim, objects: ClusterObjects) -> Resou
         return None
     template_name = source.resource_claim_template_name or ""
     template = find(objects.of(ResourceClaimTemplate), template_name, namespace)
-    return _made_from(template, f"{pod.metadata.name}-{source.name}") if template else None
+    return _from_template(template, f"{pod.metadata.name}-{source.name}") if template else None
 
 
-def _made_from(template: ResourceClaimTemplate, name: str) -> ResourceClaim:
+def _from_template(template: ResourceClaimTemplate, name: str) -> ResourceClaim:
     metadata = ObjectMeta(name=name, namespace=namespace_of(template))
     return ResourceClaim(metadata=metadata, spec=template.spec.spec)
 

@@ -73,13 +73,13 @@ def explain(
         return
     if not what and not files:
         raise WrongUsage("say what to explain: pod/NAME, claim/NAME or -f FILE")
-    objects, own = _worlds(files, against, target, _events_about(what))
-    _tell_limits(objects)
+    objects, own = _load(files, against, target, _events_about(what))
+    _print_limits(objects)
     targets = [*_named(what, objects, _namespace(target, against)), *_in_files(own, objects)]
     if not targets:
         raise NotFound(f"there is no pod, claim or template in {', '.join(files)}")
     with progress.shown("Looking for devices"):
-        fleet = objects.fleet()
+        fleet = objects.inventory()
         explained = [_explained(item, fleet, objects) for item in targets]
     _show(explained, format)
     if not all(item.is_good for item in explained):
@@ -108,17 +108,17 @@ def _events_about(what: Sequence[str]) -> ObjectSelection | None:
     return ObjectSelection(field_selector=fields)
 
 
-def _tell_limits(objects: ClusterObjects) -> None:
+def _print_limits(objects: ClusterObjects) -> None:
     """Print what could not be read, and how that limits the explanation."""
-    for kind, refusal in sorted(objects.unread.items()):
-        click.echo(f"{pod_progress_text.limit(kind)} ({refusal})", err=True)
-    for kind, refusal in sorted(objects.partly_read.items()):
+    for kind, message in sorted(objects.unread.items()):
+        click.echo(f"{pod_progress_text.limit(kind)} ({message})", err=True)
+    for kind, message in sorted(objects.partly_read.items()):
         click.echo(
-            f"{pod_progress_text.limit(kind + pod_progress.ELSEWHERE)} ({refusal})", err=True
+            f"{pod_progress_text.limit(kind + pod_progress.ELSEWHERE)} ({message})", err=True
         )
 
 
-def _worlds(
+def _load(
     files: tuple[str, ...], against: str, target: Target, events: ObjectSelection | None
 ) -> tuple[ClusterObjects, ClusterObjects]:
     """Return the objects to evaluate against, and the objects of the files.
@@ -160,7 +160,7 @@ def _named(
             advice = f"See what there is: dray get {kind.plural} -A"
             where = f"namespace {namespace} of {objects.source}"
             raise NotFound(f"there is no {kind.singular} {name} in {where}", advice)
-        yield _asked(value, objects)
+        yield _target_of(value, objects)
 
 
 def _in_files(own: ClusterObjects, objects: ClusterObjects) -> Iterator[ExplainTarget]:
@@ -176,10 +176,10 @@ def _in_files(own: ClusterObjects, objects: ClusterObjects) -> Iterator[ExplainT
     for value in others:
         is_made = bool(value.metadata.owner_references)
         if not is_made and (pod_claims.namespace_of(value), value.metadata.name) not in used:
-            yield _asked(value, objects)
+            yield _target_of(value, objects)
 
 
-def _asked(value: Any, objects: ClusterObjects) -> ExplainTarget:
+def _target_of(value: Any, objects: ClusterObjects) -> ExplainTarget:
     if isinstance(value, Pod):
         return pod_claims.of_pod(value, objects)
     if isinstance(value, ResourceClaimTemplate):
@@ -190,7 +190,7 @@ def _asked(value: Any, objects: ClusterObjects) -> ExplainTarget:
 class Explained(NamedTuple):
     """The result for one target: the progress of a pod, an explanation of claims, or both."""
 
-    asked: ExplainTarget
+    target: ExplainTarget
     way: PodProgress | None
     explanation: Explanation | None
 
@@ -218,12 +218,12 @@ def _explained(
     if explain_target.pod is None:
         return Explained(explain_target, None, explanation)
     way = pod_progress.inspect_pod(
-        explain_target.pod, _surroundings(explain_target.pod, objects), explanation
+        explain_target.pod, _pod_context(explain_target.pod, objects), explanation
     )
     return Explained(explain_target, way, explanation)
 
 
-def _surroundings(pod: Pod, objects: ClusterObjects) -> PodContext:
+def _pod_context(pod: Pod, objects: ClusterObjects) -> PodContext:
     events = [item for item in objects.of(CoreEvent) if _is_about(item, pod)]
     return PodContext(
         claims={_key(item): item for item in objects.of(ResourceClaim)},
@@ -273,7 +273,7 @@ def _show_one(explained: Explained, *, picture: bool) -> None:
         click.secho(headline, bold=True)
         click.echo(steps, nl=False)
     if explained.way is None and explained.explanation is None:
-        click.secho(f"{explained.asked.title}: cannot be explained with these rights", bold=True)
+        click.secho(f"{explained.target.title}: cannot be explained with these rights", bold=True)
     if explained.explanation is not None:
         click.echo(explanation_text.text(explained.explanation), nl=False)
         drawn = drawing.text(explained.explanation) if picture else ""
@@ -284,4 +284,4 @@ def _show_one(explained: Explained, *, picture: bool) -> None:
 def _document(explained: Explained) -> dict[str, Any]:
     way = {"way": pod_progress_text.as_json(explained.way)} if explained.way else {}
     words = explanation_text.as_json(explained.explanation) if explained.explanation else {}
-    return {"about": explained.asked.title, **way, **words}
+    return {"about": explained.target.title, **way, **words}

@@ -288,19 +288,19 @@ def _end(change: ClaimRevision, later: Iterable[ClaimRevision]) -> dict[str, Any
         if version.before and _uid(version.before) == _uid(before)
     )
     last_write = max(
-        _last_told(version or {}) for version in (before, change.after, next(following, None))
+        _last_reported(version or {}) for version in (before, change.after, next(following, None))
     )
     is_about = last_write <= _last_written(before)
     return {"until": last_write, "until_is_about": is_about, "until_revision": change.revision}
 
 
-def _last_told(claim: JsonObject) -> str:
+def _last_reported(claim: JsonObject) -> str:
     deleted = (claim.get("metadata") or {}).get("deletionTimestamp")
     return max(_last_written(claim), str(deleted or ""))
 
 
 def _last_written(claim: JsonObject) -> str:
-    """Return the time of the last write in managedFields, or ""."""
+    """Return the time of the last write in managedFields, or of the creation."""
     metadata = claim.get("metadata") or {}
     times = [str(field.get("time", "")) for field in metadata.get("managedFields") or ()]
     return max([*times, str(metadata.get("creationTimestamp", ""))])

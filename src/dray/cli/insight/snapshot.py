@@ -186,12 +186,12 @@ def snapshot(target: Target, anonymise: bool) -> None:
     metadata = {"annotations": {VERSION_ANNOTATION: version}}
     document = {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": documents}
     click.echo(serialization.write_json(document, indent=1))
-    for refusal in unread:
-        click.echo(f"Left out: {refusal}", err=True)
+    for message in unread:
+        click.echo(f"Left out: {message}", err=True)
 
 
 async def _collect(session: Session) -> tuple[list[JsonObject], str, list[str]]:
-    version = await server_version.ask(session.client)
+    version = await server_version.read(session.client)
     documents: list[JsonObject] = []
     unread: list[str] = []
     for kind in await session.resources.preferred():

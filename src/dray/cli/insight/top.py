@@ -56,7 +56,7 @@ class Overview(msgspec.Struct, frozen=True, rename="camel"):
     waiting_pods: tuple[Waiting, ...]
 
 
-def take(objects: ClusterObjects) -> Overview:
+def summarize(objects: ClusterObjects) -> Overview:
     pods, claims = objects.of(Pod), objects.of(ResourceClaim)
     waiting = [claim for claim in claims if claim.status.allocation is None]
     allocated = len(claims) - len(waiting)
@@ -80,7 +80,7 @@ def _readiness(node: Node) -> str:
 
 def _classes(objects: ClusterObjects) -> Iterator[ClassLine]:
     by_class: dict[str, dict[str, int]] = {}
-    for group, count in DeviceCounts(objects.fleet()).counts().items():
+    for group, count in DeviceCounts(objects.inventory()).counts().items():
         by_class.setdefault(group.class_name, {})[group.state] = count
     for name in sorted(device_class.metadata.name for device_class in objects.of(DeviceClass)):
         states = by_class.get(name, {})
@@ -149,9 +149,9 @@ _COLOURS = {"free": "green", "allocated": "blue", "shared": "cyan", "tainted": "
 def top(target: Target, against: str, format: Format, once: bool, interval: float) -> None:
     """Show devices by class and state, and what waits and why, until Ctrl-C."""
     if not format.is_table:
-        formats.show_document(take(cluster_objects.load(against, target)), format)
+        formats.show_document(summarize(cluster_objects.load(against, target)), format)
     elif once or against or not sys.stdout.isatty():
-        click.echo(text(take(cluster_objects.load(against, target))))
+        click.echo(text(summarize(cluster_objects.load(against, target))))
     else:
         connection.run(target, lambda session: _live(session, interval))
 
@@ -202,13 +202,13 @@ async def _live(session: Session, interval: float) -> None:
     with Live(auto_refresh=False, screen=True) as display:
         while True:
             started = time.monotonic()
-            seen = take(await cluster_objects.from_cluster(session))
-            display.update(_picture(seen), refresh=True)
+            seen = summarize(await cluster_objects.from_cluster(session))
+            display.update(_rendered(seen), refresh=True)
             took = time.monotonic() - started
             await asyncio.sleep(max(interval, REST * took))
 
 
-def _picture(seen: Overview) -> RenderableType:
+def _rendered(seen: Overview) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text

@@ -60,7 +60,7 @@ def _field_finding(document: Document, schema_type: str, problem: FieldProblem) 
         return _finding(document, problem.path, rule, message, words, Severity.WARNING)
     words = hints.on_problem(schema_type, problem, document)
     rule = f"{problem.kind}-field"
-    return _finding(document, problem.path, rule, _said(problem), words)
+    return _finding(document, problem.path, rule, _message(problem), words)
 
 
 def kind_of(document: Document) -> Kind | None:
@@ -68,7 +68,7 @@ def kind_of(document: Document) -> Kind | None:
     return kinds.by_kind(group, document.kind)
 
 
-def _said(problem: FieldProblem) -> str:
+def _message(problem: FieldProblem) -> str:
     return (
         problem.message
         if problem.path in problem.message

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-PATIENCE_SECONDS = 0.7
+DELAY_SECONDS = 0.7
 
 
 @contextlib.contextmanager
@@ -20,7 +20,7 @@ def shown(doing: str) -> Iterator[None]:
         yield
         return
     with contextlib.ExitStack() as stack:
-        timer = threading.Timer(PATIENCE_SECONDS, _show, (stack, doing))
+        timer = threading.Timer(DELAY_SECONDS, _show, (stack, doing))
         timer.daemon = True
         timer.start()
         try:

@@ -37,7 +37,7 @@ class ServerVersion:
         return features.DEFAULT
 
 
-async def ask(client: Client) -> ServerVersion:
+async def read(client: Client) -> ServerVersion:
     response = await client.raw(Request("GET", "/version", headers={"accept": "application/json"}))
     if response.status >= 400:
         raise api_client.error_of(response)

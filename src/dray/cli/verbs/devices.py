@@ -29,7 +29,7 @@ from dray.cli.output import formats, tables
 from dray.cli.session import progress
 from dray.cli.session.connection import Session
 from dray.cli.verbs import listing
-from dray.cli.verbs.listing import Wanted
+from dray.cli.verbs.listing import GetRequest
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
@@ -67,7 +67,7 @@ class PublishedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults
         return f"{self.pool}/{self.name}"
 
 
-async def show(session: Session, request: Wanted) -> None:
+async def show(session: Session, request: GetRequest) -> None:
     """Print the devices. Names on the command line are POOL/DEVICE, POOL or DEVICE."""
     if request.watch:
         raise WrongUsage("devices cannot be watched", "Watch what publishes them: resourceslices")

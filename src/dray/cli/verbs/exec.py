@@ -45,7 +45,7 @@ def exec_(
 ) -> None:
     """Run a command in a container: dray exec POD -- COMMAND. Ends with its exit code."""
     query = [("command", part) for part in command]
-    _sit_at(target, "exec", pod, container, stdin, wants_tty, query)
+    _interact(target, "exec", pod, container, stdin, wants_tty, query)
 
 
 @click.command("attach", cls=Command)
@@ -56,10 +56,10 @@ def exec_(
 @click.option("--tty", "-t", "wants_tty", is_flag=True, help="The container has a terminal.")
 def attach(target: Target, pod: str, container: str, stdin: bool, wants_tty: bool) -> None:
     """See what a running container prints from now on, and type to it."""
-    _sit_at(target, "attach", pod, container, stdin, wants_tty, [])
+    _interact(target, "attach", pod, container, stdin, wants_tty, [])
 
 
-def _sit_at(
+def _interact(
     target: Target,
     what: str,
     pod: str,
@@ -74,25 +74,27 @@ def _sit_at(
     if container:
         query.append(("container", container))
     name = logs.pod_name(pod)
-    seat = TerminalStream(reads=stdin, has_tty=has_tty)
-    outcome = connection.run(target, lambda session: _converse(session, what, name, query, seat))
+    terminal = TerminalStream(reads=stdin, has_tty=has_tty)
+    outcome = connection.run(
+        target, lambda session: _exchange(session, what, name, query, terminal)
+    )
     if outcome.code is None:
         raise CommandError(outcome.message or "the connection was cut before the command ended")
     if outcome.code:
         sys.exit(outcome.code)
 
 
-async def _converse(
-    session: Session, what: str, pod: str, query: api_client.Query, seat: TerminalStream
+async def _exchange(
+    session: Session, what: str, pod: str, query: api_client.Query, terminal: TerminalStream
 ) -> Outcome:
     path = api_client.object_path(kinds.POD, pod, session.namespace, what)
     headers = {"upgrade": "websocket", "sec-websocket-protocol": ",".join(remote_command.PROTOCOLS)}
     response = await session.client.raw(Request("GET", path, tuple(query), headers))
     if response.upgrade is None:
         raise api_client.error_of(response)
-    with seat.taken():
-        await response.upgrade.converse(seat)
-    return seat.outcome
+    with terminal.raw_keys():
+        await response.upgrade.converse(terminal)
+    return terminal.outcome
 
 
 class TerminalStream:
@@ -107,7 +109,7 @@ class TerminalStream:
         self.outcome = Outcome(None)
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
+    def raw_keys(self) -> Iterator[None]:
         """Send keys to the container as they are pressed, while the block runs."""
         loop, before = asyncio.get_running_loop(), _raw_terminal() if self._has_tty else None
         if self._has_tty:

@@ -18,7 +18,7 @@ from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.session.resource_types import Reference, full_name
 from dray.cli.verbs import devices, listing, watch
-from dray.cli.verbs.listing import Wanted
+from dray.cli.verbs.listing import GetRequest
 from dray.client import api_client
 
 ASKING = "Asking the cluster"
@@ -47,7 +47,7 @@ def get(target: Target, what: tuple[str, ...], raw: str, **settings: Any) -> Non
     if raw:
         connection.run(target, lambda session: _raw(session, raw))
         return
-    request = Wanted(words=what, all_namespaces=target.all_namespaces, **settings)
+    request = GetRequest(words=what, all_namespaces=target.all_namespaces, **settings)
     if not what and not request.files:
         raise WrongUsage("say what to get, such as: dray get pods", "See: dray api-resources")
     if what and what[0] in devices.NAMES:
@@ -65,7 +65,7 @@ async def _raw(session: Session, path: str) -> None:
     click.echo(response.body, nl=False)
 
 
-async def _get(session: Session, request: Wanted) -> None:
+async def _get(session: Session, request: GetRequest) -> None:
     references = await _references(session, request)
     if request.watch:
         await watch.watch(
@@ -77,7 +77,7 @@ async def _get(session: Session, request: Wanted) -> None:
         await _show_documents(session, request, references)
 
 
-async def _references(session: Session, request: Wanted) -> list[Reference]:
+async def _references(session: Session, request: GetRequest) -> list[Reference]:
     if not request.files:
         return await resource_types.resolve(request.words, session.resources)
     return [
@@ -86,7 +86,9 @@ async def _references(session: Session, request: Wanted) -> list[Reference]:
     ]
 
 
-async def _show_tables(session: Session, request: Wanted, references: Sequence[Reference]) -> None:
+async def _show_tables(
+    session: Session, request: GetRequest, references: Sequence[Reference]
+) -> None:
     several = len({reference.kind for reference in references}) > 1
     with progress.shown(ASKING):
         shown = await listing.tables(session, request, references)
@@ -99,7 +101,7 @@ async def _show_tables(session: Session, request: Wanted, references: Sequence[R
         click.echo(_nothing_found(session, references), err=True)
 
 
-def _options(request: Wanted, kind: Kind, several: bool) -> TableOptions:
+def _options(request: GetRequest, kind: Kind, several: bool) -> TableOptions:
     return TableOptions(
         wide=request.format.is_wide,
         headers=request.headers,
@@ -116,7 +118,7 @@ def _nothing_found(session: Session, references: Iterable[Reference]) -> str:
 
 
 async def _show_documents(
-    session: Session, request: Wanted, references: Sequence[Reference]
+    session: Session, request: GetRequest, references: Sequence[Reference]
 ) -> None:
     with progress.shown(ASKING):
         collected = await listing.objects(session, request, references)

@@ -26,7 +26,7 @@ Table = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GetRequest:
     """The objects to get, and how to show them."""
 
     words: tuple[str, ...]
@@ -48,7 +48,7 @@ class Wanted:
 
 
 async def tables(
-    session: Session, request: Wanted, references: Sequence[Reference]
+    session: Session, request: GetRequest, references: Sequence[Reference]
 ) -> list[tuple[Kind, Table]]:
     """Return one Table for each kind with rows, in the requested order."""
     by_kind: dict[Kind, Table] = {}
@@ -64,7 +64,7 @@ async def tables(
     return list(by_kind.items())
 
 
-async def _table(session: Session, request: Wanted, reference: Reference) -> Table | None:
+async def _table(session: Session, request: GetRequest, reference: Reference) -> Table | None:
     query = request.selection(session, reference).query()
     if request.sort_by:
         query.append(("includeObject", "Object"))
@@ -108,7 +108,7 @@ def _plain_table(document: JsonObject) -> Table:
 
 
 async def objects(
-    session: Session, request: Wanted, references: Sequence[Reference]
+    session: Session, request: GetRequest, references: Sequence[Reference]
 ) -> list[tuple[Kind, JsonObject]]:
     """Return every requested object, with its kind."""
     collected: list[tuple[Kind, JsonObject]] = []
@@ -121,7 +121,7 @@ async def objects(
     return collected
 
 
-async def _objects(session: Session, request: Wanted, reference: Reference) -> list[JsonObject]:
+async def _objects(session: Session, request: GetRequest, reference: Reference) -> list[JsonObject]:
     kind = reference.kind
     if not reference.name:
         return await listed(session, kind, request.selection(session, reference))

@@ -100,7 +100,7 @@ def version(target: Target, format: Format, client_only: bool) -> None:
 def _add_server(target: Target, document: dict[str, Any]) -> CommandError | None:
     try:
         with command_errors.reported():
-            server = connection.run(target, lambda session: server_version.ask(session.client))
+            server = connection.run(target, lambda session: server_version.read(session.client))
     except CommandError as failure:
         return failure
     document["serverVersion"] = server.document

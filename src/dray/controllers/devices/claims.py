@@ -63,8 +63,8 @@ class Claims(Loop[Work]):
         self._groups = shared.pod_groups if self._groups_matter else None
         self._generator = Generator(context.client, shared, features)
         self._recorder = context.recorder(COMPONENT)
-        self._made: OwnWrites[Work] = OwnWrites(self._claims)
-        self._noted: OwnWrites[Work] = OwnWrites(self._pods)
+        self._claim_writes: OwnWrites[Work] = OwnWrites(self._claims)
+        self._pod_writes: OwnWrites[Work] = OwnWrites(self._pods)
         self._gone = GoneUsers()
         holders = self._groups if self._group_claims else None
         self._releaser = Releaser(context.client, self._pods, holders, self._gone)
@@ -165,7 +165,7 @@ class Claims(Loop[Work]):
         if pod is None or not pod_status.is_active(pod):
             self._forget(work)
             return None
-        if not (self._made.are_seen(work) and self._noted.are_seen(work)):
+        if not (self._claim_writes.are_seen(work) and self._pod_writes.are_seen(work)):
             return UNSEEN_RETRY_SECONDS
         name = pod_claims.group_name(pod)
         if name and not self._groups_matter:
@@ -179,14 +179,14 @@ class Claims(Loop[Work]):
         except CannotGenerate:
             return None
         if created:
-            await self._note_in_pod(work, pod, created)
+            await self._record_in_pod(work, pod, created)
         elif pod.spec.node_name:
             await self._reserve_all(pod, group)
         return None
 
     def _forget(self, work: Work) -> None:
-        self._made.forget(work)
-        self._noted.forget(work)
+        self._claim_writes.forget(work)
+        self._pod_writes.forget(work)
 
     def _group(self, pod: Pod) -> PodGroup | None:
         name = pod_claims.group_name(pod)
@@ -258,7 +258,7 @@ class Claims(Loop[Work]):
         except errors.StatusError as error:
             self._report(owner, source, f"create ResourceClaim : {error}")
             raise
-        self._made.note(work, created)
+        self._claim_writes.record(work, created)
         name: str = created["metadata"]["name"]
         return name
 
@@ -269,11 +269,11 @@ class Claims(Loop[Work]):
             events.WARNING,
             "FailedResourceClaimCreation",
             f"{field} {source.name}: {reason}",
-            # A refusal names the claim, which has another random name at every try.
+            # The rejection names the claim, which gets a new random name at every attempt.
             replace=True,
         )
 
-    async def _note_in_pod(self, work: Work, pod: Pod, created: dict[str, str]) -> None:
+    async def _record_in_pod(self, work: Work, pod: Pod, created: dict[str, str]) -> None:
         written = await self.client.patch(
             kinds.POD,
             pod.metadata.name,
@@ -281,7 +281,7 @@ class Claims(Loop[Work]):
             pod.metadata.namespace,
             subresource="status",
         )
-        self._noted.note(work, written)
+        self._pod_writes.record(work, written)
 
     async def _reserve_all(self, pod: Pod, group: PodGroup | None) -> None:
         """Reserve the claims of a pod that got its node without the scheduler."""
@@ -304,9 +304,9 @@ class Claims(Loop[Work]):
     async def _reconcile_group(self, work: Work) -> float | None:
         group = self._groups.get(work.key.name, work.key.namespace) if self._groups else None
         if group is None or group.metadata.deletion_timestamp or not self._group_claims:
-            self._made.forget(work)
+            self._claim_writes.forget(work)
             return None
-        if not self._made.are_seen(work):
+        if not self._claim_writes.are_seen(work):
             return UNSEEN_RETRY_SECONDS
         owner, created = Owner(kinds.POD_GROUP, group), {}
         try:

@@ -175,7 +175,7 @@ class TaintEviction(Loop[Work]):
         left = (eviction.when - self.now()).total_seconds()
         if left > 0:
             return left
-        self._tell(pod, "Marking for deletion")
+        self._record_event(pod, "Marking for deletion")
         await pod_disruption.end(
             self.client,
             pod,
@@ -190,7 +190,7 @@ class TaintEviction(Loop[Work]):
     def _cancel(self, pod: Pod) -> None:
         if pod.metadata.uid in self._scheduled:
             self._scheduled.discard(pod.metadata.uid)
-            self._tell(pod, "Cancelling deletion")
+            self._record_event(pod, "Cancelling deletion")
 
     def _report_later(self, uids: Iterable[str]) -> None:
         desired = set(uids)
@@ -199,7 +199,7 @@ class TaintEviction(Loop[Work]):
                 work = Work(Subject.RULE, ObjectKey("", rule.metadata.name))
                 self.queue.add_after(work, STATUS_PERIOD_SECONDS)
 
-    def _tell(self, pod: Pod, note: str) -> None:
+    def _record_event(self, pod: Pod, note: str) -> None:
         reference = events.reference(kinds.POD, pod.metadata)
         self._recorder.record(reference, events.NORMAL, "DeviceTaintManagerEviction", note)
 

@@ -254,7 +254,7 @@ class Jobs(Loop[Work]):
             if job_progress.is_tracked(pod):
                 written = await self._untrack(pod)
                 if written:
-                    self._pod_writes.note(_key(step.job), written)
+                    self._pod_writes.record(_key(step.job), written)
         outcome = await self._maker.delete_all(step.job.metadata, pods)
         step.failure = outcome.failure
         if outcome.failure is None:
@@ -302,7 +302,7 @@ class Jobs(Loop[Work]):
             f"Job {word}",
             now,
         )
-        self._tell(job, events.NORMAL, word.capitalize(), f"Job {word}")
+        self._record_event(job, events.NORMAL, word.capitalize(), f"Job {word}")
         return msgspec.structs.replace(
             status,
             conditions=(
@@ -345,7 +345,7 @@ class Jobs(Loop[Work]):
                 step.failure = error
                 continue
             if written:
-                self._pod_writes.note(_key(step.job), written)
+                self._pod_writes.record(_key(step.job), written)
             tracked.discard(pod.metadata.uid)
             self._counted.setdefault(_key(step.job), set()).add(pod.metadata.uid)
         return tracked
@@ -356,16 +356,16 @@ class Jobs(Loop[Work]):
         )
         if written is None:
             return job
-        self._written.note(_key(job), written)
+        self._written.record(_key(job), written)
         return status_patches.decode(written, Job)
 
     def _tell_end(self, job: Job, end: WorkloadCondition) -> None:
         if end.type == job_progress.FAILURE_TARGET:
-            self._tell(job, events.WARNING, end.reason, end.message)
+            self._record_event(job, events.WARNING, end.reason, end.message)
         else:
-            self._tell(job, events.NORMAL, "Completed", "Job completed")
+            self._record_event(job, events.NORMAL, "Completed", "Job completed")
 
-    def _tell(self, job: Job, type_: str, reason: str, note: str) -> None:
+    def _record_event(self, job: Job, type_: str, reason: str, note: str) -> None:
         reference = events.reference(kinds.JOB, job.metadata)
         self._recorder.record(reference, type_, reason, note)
 

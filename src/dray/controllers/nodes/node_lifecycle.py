@@ -61,7 +61,7 @@ class Nodes(Loop[str]):
         self._nodes, self._leases = context.caches.nodes, context.caches.leases
         self._pods = context.caches.pods
         self._recorder = context.recorder(COMPONENT)
-        self._heard: dict[str, float] = {}
+        self._last_heartbeat: dict[str, float] = {}
         self._renewed: dict[str, float] = {}
         self._healthy: set[str] = set()
         self._lost: set[str] = set()
@@ -88,7 +88,7 @@ class Nodes(Loop[str]):
         before = find_condition(change.old.status.conditions, "Ready") if change.old else None
         ready = find_condition(node.status.conditions, "Ready")
         if change.old is None or _heartbeat(before) != _heartbeat(ready):
-            self._heard[name] = _clock()
+            self._last_heartbeat[name] = _clock()
         if before is not None and before.status == "True" and not is_ready(node):
             self._lost.add(name)
         self._count_healthy(name, is_ready(node))
@@ -97,8 +97,8 @@ class Nodes(Loop[str]):
     def _forget(self, change: ObjectChange[Node]) -> None:
         name = change.key.name
         if change.old is not None and caches.is_gone(self._nodes, change.key):
-            self._tell(change.old, "RemovingNode", f"Removing Node {name} from Controller")
-            self._heard.pop(name, None)
+            self._record_event(change.old, "RemovingNode", f"Removing Node {name} from Controller")
+            self._last_heartbeat.pop(name, None)
             self._lost.discard(name)
             self._count_healthy(name, False)
 
@@ -128,7 +128,7 @@ class Nodes(Loop[str]):
         """Return the seconds until the node counts as lost."""
         name = node.metadata.name
         lease = node.metadata.annotations.get(LEASE_ANNOTATION, name)
-        last = max(self._heard.get(name, 0.0), self._renewed.get(lease, 0.0))
+        last = max(self._last_heartbeat.get(name, 0.0), self._renewed.get(lease, 0.0))
         is_new = find_condition(node.status.conditions, "Ready") is None
         return last + (STARTUP_GRACE_SECONDS if is_new else self._grace_seconds) - _clock()
 
@@ -188,7 +188,7 @@ class Nodes(Loop[str]):
     async def _mark_pods(self, node: Node) -> None:
         """Set the pods of a lost node to not ready."""
         name = node.metadata.name
-        self._tell(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        self._record_event(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
         for pod in self._pods.find(caches.NODE, name):
             if not pod_status.is_ready(pod):
                 continue
@@ -240,7 +240,7 @@ class Nodes(Loop[str]):
                 return taint
         return Taint(key=key, effect=effect, time_added=gotime.write(self.now()))
 
-    def _tell(self, node: Node, reason: str, note: str) -> None:
+    def _record_event(self, node: Node, reason: str, note: str) -> None:
         reference = events.reference(kinds.NODE, node.metadata)
         self._recorder.record(reference, events.NORMAL, reason, note)
 

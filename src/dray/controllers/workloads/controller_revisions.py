@@ -112,7 +112,7 @@ class History:
             created = await self._create_or_get(body, workload.metadata.namespace)
             revision = status_patches.decode(created, ControllerRevision)
             if _has(revision, data):
-                self.writes.note(_key(workload), created)
+                self.writes.record(_key(workload), created)
                 return Recorded(revision, collisions)
             collisions += 1
 
@@ -146,7 +146,7 @@ class History:
         patch = {"metadata": {"resourceVersion": metadata.resource_version}, "revision": number}
         kind = kinds.CONTROLLER_REVISION
         written = await self._client.patch(kind, metadata.name, patch, metadata.namespace)
-        self.writes.note(_key(workload), written)
+        self.writes.record(_key(workload), written)
         return status_patches.decode(written, ControllerRevision)
 
     async def delete(self, workload: Workload, revisions: Iterable[ControllerRevision]) -> None:
@@ -157,7 +157,7 @@ class History:
                 deleted = await self._client.delete(
                     kinds.CONTROLLER_REVISION, metadata.name, metadata.namespace, options
                 )
-                self.writes.note(_key(workload), deleted)
+                self.writes.record(_key(workload), deleted)
 
 
 def patch_to(template: Template) -> Data:

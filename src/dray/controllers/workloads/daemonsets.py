@@ -157,7 +157,7 @@ class DaemonSets(ObjectLoop):
             self.client, kinds.DAEMON_SET, daemon_set.metadata, daemon_set.status, status
         )
         if written:
-            self._written.note(key, written)
+            self._written.record(key, written)
 
 
 def _hash(revision: ControllerRevision) -> str:

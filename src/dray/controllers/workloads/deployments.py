@@ -105,7 +105,7 @@ class Deployments(ObjectLoop):
         return deployment_status.seconds_to_deadline(deployment, status, self.now())
 
     async def _refuse_to_select_all(self, deployment: Deployment) -> None:
-        self._tell(
+        self._record_event(
             deployment,
             events.WARNING,
             "SelectingAll",
@@ -131,7 +131,7 @@ class Deployments(ObjectLoop):
             self.client, kinds.DEPLOYMENT, deployment.metadata, before, status
         )
         if written:
-            self._written.note(_key(deployment), written)
+            self._written.record(_key(deployment), written)
 
     async def _roll(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> DeploymentStatus:
         """Do one step of the rollout. Returns the status after it."""
@@ -162,7 +162,7 @@ class Deployments(ObjectLoop):
             changes["spec"] = {"minReadySeconds": min_ready}
         if changes:
             new = await self._change_set(deployment, new, changes)
-        deployment = await self._note_revision(deployment, rollouts.revision(new))
+        deployment = await self._record_revision(deployment, rollouts.revision(new))
         if find_condition(deployment.status.conditions, deployment_status.PROGRESSING) is None:
             changed = deployment_status.progressing(
                 deployment,
@@ -174,14 +174,14 @@ class Deployments(ObjectLoop):
             deployment = _with(deployment, changed)
         return deployment, new
 
-    async def _note_revision(self, deployment: Deployment, revision: int) -> Deployment:
+    async def _record_revision(self, deployment: Deployment, revision: int) -> Deployment:
         annotations = {rollouts.REVISION: str(revision)}
         if deployment.metadata.annotations.get(rollouts.REVISION) == str(revision):
             return deployment
         raw = await status_patches.patch_metadata(
             self.client, kinds.DEPLOYMENT, deployment.metadata, {"annotations": annotations}
         )
-        self._written.note(_key(deployment), raw)
+        self._written.record(_key(deployment), raw)
         metadata = status_patches.decode(raw, Deployment).metadata
         return msgspec.structs.replace(deployment, metadata=metadata)
 
@@ -191,7 +191,7 @@ class Deployments(ObjectLoop):
         metadata = replica_set.metadata
         changes.setdefault("metadata", {})["resourceVersion"] = metadata.resource_version
         raw = await self.client.patch(kinds.REPLICA_SET, metadata.name, changes, metadata.namespace)
-        self._set_writes.note(_key(deployment), raw)
+        self._set_writes.record(_key(deployment), raw)
         return status_patches.decode(raw, ReplicaSet)
 
     async def _scale(
@@ -237,7 +237,7 @@ class Deployments(ObjectLoop):
 
     def _tell_scaled(self, deployment: Deployment, name: str, before: int, after: int) -> None:
         direction = "up" if after > before else "down"
-        self._tell(
+        self._record_event(
             deployment,
             events.NORMAL,
             "ScalingReplicaSet",
@@ -304,10 +304,10 @@ class Deployments(ObjectLoop):
             return deployment, await self._existing(deployment, name, error)
         except errors.StatusError as error:
             raise self._creation_failed(deployment, name, error) from error
-        self._set_writes.note(_key(deployment), raw)
+        self._set_writes.record(_key(deployment), raw)
         if size:
             self._tell_scaled(deployment, name, 0, size)
-        deployment = await self._note_revision(deployment, revision)
+        deployment = await self._record_revision(deployment, revision)
         message = f'Created new replica set "{name}"'
         changed = deployment_status.progressing(
             deployment, conditions.TRUE, deployment_status.CREATED, message, self.now()
@@ -336,7 +336,7 @@ class Deployments(ObjectLoop):
         if pod_control.is_namespace_ending(error):
             return _Stop(deployment.status, None)
         message = f'Failed to create new replica set "{name}": {error}'
-        self._tell(deployment, events.WARNING, deployment_status.CREATE_FAILED, message)
+        self._record_event(deployment, events.WARNING, deployment_status.CREATE_FAILED, message)
         changed = deployment_status.progressing(
             deployment, conditions.FALSE, deployment_status.CREATE_FAILED, message, self.now()
         )
@@ -361,7 +361,7 @@ class Deployments(ObjectLoop):
         except errors.NotFound:
             return
 
-    def _tell(self, deployment: Deployment, type_: str, reason: str, note: str) -> None:
+    def _record_event(self, deployment: Deployment, type_: str, reason: str, note: str) -> None:
         reference = events.reference(kinds.DEPLOYMENT, deployment.metadata)
         self._recorder.record(reference, type_, reason, note)
 

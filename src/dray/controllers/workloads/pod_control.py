@@ -43,11 +43,13 @@ class PodControl:
             created = await self.client.create(kinds.POD, body, owner.namespace)
         except errors.StatusError as error:
             if not is_namespace_ending(error):
-                self._tell(owner, events.WARNING, "FailedCreate", f"Error creating: {error}")
+                self._record_event(
+                    owner, events.WARNING, "FailedCreate", f"Error creating: {error}"
+                )
             raise
-        self.writes.note(ObjectKey(owner.namespace, owner.name), created)
+        self.writes.record(ObjectKey(owner.namespace, owner.name), created)
         name = created["metadata"]["name"]
-        self._tell(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
+        self._record_event(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
         return created
 
     async def create_all(self, owner: ObjectMeta, bodies: Sequence[JsonObject]) -> PodBatchResult:
@@ -72,16 +74,16 @@ class PodControl:
         except (errors.NotFound, errors.Conflict):
             return
         except errors.StatusError as error:
-            self._tell(owner, events.WARNING, "FailedDelete", f"Error deleting: {error}")
+            self._record_event(owner, events.WARNING, "FailedDelete", f"Error deleting: {error}")
             raise
-        self.writes.note(ObjectKey(owner.namespace, owner.name), deleted)
+        self.writes.record(ObjectKey(owner.namespace, owner.name), deleted)
         note = f"Deleted pod: {pod.metadata.name}"
-        self._tell(owner, events.NORMAL, "SuccessfulDelete", note)
+        self._record_event(owner, events.NORMAL, "SuccessfulDelete", note)
 
     async def delete_all(self, owner: ObjectMeta, pods: Iterable[Pod]) -> PodBatchResult:
         return await _together(self.delete(owner, pod) for pod in pods)
 
-    def _tell(self, owner: ObjectMeta, type_: str, reason: str, note: str) -> None:
+    def _record_event(self, owner: ObjectMeta, type_: str, reason: str, note: str) -> None:
         self.recorder.record(events.reference(self.kind, owner), type_, reason, note)
 
 
@@ -110,8 +112,8 @@ async def _together(work: Iterable[Awaitable[Any]]) -> PodBatchResult:
     for failure in failures:
         if not isinstance(failure, errors.StatusError):
             raise failure
-    refusals = [failure for failure in failures if isinstance(failure, errors.StatusError)]
-    return PodBatchResult(len(results) - len(failures), next(iter(refusals), None))
+    rejections = [failure for failure in failures if isinstance(failure, errors.StatusError)]
+    return PodBatchResult(len(results) - len(failures), next(iter(rejections), None))
 
 
 def check(outcome: PodBatchResult) -> None:

@@ -74,7 +74,7 @@ class ReplicaSets(ObjectLoop):
             self.client, kinds.REPLICA_SET, replica_set.metadata, replica_set.status, status
         )
         if written:
-            self._written.note(key, written)
+            self._written.record(key, written)
         if failure is not None:
             raise failure
         return seconds_to_availability(active, replica_set.spec.min_ready_seconds, now)

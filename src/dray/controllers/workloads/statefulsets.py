@@ -117,7 +117,7 @@ class StatefulSets(ObjectLoop):
             self.client, kinds.STATEFUL_SET, stateful_set.metadata, stateful_set.status, status
         )
         if written:
-            self._written.note(key, written)
+            self._written.record(key, written)
 
     def _seconds_to_availability(
         self, stateful_set: StatefulSet, pods: PodsByOrdinal

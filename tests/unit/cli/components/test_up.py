@@ -136,7 +136,7 @@ def test_down_gives_up_on_one_that_does_not_end(tmp_path: Path) -> None:
     assert stubborn.stdout is not None
     assert stubborn.stdout.readline() == "ready\n"
     try:
-        with instance.held(tmp_path):
+        with instance.locked(tmp_path):
             instance.write(tmp_path, Instance(stubborn.pid))
             result = run("down", "--data", str(tmp_path), "--timeout", "100ms")
         assert result.exit_code == 5
