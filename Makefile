@@ -1,7 +1,7 @@
 # Everything a contributor runs. `make help` lists the targets; each sets up what it needs.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test long check bench fuzz generate pin clean
+.PHONY: help demo dev test long check bench fuzz generate pin clean
 
 VENV   := .venv
 TOOLS  := .tools
@@ -16,6 +16,9 @@ help:  ## list the targets
 
 demo: $(VENV)/.runtime  ## see dray work
 	@$(RUN)/dray demo
+
+dev: $(VENV)/.dev  ## set up .venv with dray, the tests and the tools
+	@echo "Run: source $(VENV)/bin/activate"
 
 test: $(VENV)/.dev  ## every test, with a share of the random rounds
 	$(RUN)/pytest -n auto -q $(PYTEST_ARGS)

@@ -35,18 +35,21 @@ def pytest_configure(config: pytest.Config) -> None:
     unrun.install(config)
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    return _seed(config)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    # Not as a part of the header, which -q leaves out: a run that hangs has no end to look at.
+    _tell_seed(session.config)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    # With -q there is no header; whoever looks for a failure's seed looks at the end.
-    if terminalreporter.stats.get("failed") or config.option.verbose < 0:
-        terminalreporter.write_line(_seed(config))
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        _tell_seed(config)
 
 
-def _seed(config: pytest.Config) -> str:
-    return f"Random tests: --seed {config.option.seed}{' --long' * config.option.long}"
+def _tell_seed(config: pytest.Config) -> None:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None:
+        options = f"--seed {config.option.seed}{' --long' * config.option.long}"
+        reporter.write_line(f"To repeat the random tests of this run: {options}")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -19,6 +20,19 @@ ROOT = Path(__file__).parents[1]
 CORPUS = ROOT / "tests" / "corpus"
 BESIDE = ROOT.parent / "shared"
 _GZ = ".gz"
+
+_SHOWN_OBJECT = re.compile(r"(?<= value: )(?=\{)")
+
+
+def without_shown_objects(message: str) -> str:
+    """Return a validation message with `{…}` for each struct that it shows as a bad value.
+
+    Kubernetes shows its internal Go structs, dray the objects of the API.
+    """
+    if start := _SHOWN_OBJECT.search(message):
+        _, end = json.JSONDecoder().raw_decode(message, start.end())
+        return f"{message[: start.end()]}{{…}}{without_shown_objects(message[end:])}"
+    return message
 
 
 @dataclass(frozen=True)

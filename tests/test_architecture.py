@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import collections
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,103 @@ def test_help_does_not_import_the_commands() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert result.stdout.strip() == "['dray', 'dray.cli', 'dray.cli.lazy_group', 'dray.cli.main']"
+
+
+MAX_MODULES = 15
+"""More modules in one folder have rooms: a reader sees at a glance what a package has."""
+
+
+def packages() -> Iterator[Path]:
+    return (path.parent for path in MODULES if path.name == "__init__.py")
+
+
+def test_no_folder_has_many_modules() -> None:
+    sizes = {
+        module_id(package): len([path for path in package.glob("*.py") if path.name[0] != "_"])
+        for package in packages()
+        if package.name != "protocol"
+    }
+    assert {name: size for name, size in sizes.items() if size > MAX_MODULES} == {}
+
+
+# The API's or Python's own words, used with the name of their module.
+SHARED_CLASS_NAMES = {"Device", "Event", "Kind", "Metrics", "Node", "Report", "Settings", "Type"}
+
+
+def test_public_class_names_are_unique() -> None:
+    homes = collections.defaultdict(list)
+    for path in MODULES:
+        if "_pb2" in path.name:
+            continue
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(module_id(path))
+    twice = {name: paths for name, paths in homes.items() if len(paths) > 1}
+    assert {name: twice[name] for name in twice.keys() - SHARED_CLASS_NAMES} == {}
+
+
+# Metaphors and placeholders that an earlier tree used. docs/decisions/011 has the words instead.
+BANNED_WORDS = {
+    *("ailment", "ailments", "around", "blame", "breathe", "census", "cohort", "each", "endured"),
+    *("eye", "hall", "hearsay", "piece", "pieces", "roomy", "scout", "seating", "stray", "strays"),
+    *("surroundings", "tally", "twin", "twins", "wellbeing", "wish", "wishes"),
+}
+ALLOWED_IDENTIFIERS = {"each_item", "each_key", "each_value"}
+BANNED_OPENINGS = re.compile(r"(What|How|Which|Why|Who|Whom|Where) ")
+BANNED_PHRASES = re.compile(
+    r"\b(is none|is no|another than|otherwise than|of which|to whom|so many|anew|he may|he is)\b"
+)
+
+
+def identifiers(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
+                yield node.lineno, name
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
+                yield node.lineno, name
+
+
+def words(identifier: str) -> set[str]:
+    return set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", identifier).lower().split("_"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_id)
+def test_identifiers_are_plain_words(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    assert [
+        f"line {line}: {name}"
+        for line, name in identifiers(tree)
+        if name not in ALLOWED_IDENTIFIERS and words(name) & BANNED_WORDS
+    ] == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=module_id)
+def test_docstrings_begin_with_a_verb_or_a_noun(path: Path) -> None:
+    tree = ast.parse(path.read_text("utf-8"))
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bad = []
+    for node in ast.walk(tree):
+        text = ast.get_docstring(node) if isinstance(node, documented) else None
+        if text and (BANNED_OPENINGS.match(text) or BANNED_PHRASES.search(text)):
+            bad.append(f"line {getattr(node, 'lineno', 1)}: {text.splitlines()[0]}")
+    assert bad == []
+
+
+# A path with a slash and a suffix, or a package, as the page writes them.
+_MENTIONED = re.compile(r"`((?:[a-z_]+/)+[a-z_0-9]+(?:\.[a-z]+)?)`")
+
+
+def test_the_page_on_architecture_names_what_exists() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    roots = (ROOT / "src" / "dray", ROOT)
+    missing = [
+        path
+        for path in _MENTIONED.findall(page)
+        if not any((root / path).exists() for root in roots)
+    ]
+    assert missing == []

@@ -7,6 +7,24 @@ left out when empty (`omitempty`).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class AddedField(NamedTuple):
+    """An optional field: its type as lightkube-models would write it, and its text."""
+
+    annotation: str
+    text: str
+
+
+ADDED: dict[str, dict[str, AddedField]] = {}
+"""Fields that the installed lightkube-models does not have, by type and name.
+
+`{"resource.v1.ResourceClaimSpec": {"note": AddedField("str", "A note for people.")}}`. A field is
+added to each served version of its kind that has it. With a new release of the models that has the
+field, the entry goes.
+"""
+
 FIELDS: dict[str, str] = {
     "apps.v1.ControllerRevision": "revision=int64,always",
     "apps.v1.DaemonSet": "spec=,omitempty",

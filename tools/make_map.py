@@ -18,8 +18,9 @@ Made from the first lines of the docstrings by `make generate`. Packages stand i
 the layers: what comes first never imports what comes later.
 """
 LAYERS = (
-    *("api", "cel", "validation", "allocator", "explain", "store", "client", "protocol"),
-    *("driverkit", "apiserver", "scheduler", "controllers", "node", "drivers", "bench", "cli"),
+    *("api", "cel", "validation", "allocator", "partitions", "scheduling", "explain", "store"),
+    *("client", "protocol", "driverkit", "apiserver", "scheduler", "controllers", "node"),
+    *("drivers", "cluster", "testing", "bench", "cli"),
 )
 
 

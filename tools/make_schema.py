@@ -85,8 +85,13 @@ class Tables(NamedTuple):
     texts: dict[str, dict[str, str]]
 
 
-def read_models() -> dict[str, Model]:
-    """Every type of the installed package by its name here: `resource.v1.ResourceClaim`."""
+def read_models(
+    added: Mapping[str, Mapping[str, go_types.AddedField]] = go_types.ADDED,
+) -> dict[str, Model]:
+    """Return every type of the installed package by its name here: `resource.v1.ResourceClaim`.
+
+    Raises KeyError where a field is added to a type that does not exist.
+    """
     directory = Path(
         str(importlib.metadata.distribution("lightkube-models").locate_file("lightkube/models"))
     )
@@ -98,6 +103,10 @@ def read_models() -> dict[str, Model]:
                 models[f"{package}.{node.name}"] = _read_class(node)
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 models[f"{package}.{node.targets[0].id}"] = Model("", {})
+    for type_name, fields in added.items():
+        for name, field in fields.items():
+            annotation = f"Optional[{field.annotation}]"
+            models[type_name].fields[name] = ModelField(annotation, field.text)
     return models
 
 

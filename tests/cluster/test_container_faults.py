@@ -15,7 +15,7 @@ from dray.cluster.assembly import ClusterPlan
 from dray.drivers.simulated import faults
 from dray.drivers.simulated import fleet as fleets
 from dray.node.containers import container_attempts
-from dray.node.pods import worker
+from dray.node.pods import pod_preparation
 from dray.store import memory
 from tests.cluster.site import (
     LIST,
@@ -194,7 +194,7 @@ def test_a_driver_that_is_slow_is_named_while_it_is_waited_for(
         assert note.startswith(f"driver {CLASS}: NodePrepareResources of claim default/{claim}")
         await here.world.pod_phase("p", "Running")
 
-    monkeypatch.setattr(worker, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(pod_preparation, "SLOW_SECONDS", 0.1)
     with_node(story)
 
 

@@ -20,7 +20,7 @@ from dray.cel.checking import checker, environment
 from dray.cel.checking.checker import Checked, Reference
 from dray.cel.checking.constant_folding import InstantiationFailed
 from dray.cel.checking.environment import Environment
-from dray.cel.code import compilation_plan
+from dray.cel.code import compilation_plan, counted, plain
 from dray.cel.code.metering import Meter
 from dray.cel.functions.overloads import Function
 from dray.cel.issues import CompilationFailed
@@ -173,16 +173,16 @@ def evaluate_unchecked(text: str, root: Node, declared: Environment, bindings: A
     checked, extended = unchecked(text, root, declared)
     plan = compilation_plan.plan(checked, extended)
     arguments = [bindings.get(name, UNBOUND) for name in extended.variables]
-    found = compilation_plan.compile_counted(plan)(Meter(values.COST_LIMIT), *arguments)
+    found = counted.compile_counted(plan)(Meter(values.COST_LIMIT), *arguments)
     if isinstance(found, EvaluationError):
         with pytest.raises(EvaluationError, match=f"^{re.escape(str(found))}$"):
-            compilation_plan.compile_plain(plan)(*arguments)
+            plain.compile_plain(plan)(*arguments)
         raise found
-    plain = compilation_plan.compile_plain(plan)(*arguments)
-    assert values.is_equal(plain, found)
-    if plain is UNBOUND:
+    value = plain.compile_plain(plan)(*arguments)
+    assert values.is_equal(value, found)
+    if value is UNBOUND:
         raise EvaluationError("no such attribute")
-    return plain
+    return value
 
 
 def evaluate(text: str, test: dict[str, Any]) -> Any:

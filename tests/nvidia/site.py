@@ -25,8 +25,9 @@ from dray.driverkit.plugin import Directories
 from dray.drivers.nvidia import device_classes
 from dray.drivers.nvidia.driver import NvidiaDriver
 from dray.drivers.nvidia.runner import Running
-from dray.node.agent import Agent, AgentDirectories, RuntimeConfig
+from dray.node.agent import Agent, AgentDirectories
 from dray.node.containers.container_attempts import Starter
+from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import Registration
 from dray.node.runtimes.sandbox import Sandbox
 from dray.store import memory
@@ -164,7 +165,7 @@ async def site(
             AgentDirectories(
                 folder / "state", places.registry, places.cdi, folder / "resources.sock"
             ),
-            RuntimeConfig(Sandbox(), starter, allows_host=True),
+            RuntimeConfig(runtime=Sandbox(), starter=starter, allows_host=True),
             now=now,
         )
         here = Site(world, folder, driver, agent, node_client)

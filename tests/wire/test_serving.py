@@ -108,6 +108,23 @@ def test_a_body_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     serve(tmp_path, send, body_bytes=4096)
 
 
+@pytest.mark.parametrize("token", [b"\xff\xfe", "é".encode(), b"a.b.c", b"[" * 4000])
+def test_a_token_that_is_none_is_unauthorized(tmp_path: Path, token: bytes) -> None:
+    async def send(
+        _session: aiohttp.ClientSession, where: Connection, _opened: RunningServer
+    ) -> None:
+        parts = urlsplit(where.server)
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=tls(where))
+        head = f"GET {PODS} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer "
+        writer.write(head.encode() + token + b"\r\n\r\n")
+        response = await reader.read()
+        writer.close()
+        assert response.startswith(b"HTTP/1.1 401 ")
+        assert json.loads(response.partition(b"\r\n\r\n")[2])["reason"] == "Unauthorized"
+
+    serve(tmp_path, send)
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     async def dawdle(
         _session: aiohttp.ClientSession, where: Connection, _opened: RunningServer

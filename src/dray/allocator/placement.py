@@ -21,7 +21,7 @@ from dray.allocator.problem.resolution import ResolvedClaim, ResolvedRequest
 from dray.allocator.search import infeasibility, results
 from dray.allocator.search.backtracking import Search
 from dray.allocator.search.device_order import Order
-from dray.api.types.dra import AllocationResult, ResourceClaim
+from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, AllocationResult, ResourceClaim
 
 _SIGNATURES_LIMIT = 4096
 _PROBLEMS_LIMIT = 4096
@@ -229,7 +229,7 @@ def _needs_free_device(claims: Sequence[ResolvedClaim]) -> bool:
     return all(
         claim.failure is None
         and all(_takes_free_devices(request) for request in claim.requests)
-        and claim.least_devices() <= requests.RESULTS_LIMIT
+        and claim.least_devices() <= ALLOCATION_RESULTS_MAX_SIZE
         for claim in claims
     )
 

@@ -27,6 +27,7 @@ from dray.api.types.dra import (
     ResourceSlice,
 )
 
+# A copy on purpose: the verifier shares no code and no constant with what it verifies.
 _RESULTS_LIMIT = 32
 
 
@@ -333,14 +334,15 @@ class _Verifier:
 
 
 def _newest(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
+    # Not `api.semantics.pools`: a fault there must not hide itself from the verifier.
+    every_slice = list(slices)
     newest: dict[PoolId, int] = {}
-    pieces = list(slices)
-    for resource_slice in pieces:
+    for resource_slice in every_slice:
         pool = resource_slice.pool_id
         newest[pool] = max(newest.get(pool, 0), resource_slice.spec.pool.generation)
     return [
         resource_slice
-        for resource_slice in pieces
+        for resource_slice in every_slice
         if newest[resource_slice.pool_id] == resource_slice.spec.pool.generation
     ]
 
@@ -388,6 +390,7 @@ def _derives(claim: ResourceClaim, request: str, attribute: str) -> bool:
 
 
 def _is_tolerated(taint: Any, tolerations: Iterable[Any]) -> bool:
+    # Not `api.semantics.tolerations`, for the same reason.
     return any(
         toleration.effect in ("", taint.effect)
         and toleration.key in ("", taint.key)

@@ -318,11 +318,6 @@ def path_not_found() -> NotFound:
     return NotFound("the server could not find the requested resource", Details())
 
 
-def method_not_allowed(resource: GroupResource, action: str) -> MethodNotAllowed:
-    message = f'{action} is not supported on resources of kind "{resource}"'
-    return MethodNotAllowed(message, _about(resource))
-
-
 def not_acceptable(media_types: Iterable[str]) -> NotAcceptable:
     listed = ", ".join(media_types)
     return NotAcceptable(f"only the following media types are accepted: {listed}")
@@ -391,17 +386,6 @@ def too_many_requests(message: str, retry_after_seconds: int) -> TooManyRequests
 
 def internal_error(why: str) -> InternalError:
     return InternalError(f"Internal error occurred: {why}", Details(causes=(Cause(message=why),)))
-
-
-def server_timeout(
-    resource: GroupResource, operation: str, retry_after_seconds: int
-) -> ServerTimeout:
-    message = (
-        f"The {operation} operation against {resource} could not be completed at this time, "
-        "please try again."
-    )
-    details = _about(resource, operation, retry_after_seconds=retry_after_seconds)
-    return ServerTimeout(message, details)
 
 
 def service_unavailable(why: str) -> ServiceUnavailable:

@@ -194,13 +194,6 @@ def is_enabled(features: Features, gate: str) -> bool:
     return bool(getattr(features, GATES[gate].field))
 
 
-def to_text(features: Features) -> str:
-    """What `parse` needs to make `features` out of the defaults of its version."""
-    usual = for_version(features.version)
-    changed = [name for name in GATES if is_enabled(features, name) != is_enabled(usual, name)]
-    return ",".join(f"{name}={str(is_enabled(features, name)).lower()}" for name in sorted(changed))
-
-
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
 

@@ -175,7 +175,7 @@ KINDS: tuple[Kind, ...] = (
         namespaced=True,
         short_names=("pvc",),
         subresources=(_STATUS,),
-        columns=table_columns.PERSISTENT_VOLUME_CLAIMS,
+        columns=table_columns.NAME_AND_AGE,
         returns_deleted=True,
     ),
     Kind(
@@ -185,7 +185,7 @@ KINDS: tuple[Kind, ...] = (
         namespaced=False,
         short_names=("pv",),
         subresources=(_STATUS,),
-        columns=table_columns.PERSISTENT_VOLUMES,
+        columns=table_columns.NAME_AND_AGE,
         returns_deleted=True,
     ),
     Kind(
@@ -216,7 +216,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("rc",),
         categories=_ALL,
         subresources=(_SCALE, _STATUS),
-        columns=table_columns.REPLICATION_CONTROLLERS,
+        columns=table_columns.NAME_AND_AGE,
     ),
     Kind(
         "",
@@ -253,7 +253,7 @@ KINDS: tuple[Kind, ...] = (
         short_names=("svc",),
         categories=_ALL,
         subresources=(_STATUS,),
-        columns=table_columns.SERVICES,
+        columns=table_columns.NAME_AND_AGE,
         returns_deleted=True,
     ),
     Kind(
@@ -393,7 +393,7 @@ KINDS: tuple[Kind, ...] = (
         "CSIDriver",
         "csidrivers",
         namespaced=False,
-        columns=table_columns.CSI_DRIVERS,
+        columns=table_columns.NAME_AND_AGE,
         returns_deleted=True,
     ),
     Kind(
@@ -402,7 +402,7 @@ KINDS: tuple[Kind, ...] = (
         "csinodes",
         namespaced=False,
         subresources=(_STATUS,),
-        columns=table_columns.CSI_NODES,
+        columns=table_columns.NAME_AND_AGE,
         returns_deleted=True,
     ),
     Kind("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", namespaced=True),
@@ -412,7 +412,7 @@ KINDS: tuple[Kind, ...] = (
         "storageclasses",
         namespaced=False,
         short_names=("sc",),
-        columns=table_columns.STORAGE_CLASSES,
+        columns=table_columns.NAME_AND_AGE,
         returns_deleted=True,
     ),
     Kind(
@@ -421,7 +421,7 @@ KINDS: tuple[Kind, ...] = (
         "volumeattachments",
         namespaced=False,
         subresources=(_STATUS,),
-        columns=table_columns.VOLUME_ATTACHMENTS,
+        columns=table_columns.NAME_AND_AGE,
         returns_deleted=True,
     ),
     Kind(

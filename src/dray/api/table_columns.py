@@ -42,6 +42,7 @@ _CONTAINERS = _said("Containers", "Names of each container in the template.", wi
 _IMAGES = _said("Images", "Images referenced by each container in the template.", wide=True)
 
 NAME_AND_AGE: Columns = (_NAME, _AGE)
+"""Also for kinds that dray only stores, such as Service: it acts on none of their fields."""
 
 DEFAULT: Columns = (_NAME, _field("Created At", "meta.v1.ObjectMeta.creationTimestamp", "date"))
 """For kinds without columns of their own."""
@@ -118,53 +119,6 @@ RESOURCE_QUOTAS: Columns = (
         " contention on the node.",
     ),
     _AGE,
-)
-
-SERVICES: Columns = (
-    _NAME,
-    _field("Type", "core.v1.ServiceSpec.type"),
-    _field("Cluster-IP", "core.v1.ServiceSpec.clusterIP"),
-    _field("External-IP", "core.v1.ServiceSpec.externalIPs"),
-    _field("Port(s)", "core.v1.ServiceSpec.ports"),
-    _AGE,
-    _field("Selector", "core.v1.ServiceSpec.selector", wide=True),
-)
-
-PERSISTENT_VOLUMES: Columns = (
-    _NAME,
-    _field("Capacity", "core.v1.PersistentVolumeSpec.capacity"),
-    _field("Access Modes", "core.v1.PersistentVolumeSpec.accessModes"),
-    _field("Reclaim Policy", "core.v1.PersistentVolumeSpec.persistentVolumeReclaimPolicy"),
-    _field("Status", "core.v1.PersistentVolumeStatus.phase"),
-    _field("Claim", "core.v1.PersistentVolumeSpec.claimRef"),
-    _said("StorageClass", "StorageClass of the pv"),
-    _said("VolumeAttributesClass", "VolumeAttributesClass of the pv"),
-    _field("Reason", "core.v1.PersistentVolumeStatus.reason"),
-    _AGE,
-    _field("VolumeMode", "core.v1.PersistentVolumeSpec.volumeMode", wide=True),
-)
-
-PERSISTENT_VOLUME_CLAIMS: Columns = (
-    _NAME,
-    _field("Status", "core.v1.PersistentVolumeClaimStatus.phase"),
-    _field("Volume", "core.v1.PersistentVolumeClaimSpec.volumeName"),
-    _field("Capacity", "core.v1.PersistentVolumeClaimStatus.capacity"),
-    _field("Access Modes", "core.v1.PersistentVolumeClaimStatus.accessModes"),
-    _said("StorageClass", "StorageClass of the pvc"),
-    _said("VolumeAttributesClass", "VolumeAttributesClass of the pvc"),
-    _AGE,
-    _field("VolumeMode", "core.v1.PersistentVolumeClaimSpec.volumeMode", wide=True),
-)
-
-REPLICATION_CONTROLLERS: Columns = (
-    _NAME,
-    _field("Desired", "core.v1.ReplicationControllerSpec.replicas", "integer"),
-    _field("Current", "core.v1.ReplicationControllerStatus.replicas", "integer"),
-    _field("Ready", "core.v1.ReplicationControllerStatus.readyReplicas", "integer"),
-    _AGE,
-    _CONTAINERS,
-    _IMAGES,
-    _field("Selector", "core.v1.ReplicationControllerSpec.selector", wide=True),
 )
 
 DEPLOYMENTS: Columns = (
@@ -252,43 +206,6 @@ CLUSTER_ROLE_BINDINGS: Columns = (
     _said("Users", "Users in the clusterRoleBinding", wide=True),
     _said("Groups", "Groups in the clusterRoleBinding", wide=True),
     _said("ServiceAccounts", "ServiceAccounts in the clusterRoleBinding", wide=True),
-)
-
-STORAGE_CLASSES: Columns = (
-    _NAME,
-    _field("Provisioner", "storage.v1.StorageClass.provisioner"),
-    _field("ReclaimPolicy", "storage.v1.StorageClass.reclaimPolicy"),
-    _field("VolumeBindingMode", "storage.v1.StorageClass.volumeBindingMode"),
-    _field("AllowVolumeExpansion", "storage.v1.StorageClass.allowVolumeExpansion"),
-    _AGE,
-)
-
-CSI_NODES: Columns = (
-    _NAME,
-    _said(
-        "Drivers", "Drivers indicates the number of CSI drivers registered on the node", "integer"
-    ),
-    _AGE,
-)
-
-CSI_DRIVERS: Columns = (
-    _NAME,
-    _field("AttachRequired", "storage.v1.CSIDriverSpec.attachRequired", "boolean"),
-    _field("PodInfoOnMount", "storage.v1.CSIDriverSpec.podInfoOnMount", "boolean"),
-    _field("StorageCapacity", "storage.v1.CSIDriverSpec.storageCapacity", "boolean"),
-    _field("TokenRequests", "storage.v1.CSIDriverSpec.tokenRequests"),
-    _field("RequiresRepublish", "storage.v1.CSIDriverSpec.requiresRepublish", "boolean"),
-    _field("Modes", "storage.v1.CSIDriverSpec.volumeLifecycleModes"),
-    _AGE,
-)
-
-VOLUME_ATTACHMENTS: Columns = (
-    _NAME,
-    Column("Attacher", format="name", field=("storage.v1.VolumeAttachmentSpec", "attacher")),
-    _field("PV", "storage.v1.VolumeAttachmentSource.persistentVolumeName"),
-    _field("Node", "storage.v1.VolumeAttachmentSpec.nodeName"),
-    _field("Attached", "storage.v1.VolumeAttachmentStatus.attached", "boolean"),
-    _AGE,
 )
 
 PRIORITY_CLASSES: Columns = (

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
+from dray.api import kinds
 from dray.api.features import Features
 from dray.apiserver.access.authentication import Authenticator
 from dray.apiserver.access.authorization import Authorizer
 from dray.apiserver.access.service_account_tokens import TokenSigner
+from dray.apiserver.admission import claim_warnings
 from dray.apiserver.admission.admin_access import AdminAccess
 from dray.apiserver.admission.admission_chain import AdmissionChain
 from dray.apiserver.admission.claim_status_authorization import ClaimStatusAuthorization
@@ -28,6 +30,7 @@ from dray.apiserver.admission.quotas import Quotas
 from dray.apiserver.admission.rbac_escalation import NoEscalation
 from dray.apiserver.app import Subresource
 from dray.apiserver.node_agents import NodeAgents
+from dray.apiserver.request.bodies import BodyHooks
 from dray.apiserver.request.call import Clock
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.apiserver.subresources.access_reviews import Reviews
@@ -39,6 +42,7 @@ from dray.apiserver.subresources.scale import Scales
 from dray.apiserver.subresources.token_requests import TokenRequests
 from dray.apiserver.verbs.deletion import Deleter
 from dray.apiserver.verbs.writes import Writer
+from dray.partitions import expansion
 from dray.store.store import Store
 
 SCALED = ("deployments", "replicasets", "statefulsets", "replicationcontrollers")
@@ -79,6 +83,17 @@ def build_admission_chain(around: RuleDependencies) -> AdmissionChain:
         quotas,
     )
     return AdmissionChain(rules, quotas.turn)
+
+
+def body_hooks(features: Features) -> Mapping[tuple[str, str], BodyHooks]:
+    """Return what kinds add to the reading of their objects, by group and kind."""
+    hooks = BodyHooks(creation_warnings=claim_warnings.zero_counts)
+    if features.partition_request:
+        hooks = hooks._replace(transform=expansion.move_to_annotation)
+    return {
+        (kind.group, kind.kind): hooks
+        for kind in (kinds.RESOURCE_CLAIM, kinds.RESOURCE_CLAIM_TEMPLATE)
+    }
 
 
 class SubresourceHandlers(NamedTuple):

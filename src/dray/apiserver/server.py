@@ -106,7 +106,9 @@ def assemble(store: Store, *, features: Features = gates.DEFAULT) -> App:
         store=store,
         discovery=Discovery(),
         authorize=lambda _user, _attributes: None,
-        writer=Writer(store, features, chain, new_uid, new_suffix),
+        writer=Writer(
+            store, features, chain, new_uid, new_suffix, composition.body_hooks(features)
+        ),
         deleter=Deleter(store, chain),
         metrics=Metrics(telemetry.Registry()),
     )
@@ -127,7 +129,7 @@ def _assemble(
         store, features, authorizer, published, _now, new_suffix, settings.mounts_tokens
     )
     chain = composition.build_admission_chain(around)
-    writer = Writer(store, features, chain, new_uid, new_suffix)
+    writer = Writer(store, features, chain, new_uid, new_suffix, composition.body_hooks(features))
     deleter = Deleter(store, chain)
     behind = SubresourceHandlers(
         store, chain, writer, deleter, authorizer, authenticator, signer, new_uid, agents

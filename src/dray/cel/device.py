@@ -22,7 +22,7 @@ from dray.cel.code.read_paths import Path
 from dray.cel.issues import CompilationFailed
 from dray.cel.program import Program
 from dray.cel.runtime import operations, values
-from dray.cel.runtime.values import DefaultingMap, EvaluationError
+from dray.cel.runtime.values import CostExceeded, DefaultingMap, EvaluationError
 from dray.cel.types import Type
 
 UNKNOWN_COST = 2**64 - 1
@@ -240,6 +240,13 @@ class Selector(_Compiled):
         """Whether the device is selected; raises EvaluationError or CostExceeded."""
         result = self._evaluate(device)
         return result if result is True or result is False else _as_bool(result)
+
+    def matches_or_false(self, device: DeviceView) -> bool:
+        """As `matches`; an expression that fails on the device does not match it."""
+        try:
+            return self.matches(device)
+        except (EvaluationError, CostExceeded):
+            return False
 
     def matches_counted(self, device: DeviceView) -> tuple[bool, int]:
         """As `matches`, with the run-time cost."""

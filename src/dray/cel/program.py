@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dray.cel.checking import checker, cost_estimate
 from dray.cel.checking.checker import Checked
 from dray.cel.checking.environment import Environment
-from dray.cel.code import compilation_plan
+from dray.cel.code import compilation_plan, counted, plain
 from dray.cel.code.metering import Meter
 from dray.cel.code.read_paths import Path, find_reads
 from dray.cel.functions import runtime_costs
@@ -70,7 +70,7 @@ class Program:
     def evaluate(self) -> Callable[..., Any]:
         """The value of the expression; raises EvaluationError or CostExceeded."""
         if self.code_form == PLAIN:
-            return compilation_plan.compile_plain(self._plan)
+            return plain.compile_plain(self._plan)
         return self._evaluate_counted
 
     def _evaluate_counted(self, *variables: Any) -> Any:
@@ -96,4 +96,4 @@ class Program:
 
     @functools.cached_property
     def _counted(self) -> Callable[..., Any]:
-        return compilation_plan.compile_counted(self._plan)
+        return counted.compile_counted(self._plan)

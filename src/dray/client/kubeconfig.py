@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from dray import durable_files
+
 NAME = "dray"
 """Of the cluster, the user and the context that dray writes."""
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -134,12 +136,9 @@ def _with_context(document: dict[str, Any], connection: Connection) -> dict[str,
 
 
 def _save(path: Path, document: dict[str, Any]) -> None:
-    """Replace a file at once, so that nobody reads half of it."""
-    temporary = path.with_name(f"{path.name}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        yaml.safe_dump(document, file, sort_keys=False)
-    os.replace(temporary, path.resolve())
+    """Replace the file; a link to it stays a link."""
+    content = yaml.safe_dump(document, sort_keys=False)
+    durable_files.replace_file(path.resolve(), content.encode())
 
 
 def _files(path: str | os.PathLike[str] | None) -> list[Path]:

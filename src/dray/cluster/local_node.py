@@ -22,8 +22,8 @@ from dray.drivers.nvidia.driver import NvidiaDriver, Options
 from dray.drivers.nvidia.inventory import Settings
 from dray.drivers.nvidia.runner import Running
 from dray.node import host_info
-from dray.node.agent import RuntimeConfig
 from dray.node.node_status import AgentAddress, NodeStatusUpdater
+from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import Registration
 
 FOLDER: Final = "computer"

@@ -26,12 +26,13 @@ from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet, FleetNode
 from dray.drivers.simulated.plugin import SimulatedPlugin
 from dray.drivers.simulated.publisher import SimulatedDriver
 from dray.node import registration
-from dray.node.agent import Agent, AgentDirectories, RuntimeConfig
+from dray.node.agent import Agent, AgentDirectories
 from dray.node.containers import container_attempts
 from dray.node.containers.container_attempts import Starter
 from dray.node.endpoint import Endpoint, Identity
 from dray.node.node_status import AgentAddress, NodeStatusUpdater
-from dray.node.pods.worker import PodWorker
+from dray.node.pods.container_access import ContainerAccess
+from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import Registration
 from dray.node.runtimes.interface import Runtime
 
@@ -105,11 +106,16 @@ class SimulatedNodes:
         endpoint = Endpoint(self._find, site.identity)
         async with Starter() as starter, endpoint.listening(ADDRESS) as port:
             reach = AgentAddress(ADDRESS, port, site.identity.certificate)
-            yield RuntimeConfig(site.runtime, starter, site.allows_host), reach
+            runtime_config = RuntimeConfig(
+                runtime=site.runtime, starter=starter, allows_host=site.allows_host
+            )
+            yield runtime_config, reach
 
-    def _find(self, namespace: str, pod: str) -> PodWorker | None:
-        found = (agent.worker(namespace, pod) for agent in self._agents.values())
-        return next((worker for worker in found if worker is not None), None)
+    def _find(self, namespace: str, pod: str) -> ContainerAccess | None:
+        for agent in self._agents.values():
+            if (containers := agent.containers(namespace, pod)) is not None:
+                return containers
+        return None
 
     def _parts(
         self, machine: FleetNode, folder: Path, means: RuntimeConfig, reach: AgentAddress

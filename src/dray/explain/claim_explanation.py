@@ -27,7 +27,7 @@ from dray.explain.survey import (
 )
 from dray.explain.survey.bounded_allocator import BoundedAllocator
 from dray.explain.survey.diagnosis import Reason
-from dray.explain.survey.facts import GateFacts
+from dray.explain.survey.facts import FilterFacts
 from dray.explain.survey.faults import Fault, GateOff
 from dray.explain.survey.funnel import Funnel
 from dray.explain.survey.node_survey import Survey, UnusablePool
@@ -73,7 +73,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
     reasons: tuple[Reason, ...] = ()
     funnels: tuple[Funnel, ...] = ()
-    facts: tuple[GateFacts, ...] = ()
+    facts: tuple[FilterFacts, ...] = ()
     unusable: tuple[UnusablePool, ...] = ()
     unreachable_slices: tuple[UnreachableSlices, ...] = ()
     changes: tuple[SuggestedChange, ...] = ()
@@ -215,7 +215,9 @@ class _Investigation:
             self._resolved,
             self._survey,
             observations,
-            tuple(dict.fromkeys([*off, *diagnosis.gates_in_the_way(funnels, astray, reasons)])),
+            tuple(
+                dict.fromkeys([*off, *diagnosis.blocking_feature_gates(funnels, astray, reasons)])
+            ),
         )
         return Explanation(
             outcome=outcome,

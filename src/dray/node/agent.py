@@ -21,15 +21,14 @@ from dray.client.cache import Cache, ObjectChange
 from dray.client.events import Recorder
 from dray.node import metrics
 from dray.node.containers import container_attempts
-from dray.node.containers.container_attempts import Starter
 from dray.node.devices import pod_resources_api
 from dray.node.devices.drivers import DriverError, Drivers
 from dray.node.devices.health import DeviceHealthMonitor
 from dray.node.devices.pod_resources_api import Holder
 from dray.node.devices.preparation import Preparation
-from dray.node.pods.context import NodeContext
+from dray.node.pods.container_access import ContainerAccess
+from dray.node.pods.context import NodeContext, RuntimeConfig
 from dray.node.pods.worker import PodWorker
-from dray.node.runtimes.interface import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -51,15 +50,6 @@ class AgentDirectories:
     """The socket for exporters."""
 
 
-@dataclass(frozen=True)
-class RuntimeConfig:
-    """What an agent runs containers with; agents of one process may share it."""
-
-    runtime: Runtime
-    starter: Starter
-    allows_host: bool = False
-
-
 class Agent:
     """Runs the pods that are bound to one node."""
 
@@ -69,7 +59,7 @@ class Agent:
         node: str,
         address: str,
         folders: AgentDirectories,
-        means: RuntimeConfig,
+        runtime_config: RuntimeConfig,
         *,
         now: Callable[[], datetime.datetime],
         registry: telemetry.Registry | None = None,
@@ -83,27 +73,25 @@ class Agent:
         """Whether the containers are stopped when the agent ends."""
         self.drivers = Drivers(folders.registry)
         self._health = DeviceHealthMonitor(self.drivers, self._health_changed)
-        self._machine = NodeContext(
-            client,
-            node,
-            address,
-            folders.state / "pods",
-            (folders.cdi,),
-            self.drivers,
-            Preparation(client, self.drivers, folders.state),
-            Recorder(client, COMPONENT, instance=node, now=now),
-            self._health.of,
-            now,
-            means.runtime,
-            means.starter,
-            means.allows_host,
+        self._context = NodeContext(
+            client=client,
+            node=node,
+            address=address,
+            folder=folders.state / "pods",
+            cdi_directories=(folders.cdi,),
+            drivers=self.drivers,
+            preparation=Preparation(client, self.drivers, folders.state),
+            recorder=Recorder(client, COMPONENT, instance=node, now=now),
+            health_of=self._health.of,
+            now=now,
+            runtime_config=runtime_config,
         )
         if registry is not None:
             metrics.register(
                 registry,
                 pods=lambda: len(self._workers),
                 drivers=lambda: self.drivers.names,
-                claims=lambda: self._machine.preparation.held,
+                claims=lambda: self._context.preparation.held,
             )
 
     @property
@@ -112,8 +100,8 @@ class Agent:
         return self._pods.synced.is_set()
 
     async def run(self) -> None:
-        self._machine.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._machine.starter.prepare()
+        self._context.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._context.starter.prepare()
         try:
             await self._run()
         finally:
@@ -128,7 +116,7 @@ class Agent:
         ):
             group.create_task(self.drivers.run(), name="agent-drivers")
             group.create_task(self._health.run(), name="agent-health")
-            group.create_task(self._machine.recorder.run(), name="agent-events")
+            group.create_task(self._context.recorder.run(), name="agent-events")
             group.create_task(self._pods.run(), name="agent-pods")
             await self._pods.synced.wait()
             group.create_task(self._clean_up(), name="agent-clean-up")
@@ -137,13 +125,14 @@ class Agent:
                 worker = await self._arrivals.get()
                 group.create_task(self._keep_running(worker), name=f"pod-{worker.pod.metadata.uid}")
 
-    def worker(self, namespace: str, name: str) -> PodWorker | None:
-        """Who runs a pod of this node."""
+    def containers(self, namespace: str, name: str) -> ContainerAccess | None:
+        """Return the containers of a pod, or None where the pod is not on this node."""
         pod = self._pods.get(name, namespace)
-        return self._workers.get(pod.metadata.uid) if pod else None
+        worker = self._workers.get(pod.metadata.uid) if pod else None
+        return worker.containers if worker else None
 
     def _holders(self) -> Iterable[Holder]:
-        return [(worker.pod, worker.held) for worker in self._workers.values()]
+        return [(worker.pod, worker.prepared_claims) for worker in self._workers.values()]
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         for pod in (change.old, change.new):
@@ -151,7 +140,7 @@ class Agent:
                 worker.update(pod)
         pod = change.new
         if pod is not None and pod.metadata.uid not in self._workers:
-            worker = PodWorker(self._machine, pod)
+            worker = PodWorker(self._context, pod)
             self._workers[pod.metadata.uid] = worker
             self._arrivals.put_nowait(worker)
         old = change.old
@@ -186,7 +175,7 @@ class Agent:
     async def _clean_up(self) -> None:
         """Stop and forget what a former agent started for pods that are gone by now."""
         known = {pod.metadata.uid for pod in self._pods}
-        for folder in self._machine.folder.iterdir():
+        for folder in self._context.folder.iterdir():
             if folder.name in known:
                 continue
             for container in (folder / "containers").glob("*"):
@@ -196,7 +185,7 @@ class Agent:
             container_attempts.remove(folder)
         while True:
             try:
-                return await self._machine.preparation.unprepare_all_but(known)
+                return await self._context.preparation.unprepare_all_but(known)
             except DriverError as error:
                 log.warning("claims of pods that are gone: %s", error)
             await asyncio.sleep(RESTART_SECONDS)

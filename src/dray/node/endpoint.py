@@ -27,7 +27,7 @@ from dray.client import websockets
 from dray.node.containers import logs, sessions
 from dray.node.containers.logs import LogOptions
 from dray.node.containers.sessions import Wanted
-from dray.node.pods.worker import ContainerUnavailable, PodWorker
+from dray.node.pods.container_access import ContainerAccess, ContainerUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +36,8 @@ SHUTDOWN_SECONDS: Final = 1.0
 MAX_LINE_BYTES: Final = 2**18
 """Of the request line: a command with long arguments is part of it."""
 
-Find = Callable[[str, str], "PodWorker | None"]
-"""Who runs a pod, by its namespace and name."""
+Find = Callable[[str, str], "ContainerAccess | None"]
+"""Finds the containers of a pod by its namespace and name; None where it is not here."""
 
 
 @dataclass(frozen=True)
@@ -112,32 +112,32 @@ class Endpoint:
 
     async def _answered(
         self,
-        answer: Callable[[web.BaseRequest, PodWorker, str], Awaitable[web.StreamResponse]],
+        answer: Callable[[web.BaseRequest, ContainerAccess, str], Awaitable[web.StreamResponse]],
         request: web.BaseRequest,
         namespace: str,
         pod: str,
         container: str,
     ) -> web.StreamResponse:
-        worker = self._find(namespace, pod)
-        if worker is None or not worker.has_container(container):
+        containers = self._find(namespace, pod)
+        if containers is None or not containers.has_container(container):
             text = f'container "{container}" of pod "{namespace}/{pod}" is not on this node'
             return web.Response(status=404, text=text)
         task = asyncio.current_task()
         assert task is not None
         self._open.add(task)
         try:
-            return await answer(request, worker, container)
+            return await answer(request, containers, container)
         except (ContainerUnavailable, ValueError) as error:
             return web.Response(status=400, text=str(error))
         finally:
             self._open.discard(task)
 
     async def _logs(
-        self, request: web.BaseRequest, worker: PodWorker, container: str
+        self, request: web.BaseRequest, containers: ContainerAccess, container: str
     ) -> web.StreamResponse:
         query = request.query
         options = _log_options(query)
-        attempt = worker.logged(container, previous=_is_true(query.get("previous", "")))
+        attempt = containers.logged(container, previous=_is_true(query.get("previous", "")))
         if not _is_true(query.get("follow", "")):
             return web.Response(body=logs.read(attempt.log, options), content_type="text/plain")
         answer = web.StreamResponse(headers={"content-type": "text/plain"})
@@ -152,22 +152,22 @@ class Endpoint:
         return answer
 
     async def _exec(
-        self, request: web.BaseRequest, worker: PodWorker, container: str
+        self, request: web.BaseRequest, containers: ContainerAccess, container: str
     ) -> web.StreamResponse:
         wanted = _wanted(request)
         argv = tuple(request.query.getall("command", ()))
         if not argv:
             raise ValueError("you must specify a command")
-        command = worker.exec_command(container, argv, stdin=wanted.stdin, tty=wanted.tty)
+        command = containers.exec_command(container, argv, stdin=wanted.stdin, tty=wanted.tty)
         return await _conversation(
             request, lambda socket: sessions.execute(socket, command, wanted)
         )
 
     async def _attach(
-        self, request: web.BaseRequest, worker: PodWorker, container: str
+        self, request: web.BaseRequest, containers: ContainerAccess, container: str
     ) -> web.StreamResponse:
         wanted = _wanted(request)
-        attempt = worker.running(container)
+        attempt = containers.running(container)
         return await _conversation(request, lambda socket: sessions.attach(socket, attempt, wanted))
 
 

@@ -11,8 +11,9 @@ import contextlib
 import datetime
 from collections.abc import Callable, Mapping
 
-from dray.api import errors, http_messages, kinds
+from dray.api import errors, http_messages, kinds, well_known
 from dray.api.ids import ObjectKey
+from dray.api.semantics import pod_status
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 from dray.client import events
@@ -75,7 +76,7 @@ class SimulatedAgent:
     def _has_work(self, pod: Pod) -> bool:
         if pod.metadata.deletion_timestamp is not None:
             return True
-        return not status_patches.has_ended(pod)
+        return not pod_status.has_ended(pod)
 
     def _forget(self, pod: Pod | None) -> None:
         if pod is not None:
@@ -90,9 +91,9 @@ class SimulatedAgent:
         with contextlib.suppress(errors.NotFound):
             if pod.metadata.deletion_timestamp is not None:
                 return await self._stop(pod)
-            if pod.status.phase == status_patches.RUNNING:
+            if pod.status.phase == pod_status.RUNNING:
                 return await self._end_in_time(pod)
-            if not status_patches.has_ended(pod):
+            if not pod_status.has_ended(pod):
                 return await self._start(pod)
         return None
 
@@ -115,7 +116,7 @@ class SimulatedAgent:
         seconds = min(RETRY_SECONDS * 2.0 ** min(attempts, 16), MAX_RETRY_SECONDS)
         reference = events.reference(kinds.POD, pod.metadata)
         note = f"Failed to prepare dynamic resources: {why}"
-        reason = "FailedPrepareDynamicResources"
+        reason = well_known.FAILED_PREPARE_REASON
         self._recorder.record(reference, events.WARNING, reason, note, replace=True)
         return seconds
 
@@ -140,7 +141,7 @@ class SimulatedAgent:
         left = self._seconds_to_stop(pod)
         if left > 0:
             return left
-        if pod.metadata.finalizers and not status_patches.has_ended(pod):
+        if pod.metadata.finalizers and not pod_status.has_ended(pod):
             # Who holds the pod back waits to hear that it is over.
             ended = status_patches.ended(pod, status_patches.TERMINATED_BY_SIGNAL, self._now())
             await self._report(pod, ended)
@@ -150,7 +151,7 @@ class SimulatedAgent:
         return None
 
     def _seconds_to_stop(self, pod: Pod) -> float:
-        if pod.status.phase != status_patches.RUNNING:
+        if pod.status.phase != pod_status.RUNNING:
             return 0.0
         clock = _clock()
         stops_at = self._stops_at.setdefault(pod.metadata.uid, clock + simulated.stop_seconds(pod))

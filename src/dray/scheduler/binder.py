@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.features import Features
 from dray.api.ids import ClaimKey
 from dray.api.semantics import pod_claims
@@ -280,7 +280,10 @@ class Binder:
         inflight = self._state.inflight
         for claim in written:
             key = pod_claims.key_of(claim)
-            if special is not None and pod_claims.EXTENDED_ANNOTATION in claim.metadata.annotations:
+            if (
+                special is not None
+                and well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION in claim.metadata.annotations
+            ):
                 await self._writes.delete(claim)
                 self._state.apply(functools.partial(inflight.release, key, uid))
             else:

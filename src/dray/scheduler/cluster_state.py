@@ -16,7 +16,7 @@ from typing import Any
 
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.inventory.interning import Interner
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.features import Features
 from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.semantics import owner_references, pod_claims, pod_resources
@@ -261,7 +261,7 @@ def _node_of_pod(pod: Pod) -> Iterable[Hashable]:
 
 
 def _owner_of_extended(claim: ResourceClaim) -> Iterable[Hashable]:
-    if claim.metadata.annotations.get(pod_claims.EXTENDED_ANNOTATION) != "true":
+    if claim.metadata.annotations.get(well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION) != "true":
         return ()
     owner = owner_references.controller_of(claim.metadata)
     return (owner.uid,) if owner else ()

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from dray.api import well_known
 from dray.api.formats import quantity
-from dray.api.semantics import pod_claims, pod_resources
+from dray.api.semantics import pod_resources
 from dray.api.types.containers import Container
 from dray.api.types.dra import (
     DeviceClaim,
@@ -89,7 +90,7 @@ def claim_for(pod: Pod, wanted: Iterable[str], classes: Classes) -> ExtendedClai
             name=f"<extended-resources of {metadata.uid}>",
             generate_name=metadata.name + NAME_SUFFIX,
             namespace=metadata.namespace,
-            annotations={pod_claims.EXTENDED_ANNOTATION: "true"},
+            annotations={well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION: "true"},
             owner_references=(owner,),
         ),
         ResourceClaimSpec(DeviceClaim(tuple(requests))),

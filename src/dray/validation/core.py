@@ -6,7 +6,7 @@ from typing import Final
 
 from dray.api.formats import names
 from dray.api.types import core, workloads
-from dray.validation import fields, go_values, identifiers, metadata, selector_rules
+from dray.validation import fields, identifiers, metadata, selector_rules
 from dray.validation.workloads import replicated as workload_rules
 
 CONFIGURATION_MAX_BYTES: Final = 1024 * 1024
@@ -218,7 +218,7 @@ def _budget_spec(spec: core.PodDisruptionBudgetSpec) -> fields.Errors:
     if spec.min_available is not None and spec.max_unavailable is not None:
         yield fields.invalid(
             fields.SPEC,
-            go_values.Internal(spec),
+            spec,
             "minAvailable and maxUnavailable cannot be both set",
         )
     for field, value in (

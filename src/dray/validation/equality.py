@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import msgspec
 
 from dray.api.formats import quantity
 from dray.api.types import containers, dra, meta, pods
@@ -47,6 +50,31 @@ def _are_equal(first: Any, second: Any, *, is_quantity: bool) -> bool:
             for name in first.__struct_fields__
         )
     return is_quantity and isinstance(first, str) and _is_same_amount(first, second)
+
+
+def changed_fields(new: Any, old: Any, path: str) -> Iterator[str]:
+    """Yield the wire paths at which two values of one type differ, as deep as both have them."""
+    if are_equal(new, old):
+        return
+    pairs = list(_pairs(new, old)) if type(new) is type(old) else []
+    if not pairs:
+        yield path
+    for step, new_part, old_part in pairs:
+        yield from changed_fields(new_part, old_part, path + step)
+
+
+def _pairs(new: Any, old: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the parts of two values with their steps; nothing if they have no common parts."""
+    if isinstance(new, meta.Wire):
+        for field in msgspec.structs.fields(new):
+            name = field.name
+            yield f".{field.encode_name}", getattr(new, name), getattr(old, name)
+    elif isinstance(new, tuple) and len(new) == len(old):
+        for index, parts in enumerate(zip(new, old, strict=True)):
+            yield f"[{index}]", *parts
+    elif isinstance(new, dict) and old:
+        for key in new | old:
+            yield f"[{key}]", new.get(key), old.get(key)
 
 
 def _is_same_amount(first: str, second: str) -> bool:

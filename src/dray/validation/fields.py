@@ -1,7 +1,8 @@
 """Field paths and field errors: where a value is, what is wrong with it, and the words for that.
 
-Types, order of words and quoting are those of Kubernetes (apimachinery, util/validation/field).
-An error keeps the bad value itself; text is made only when somebody asks for it.
+Types, order of words and quoting are those of Kubernetes (apimachinery, util/validation/field),
+but a struct is shown as it is on the wire: Kubernetes prints its internal Go struct instead.
+An error keeps the bad value itself; its text is made on demand.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from dray.api.formats import gotext
-from dray.validation import equality, go_values
+from dray.validation import equality
 
 _KEPT_INDEXES = 8
 _NOTHING: dict[str | int, Path] = {}
@@ -126,7 +127,7 @@ class FieldError(msgspec.Struct, frozen=True, eq=False):
         """The message without the field: `message` of a cause in a Status."""
         words = _WORDS[self.type]
         if self.type not in _WITHOUT_VALUE and self.bad_value is not NO_VALUE:
-            words = f"{words}: {go_values.printed(self.bad_value)}"
+            words = f"{words}: {_printed(self.bad_value)}"
         return f"{words}: {self.detail}" if self.detail else words
 
     @property
@@ -190,10 +191,9 @@ def internal_error(path: Path, detail: str) -> FieldError:
     return FieldError(ErrorType.INTERNAL, path, detail)
 
 
-def immutable(path: Path, new: Any, old: Any, shown: Any = None) -> Errors:
-    """`shown` is printed for a value whose wire form is not what Go would print."""
+def immutable(path: Path, new: Any, old: Any) -> Errors:
     if not equality.are_equal(new, old):
-        yield invalid(path, new if shown is None else shown, "field is immutable")
+        yield invalid(path, new, "field is immutable")
 
 
 def covered(errors: Iterable[FieldError], origin: str | None = None) -> Errors:
@@ -207,6 +207,19 @@ def covered(errors: Iterable[FieldError], origin: str | None = None) -> Errors:
 def with_origin(errors: Iterable[FieldError], origin: str) -> Errors:
     for error in errors:
         yield msgspec.structs.replace(error, origin=origin)
+
+
+def _printed(value: Any) -> str:
+    """Return a string quoted as Go does, and any other value as JSON."""
+    if isinstance(value, str):
+        return gotext.quote(value)
+    if value is msgspec.UNSET or value in ((), {}):
+        return "null"
+    return msgspec.json.encode(value, order="deterministic").decode().translate(_HTML_ESCAPES)
+
+
+# Go's json.Marshal escapes the characters that HTML would read as markup.
+_HTML_ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"}
 
 
 def _counted(number: int, unit: str) -> str:

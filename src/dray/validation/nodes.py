@@ -6,7 +6,7 @@ import re
 
 from dray.api.formats import gotext, names, quantity
 from dray.api.types import nodes
-from dray.validation import fields, go_values, identifiers, metadata
+from dray.validation import fields, identifiers, metadata
 from dray.validation.pods import placement, resources
 
 _FEATURE = re.compile("[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*")
@@ -64,7 +64,7 @@ def _taints(taints: tuple[nodes.Taint, ...], path: fields.Path) -> fields.Errors
         if (taint.key, taint.effect) in seen:
             yield fields.duplicate(
                 taint_path,
-                go_values.Internal(taint),
+                taint,
                 detail="taints must be unique by key and effect pair",
             )
         seen.add((taint.key, taint.effect))
@@ -101,7 +101,5 @@ def _addresses(addresses: tuple[nodes.NodeAddress, ...]) -> fields.Errors:
     seen: set[nodes.NodeAddress] = set()
     for index, address in enumerate(addresses):
         if address in seen:
-            yield fields.duplicate(
-                fields.STATUS.child("addresses").index(index), go_values.Internal(address)
-            )
+            yield fields.duplicate(fields.STATUS.child("addresses").index(index), address)
         seen.add(address)

@@ -7,7 +7,7 @@ from typing import Final
 from dray.api.formats import quantity
 from dray.api.semantics import pod_resources
 from dray.api.types import core
-from dray.validation import fields, go_values, metadata
+from dray.validation import fields, metadata
 from dray.validation.pods import resources
 
 SCOPES: Final = frozenset(
@@ -114,9 +114,7 @@ def _scope_selector(
             )
         for name in spec.hard:
             if _is_standard(name) and not _applies(requirement.scope_name, name):
-                yield fields.invalid(
-                    path, go_values.Internal(selector), "unsupported scope applied to resource"
-                )
+                yield fields.invalid(path, selector, "unsupported scope applied to resource")
         yield from _scope_operator(requirement, path)
     names = {requirement.scope_name for requirement in selector.match_expressions}
     yield from _no_conflict(names, spec, path)

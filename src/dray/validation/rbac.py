@@ -79,9 +79,7 @@ def role_binding(value: rbac.RoleBinding) -> fields.Errors:
 
 def role_binding_update(new: rbac.RoleBinding, old: rbac.RoleBinding) -> fields.Errors:
     yield from _binding(new, namespaced=True)
-    reference = new.role_ref
-    internal = {"APIGroup": reference.api_group, "Kind": reference.kind, "Name": reference.name}
-    yield from _binding_update(new, old, internal)
+    yield from _binding_update(new, old)
 
 
 def cluster_role_binding(value: rbac.RoleBinding) -> fields.Errors:
@@ -90,13 +88,13 @@ def cluster_role_binding(value: rbac.RoleBinding) -> fields.Errors:
 
 def cluster_role_binding_update(new: rbac.RoleBinding, old: rbac.RoleBinding) -> fields.Errors:
     yield from _binding(new, namespaced=False)
-    yield from _binding_update(new, old, new.role_ref)
+    yield from _binding_update(new, old)
 
 
-def _binding_update(new: rbac.RoleBinding, old: rbac.RoleBinding, shown: object) -> fields.Errors:
+def _binding_update(new: rbac.RoleBinding, old: rbac.RoleBinding) -> fields.Errors:
     """Whoever may change who is bound must not thereby choose another role."""
     yield from metadata.any_updated(new.metadata, old.metadata)
-    yield from fields.immutable(_ROLE_REF, new.role_ref, old.role_ref, shown)
+    yield from fields.immutable(_ROLE_REF, new.role_ref, old.role_ref)
 
 
 def _binding(value: rbac.RoleBinding, *, namespaced: bool) -> fields.Errors:

@@ -30,9 +30,9 @@ def test_has_every_stage_once_and_a_json_form(name: str) -> None:
     way = followed(name)
     assert [step.stage for step in way.steps] == list(PodStage)
     states = [step.state for step in way.steps]
-    assert states.count(StageState.HERE) <= 1
-    if StageState.HERE in states:
-        assert set(states[states.index(StageState.HERE) + 1 :]) <= {StageState.AHEAD}
+    assert states.count(StageState.BLOCKED) <= 1
+    if StageState.BLOCKED in states:
+        assert set(states[states.index(StageState.BLOCKED) + 1 :]) <= {StageState.PENDING}
     built = json.loads(json.dumps(pod_progress_text.as_json(way)))
     assert len(built["steps"]) == len(PodStage)
     assert "\n" not in built["summary"]

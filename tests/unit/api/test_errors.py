@@ -110,21 +110,12 @@ def test_status_has_the_fields_of_the_api_in_their_order() -> None:
         (errors.forbidden(PODS, "", "no"), "pods is forbidden: no"),
         (errors.forbidden(None, "", "no"), "forbidden: no"),
         (errors.unauthorized(), "not authorized"),
-        (
-            errors.method_not_allowed(PODS, "delete"),
-            'delete is not supported on resources of kind "pods"',
-        ),
         (errors.too_old(1, 4072), "too old resource version: 1 (4072)"),
         (
             errors.too_large_resource_version(9, 3),
             "Timeout: Too large resource version: 9, current: 3",
         ),
         (errors.internal_error("disk"), "Internal error occurred: disk"),
-        (
-            errors.server_timeout(PODS, "list", 1),
-            "The list operation against pods could not be completed at this time, "
-            "please try again.",
-        ),
         (errors.request_entity_too_large("limit is 3145728"), "Request entity too large: limit"),
         (
             errors.unsupported_media_type(["application/json", "application/yaml"]),

@@ -108,10 +108,3 @@ def test_a_locked_gate_may_be_set_to_what_it_is() -> None:
 def test_unknown_version_is_refused() -> None:
     with pytest.raises(features.FeatureError, match=r"use one of 1\.34"):
         features.for_version("1.20")
-
-
-@pytest.mark.parametrize("version", features.VERSIONS)
-def test_text_of_features_parses_back(version: str) -> None:
-    base = features.for_version(version)
-    changed = features.with_gates(base, {"AllAlpha": True, "DrayExclusiveDevices": False})
-    assert features.parse(features.to_text(changed), base) == changed

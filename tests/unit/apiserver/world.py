@@ -81,7 +81,10 @@ class World:
             mounts_tokens,
         )
         self.chain = composition.build_admission_chain(around)
-        self.writer = Writer(self.store, gates, self.chain, server.new_uid, around.new_suffix)
+        hooks = composition.body_hooks(gates)
+        self.writer = Writer(
+            self.store, gates, self.chain, server.new_uid, around.new_suffix, hooks
+        )
         self.app = self._application()
 
     def _application(self) -> application.App:

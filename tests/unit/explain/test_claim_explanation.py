@@ -60,7 +60,7 @@ def test_nodes_that_come_closest_are_named_first() -> None:
     hold(world, "other", "gpu-0", "gpu-1")
     selector = f'device.attributes["{DRIVER}"].productName == "H100"'
     found = claim_explanation.explain(world, [claim(request("gpu", selector))], new_share_id=str)
-    causes = [(reason.gate and reason.gate.kind, reason.nodes) for reason in found.reasons]
+    causes = [(reason.filter and reason.filter.kind, reason.nodes) for reason in found.reasons]
     assert causes == [(FilterKind.TAKEN, 1), (FilterKind.SELECTOR, 1), (None, 5)]
 
 
@@ -73,7 +73,7 @@ def test_requests_that_fit_alone_are_refused_by_the_allocators_verdict() -> None
     )
     (reason,) = found.reasons
     assert reason.nodes == 2
-    assert reason.verdict == rejections.NoCommonValue(0, "gpu", f"{DRIVER}/side", 3, 2, "0")
+    assert reason.rejection == rejections.NoCommonValue(0, "gpu", f"{DRIVER}/side", 3, 2, "0")
 
 
 def test_failure_carries_upstreams_words_and_every_fault() -> None:

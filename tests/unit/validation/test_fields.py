@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dray.api.types import dra
 from dray.validation import fields
 
 PATH = fields.SPEC.child("devices").child("requests").index(0).child("name")
@@ -30,6 +31,18 @@ def test_a_path_from_the_root_has_no_leading_dot() -> None:
         (fields.invalid(PATH, ("a", "b"), "is bad"), 'Invalid value: ["a","b"]: is bad'),
         (fields.invalid(PATH, (), "is bad"), "Invalid value: null: is bad"),
         (fields.invalid(PATH, fields.NO_VALUE, "is bad"), "Invalid value: is bad"),
+        (
+            fields.invalid(PATH, {"b": "<&>", "a": 1}, "is bad"),
+            'Invalid value: {"a":1,"b":"\\u003c\\u0026\\u003e"}: is bad',
+        ),
+        (
+            fields.invalid(PATH, dra.ExactDeviceRequest("c", admin_access=False), "is bad"),
+            'Invalid value: {"deviceClassName":"c","adminAccess":false}: is bad',
+        ),
+        (
+            fields.duplicate(PATH, dra.AllocatedDeviceStatus("d.io", "p", "gpu-0")),
+            'Duplicate value: {"driver":"d.io","pool":"p","device":"gpu-0"}',
+        ),
         (fields.duplicate(PATH, "gpu"), 'Duplicate value: "gpu"'),
         (fields.not_found(PATH, "gpu"), 'Not found: "gpu"'),
         (fields.forbidden(PATH, "cannot be set"), "Forbidden: cannot be set"),

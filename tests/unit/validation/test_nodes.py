@@ -28,8 +28,8 @@ def test_taints_are_distinct_by_key_and_effect() -> None:
         {"key": "gpu"},
     ]
     assert objects.created("Node", node(spec={"taints": taints})) == [
-        'metadata.taints[1]: Duplicate value: {"Key":"gpu","Value":"b","Effect":"NoSchedule",'
-        '"TimeAdded":null}: taints must be unique by key and effect pair',
+        'metadata.taints[1]: Duplicate value: {"key":"gpu","value":"b","effect":"NoSchedule"}: '
+        "taints must be unique by key and effect pair",
         "metadata.taints[2].effect: Required value",
     ]
 
@@ -64,5 +64,5 @@ def test_addresses_are_distinct() -> None:
     address = {"type": "InternalIP", "address": "10.0.0.1"}
     new = node(status={"addresses": [address, address]})
     assert objects.status_updated("Node", new, node()) == [
-        'status.addresses[1]: Duplicate value: {"Type":"InternalIP","Address":"10.0.0.1"}'
+        'status.addresses[1]: Duplicate value: {"type":"InternalIP","address":"10.0.0.1"}'
     ]

@@ -147,8 +147,8 @@ def test_a_driver_reports_only_on_allocated_devices() -> None:
     report = {"driver": "d.io", "pool": "p", "device": "gpu-9"}
     new = objects.claim(status={**allocated(), "devices": [report]})
     assert objects.status_updated("ResourceClaim", new, old) == [
-        'status.devices[0]: Invalid value: {"Driver":"d.io","Pool":"p","Device":"gpu-9",'
-        '"ShareID":""}: must be an allocated device in the claim'
+        'status.devices[0]: Invalid value: {"driver":"d.io","pool":"p","device":"gpu-9"}: '
+        "must be an allocated device in the claim"
     ]
 
 
@@ -159,7 +159,8 @@ def test_the_template_of_claims_is_immutable() -> None:
         return objects.decode({**content, "spec": {"spec": spec}}, "resource.k8s.io/v1")
 
     (message,) = objects.updated("ResourceClaimTemplate", template("b"), template("a"))
-    assert message.startswith('spec: Invalid value: {"Spec":{"Devices":{"Requests":[{"Name":"b"')
+    assert '"spec":{"devices":{"requests":[{"name":"b",' in message
+    assert message.startswith("spec: Invalid value: {")
     assert message.endswith(": field is immutable")
 
 
@@ -201,7 +202,7 @@ def test_an_answered_question_about_pools_stays_answered() -> None:
     kind = "ResourcePoolStatusRequest"
     assert not objects.status_updated(kind, request(poolCount=1), request())
     (message,) = objects.status_updated(kind, request(poolCount=2), request(poolCount=1))
-    assert message.startswith('status: Invalid value: {"PoolCount":2,')
+    assert message == 'status: Invalid value: {"poolCount":2}: field is immutable'
 
 
 def test_common_rules_hold_for_updates_of_every_kind() -> None:

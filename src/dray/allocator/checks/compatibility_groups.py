@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator.checks.counters import HoldersOn
+from dray.allocator.checks.counters import HoldersOn, both_draw
 from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Slot
 from dray.allocator.model.requests import Alternative
@@ -99,7 +99,7 @@ class Groups:
     def can_conflict(
         self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
     ) -> bool:
-        return bool(self.applies_to & picked.bit and self.applies_to & candidates)
+        return both_draw(self.applies_to, candidates, picked)
 
     def state_key(self, device: Candidate) -> Hashable:
         return bool(device.bit & (self._shared | self._charged))

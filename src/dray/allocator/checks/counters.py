@@ -158,6 +158,15 @@ def _nano(text: str) -> int:
     return max(quantity.parse(text).nano, 0)
 
 
+def both_draw(partitions: int, candidates: int, picked: Candidate) -> bool:
+    """Return whether `picked` and one of the candidates draw from counters.
+
+    Whether these are the same counters is not looked at: a conflict too many costs time, one too
+    few would lose a solution.
+    """
+    return bool(partitions & picked.bit and partitions & candidates)
+
+
 class CounterCheck:
     """The check that a device's pool has enough of every counter left."""
 
@@ -247,7 +256,7 @@ class CounterCheck:
     def can_conflict(
         self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
     ) -> bool:
-        return bool(self.applies_to & picked.bit and self.applies_to & candidates)
+        return both_draw(self.applies_to, candidates, picked)
 
     def state_key(self, device: Candidate) -> Hashable:
         return self._is_paid(device)

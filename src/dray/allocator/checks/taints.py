@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from dray.api import well_known
+from dray.api.semantics.tolerations import is_tolerated, tolerates
 from dray.api.types.dra import DeviceTaint, DeviceTaintRule, DeviceToleration
 
-NO_SCHEDULE = "NoSchedule"
-NO_EXECUTE = "NoExecute"
-_PREVENTING = (NO_SCHEDULE, NO_EXECUTE)
+_PREVENTING = (well_known.NO_SCHEDULE, well_known.NO_EXECUTE)
 
 
 def rules_for_pool(
@@ -31,25 +31,12 @@ def prevents_allocation(taint: DeviceTaint) -> bool:
     return taint.effect in _PREVENTING
 
 
-def tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
-    """Follows resourceclaim/devicetoleration.go ToleratesTaint."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator in ("", "Equal"):
-        return toleration.value == taint.value
-    return toleration.operator == "Exists"
-
-
 def first_untolerated(
     taints: Iterable[DeviceTaint], tolerations: Sequence[DeviceToleration]
 ) -> DeviceTaint | None:
     """The taint that forbids an allocation, if any."""
     for taint in taints:
-        if prevents_allocation(taint) and not any(
-            tolerates(toleration, taint) for toleration in tolerations
-        ):
+        if prevents_allocation(taint) and not is_tolerated(taint, tolerations):
             return taint
     return None
 
@@ -59,12 +46,12 @@ def tolerated_seconds(taint: DeviceTaint, tolerations: Iterable[DeviceToleration
 
     As pkg/controller/devicetainteviction, claimEvictionTime: the shortest toleration decides.
     """
-    if taint.effect != NO_EXECUTE:
+    if taint.effect != well_known.NO_EXECUTE:
         return None
     matching = [
         toleration
         for toleration in tolerations
-        if toleration.effect == NO_EXECUTE and tolerates(toleration, taint)
+        if toleration.effect == well_known.NO_EXECUTE and tolerates(toleration, taint)
     ]
     if any(each.toleration_seconds is None for each in matching):
         return None

@@ -171,7 +171,7 @@ class ClusterInventory:
             if _place(known) != _place(resource_slice):
                 self.drop_slice(name)
         self._slices[name] = resource_slice
-        pool_id = PoolId(spec.driver, spec.pool.name)
+        pool_id = resource_slice.pool_id
         pool = self._pool(pool_id)
         pool.slices[name] = resource_slice
         if spec.node_name:
@@ -185,7 +185,7 @@ class ClusterInventory:
         if resource_slice is None:
             return
         spec = resource_slice.spec
-        pool_id = PoolId(spec.driver, spec.pool.name)
+        pool_id = resource_slice.pool_id
         pool = self._pool(pool_id)
         self._rebuild(pool)
         del pool.slices[name]

@@ -21,8 +21,6 @@ from dray.api.types.nodes import Node
 SlicesOfPool = Callable[[PoolId], Iterable[ResourceSlice]]
 """Every slice of a pool in the cluster, of any generation and for any node."""
 
-NODE_OPERATIONS_FEATURE = "DRAOptionalNodeOperations"
-
 
 class PoolOnNode(NamedTuple):
     """A pool as one node sees it; an incomplete or invalid one has no slices."""
@@ -94,17 +92,21 @@ def has_binding_conditions(features: Features) -> bool:
 def _newest_generations(
     node: Node, slices: Iterable[ResourceSlice], features: Features
 ) -> dict[PoolId, list[ResourceSlice]]:
+    # Not `api.semantics.pools.current_slices`: slices that the node cannot use are left out before
+    # generations are compared, so an old generation that is complete on this node still counts
+    # while the slices of the new one are for other nodes only.
+    # GatherPools in https://github.com/kubernetes/kubernetes/blob/release-1.37/staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/pools_incubating.go
     newest: dict[PoolId, list[ResourceSlice]] = {}
     for resource_slice in slices:
         if not (_is_understood(resource_slice, features) and _is_relevant(resource_slice, node)):
             continue
-        spec = resource_slice.spec
-        known = newest.setdefault(PoolId(spec.driver, spec.pool.name), [])
-        if known and known[0].spec.pool.generation != spec.pool.generation:
-            if spec.pool.generation < known[0].spec.pool.generation:
+        generation = resource_slice.spec.pool.generation
+        current = newest.setdefault(resource_slice.pool_id, [])
+        if current and current[0].spec.pool.generation != generation:
+            if generation < current[0].spec.pool.generation:
                 continue
-            known.clear()
-        known.append(resource_slice)
+            current.clear()
+        current.append(resource_slice)
     return newest
 
 

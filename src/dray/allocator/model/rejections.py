@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dray.api.ids import ClaimKey, DeviceId, PoolId
+from dray.api.ids import ClaimKey, DeviceId
 from dray.api.types.dra import DeviceTaint, ResourceClaim
 
 
@@ -211,14 +211,6 @@ class NoCombination(RequestRejection, frozen=True):
     """The search ended; `last` is what stopped its furthest attempt."""
 
     last: DeviceRejection | None = None
-
-
-class PoolUnusable(Rejection, frozen=True):
-    """A pool whose devices are left alone: being updated, or broken."""
-
-    pool: PoolId
-    reason: str
-    is_invalid: bool
 
 
 class NoDevices(Rejection, frozen=True):

@@ -25,8 +25,6 @@ from dray.api.types.dra import (
 
 EXACT_COUNT = "ExactCount"
 ALL = "All"
-RESULTS_LIMIT = 32
-"""AllocationResultsMaxSize: devices in one claim's allocation."""
 
 Signature = tuple[bytes, ...]
 

@@ -16,6 +16,7 @@ from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, DeviceMatches
 from dray.allocator.model.requests import Alternative
 from dray.allocator.problem.resolution import ResolvedAlternative
+from dray.api import well_known
 
 Demands = list[tuple[int, capacity.Demand]]
 """What an option takes of each kind of device."""
@@ -145,7 +146,8 @@ def _bars(
     features = inventory.features
     operations = device.published_in.spec.skip_node_operations
     if operations and pools.knows_node_operations(features):
-        lacks_feature = pools.NODE_OPERATIONS_FEATURE not in inventory.node.status.declared_features
+        declared = inventory.node.status.declared_features
+        lacks_feature = well_known.OPTIONAL_NODE_OPERATIONS not in declared
         if lacks_feature or not features.optional_node_operations:
             yield rejections.NodeOperationsDisabled(device.id, operations, lacks_feature)
     if device.device.consumes_counters and not features.partitionable_devices:

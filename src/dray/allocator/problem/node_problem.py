@@ -12,12 +12,13 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dray.allocator.checks import capacity, constraints
 from dray.allocator.inventory.node_inventory import NodeInventory
 from dray.allocator.inventory.selectors import Selectors
-from dray.allocator.model import rejections, requests
+from dray.allocator.model import rejections
 from dray.allocator.model.attributes import Value
 from dray.allocator.model.candidates import Candidate, Slot
 from dray.allocator.model.requests import Alternative
 from dray.allocator.problem import eligibility
 from dray.allocator.problem.resolution import ResolvedAlternative, ResolvedClaim, ResolvedRequest
+from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 
 
 class NodeAlternative:
@@ -182,7 +183,7 @@ class _Builder:
     def _want_all(self, plan: NodeAlternative) -> None:
         plan.wanted = list(self._all_devices(plan))
         plan.count = len(plan.wanted)
-        slots = range(min(plan.count, requests.RESULTS_LIMIT))
+        slots = range(min(plan.count, ALLOCATION_RESULTS_MAX_SIZE))
         plan.slots = [Slot(plan.claim, plan.option, ordinal) for ordinal in slots]
 
     def _all_devices(self, plan: NodeAlternative) -> Iterator[Candidate]:
@@ -273,9 +274,9 @@ def _raise_if(failure: rejections.AllocationError | None) -> None:
 
 def _require_few_results(steps: Sequence[NodeRequest]) -> None:
     needed = sum([min([plan.count for plan in step.plans]) for step in steps])
-    if needed > requests.RESULTS_LIMIT:
+    if needed > ALLOCATION_RESULTS_MAX_SIZE:
         raise rejections.AllocationError(
             f"number of requested devices {needed} exceeds the claim limit of "
-            f"{requests.RESULTS_LIMIT}",
+            f"{ALLOCATION_RESULTS_MAX_SIZE}",
             claim=steps[0].claim,
         )

@@ -17,7 +17,7 @@ from dray.allocator.model.candidates import Slot
 from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.requests import Alternative, ParsedClaim, Request
 from dray.api.features import Features
-from dray.api.types.dra import DeviceClass
+from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE, DeviceClass
 
 Classes = Mapping[str, DeviceClass]
 
@@ -90,7 +90,7 @@ class _Resolver:
         if device_class is None:
             device_class = DeviceClass()
         tests = [] if failure else self._tests(option, device_class)
-        count = 0 if option.is_all else min(option.count, requests.RESULTS_LIMIT)
+        count = 0 if option.is_all else min(option.count, ALLOCATION_RESULTS_MAX_SIZE)
         slots = [Slot(claim, option, ordinal) for ordinal in range(count)]
         return ResolvedAlternative(claim, option, device_class, tests, slots, failure)
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dray.allocator.model import rejections, requests
+from dray.allocator.model import rejections
 from dray.allocator.model.candidates import Candidate, Check, Slot
 from dray.allocator.model.trail import Trail
 from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem, NodeRequest
 from dray.allocator.search import check_sequence, infeasibility
 from dray.allocator.search.device_order import Order
 from dray.allocator.search.results import Pick, Solution
+from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 
 _ANY = -1
 _POSITIONS_BEFORE_PROOF = 64
@@ -257,7 +258,7 @@ class Search:
             return False
         steps = [step for step in range(position.step + 1) if self._steps[step].claim == plan.claim]
         needed = sum(self._chosen[step].count for step in steps)
-        if needed <= requests.RESULTS_LIMIT:
+        if needed <= ALLOCATION_RESULTS_MAX_SIZE:
             return False
         for step in steps:
             if self._steps[step].is_prioritized:

@@ -103,14 +103,6 @@ _PERCENT = _Format(
     "1%",
     "93%",
 )
-_ENVIRONMENT_VARIABLE = _Format(
-    "[-._a-zA-Z][-._a-zA-Z0-9]*",
-    "a valid environment variable name must consist of alphabetic characters, digits, "
-    "'_', '-', or '.', and must not start with a digit",
-    "my.env-name",
-    "MY_ENV.NAME",
-    "MyEnvName1",
-)
 _CONFIG_KEY = _Format(
     "[-._a-zA-Z0-9]+",
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
@@ -183,14 +175,6 @@ def qualified_name_errors(value: str) -> list[str]:
     return [*(_prefix_errors(prefix) if slash else ()), *_label_name_errors(name)]
 
 
-def prefixed_label_key_errors(value: str) -> list[str]:
-    """A label key that must have a prefix."""
-    errors = qualified_name_errors(value)
-    if not errors and "/" not in value:
-        return ["must include a prefix (e.g. 'example.com/key')"]
-    return errors
-
-
 def _prefix_errors(prefix: str) -> list[str]:
     if not prefix:
         return ["prefix part must be non-empty"]
@@ -244,11 +228,6 @@ def generated_name_example(prefix: str) -> str:
     api/validation, maskTrailingDash: so a prefix may be one character too long.
     """
     return f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix
-
-
-def environment_variable_errors(value: str) -> list[str]:
-    errors = [] if _ENVIRONMENT_VARIABLE.accepts(value) else [_ENVIRONMENT_VARIABLE.complaint]
-    return errors + _parent_directory_errors(value)
 
 
 def relaxed_environment_variable_errors(value: str) -> list[str]:

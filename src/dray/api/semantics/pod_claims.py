@@ -16,10 +16,6 @@ from dray.api.types.dra import ResourceClaim, ResourceClaimConsumerReference
 from dray.api.types.pods import Pod, PodResourceClaim
 from dray.api.types.workloads import PodGroup, PodGroupResourceClaim
 
-POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
-EXTENDED_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
-
-
 ClaimSource = PodResourceClaim | PodGroupResourceClaim
 ConsumerReference = ResourceClaimConsumerReference
 

@@ -9,20 +9,25 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Mapping
 
+from dray.api import well_known
 from dray.api.formats import gotime, quantity
 from dray.api.ids import GroupResource
 from dray.api.selectors import label_selectors
 from dray.api.semantics import pod_resources
 from dray.api.semantics.pod_resources import Amounts
 from dray.api.types.core import ResourceQuota, ScopedResourceSelectorRequirement
-from dray.api.types.dra import DeviceRequest, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from dray.api.types.dra import (
+    ALLOCATION_RESULTS_MAX_SIZE,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
 from dray.api.types.meta import LabelSelector, LabelSelectorRequirement
 from dray.api.types.pods import Pod, PodAffinity, PodAntiAffinity
 
 DEVICES_SUFFIX = ".deviceclass.resource.k8s.io/devices"
-EXTENDED_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 _REQUESTED_DEVICES_PREFIX = pod_resources.REQUESTS_PREFIX + pod_resources.DEVICE_CLASS_PREFIX
-_ALLOCATION_RESULTS_MAX = 32
 _ONE = quantity.of(1)
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
@@ -127,7 +132,7 @@ def _devices_by_class(request: DeviceRequest) -> dict[str, int]:
 
 def _device_count(request: ExactDeviceRequest | DeviceSubRequest) -> int:
     if request.allocation_mode == "All":
-        return _ALLOCATION_RESULTS_MAX
+        return ALLOCATION_RESULTS_MAX_SIZE
     return request.count if request.allocation_mode == "ExactCount" else 0
 
 
@@ -144,7 +149,7 @@ def _extended(
 
 def is_extended_claim_of(claim: ResourceClaim, pod: Pod, siblings: Iterable[ResourceClaim]) -> bool:
     """Whether the claim stands for the pod's extended resources, among `siblings` made for it."""
-    if claim.metadata.annotations.get(EXTENDED_CLAIM_ANNOTATION) != "true":
+    if claim.metadata.annotations.get(well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION) != "true":
         return False
     owner = next(
         (reference for reference in claim.metadata.owner_references if reference.controller), None

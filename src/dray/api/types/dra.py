@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from dray.api.ids import ClaimKey, DeviceId, PoolId
 from dray.api.types.meta import Condition, NodeSelector, ObjectMeta, Wire
 
-ALLOCATION_RESULTS_MAX_SIZE = 32
-"""Devices in the allocation of one claim (AllocationResultsMaxSize)."""
-
-RESERVED_FOR_MAX_SIZE = 256
-"""Consumers of one claim (ResourceClaimReservedForMaxSize)."""
+ALLOCATION_RESULTS_MAX_SIZE: Final = 32
+"""How many devices one claim may be allocated."""
+RESERVED_FOR_MAX_SIZE: Final = 256
+"""How many consumers may reserve one claim."""
 
 
 class CELDeviceSelector(Wire, frozen=True):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from dray import durable_files
 
 AUTHORITY_DAYS = 3650
 LEAF_DAYS = 365
@@ -47,8 +48,8 @@ class Authority:
         if not certificate.exists():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             pair = _self_signed("dray-ca")
-            write_private(key, pair.key)
-            write_private(certificate, pair.certificate)
+            durable_files.replace_file(key, pair.key)
+            durable_files.replace_file(certificate, pair.certificate)
         return cls(KeyPair(certificate.read_bytes(), key.read_bytes()))
 
     def server_pair(self, names: Iterable[str]) -> KeyPair:
@@ -82,17 +83,6 @@ class Authority:
 
     def _key_identifier(self) -> x509.AuthorityKeyIdentifier:
         return x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    temporary = path.with_name(path.name + ".new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def _self_signed(name: str) -> KeyPair:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+import jwt
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.asymmetric.utils import (
-    decode_dss_signature,
-    encode_dss_signature,
-)
 
-from dray.apiserver.access.certificates import write_private
+from dray import durable_files
+
+if TYPE_CHECKING:
+    from jwt.types import Options
 
 ISSUER = "https://kubernetes.default.svc"
 DEFAULT_AUDIENCE = "https://kubernetes.default.svc"
-_COORDINATE_BYTES = 32
-_HEADER = {"alg": "ES256", "typ": "JWT"}
+_ALGORITHM = "ES256"
+_CLOCK_SKEW_SECONDS = 60
+# `read` compares the times itself, because PyJWT takes no clock. The authenticator compares the
+# audience.
+_OPTIONS: Options = {
+    "verify_exp": False,
+    "verify_nbf": False,
+    "verify_iat": False,
+    "verify_aud": False,
+}
 
 
 class TokenRefused(Exception):
@@ -44,41 +48,37 @@ class TokenSigner:
                 serialization.PrivateFormat.PKCS8,
                 serialization.NoEncryption(),
             )
-            write_private(path, pem)
+            durable_files.replace_file(path, pem)
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
         assert isinstance(key, ec.EllipticCurvePrivateKey)
         return cls(key)
 
     def sign(self, claims: Mapping[str, Any]) -> str:
-        signed = f"{_encode(msgspec.json.encode(_HEADER))}.{_encode(msgspec.json.encode(claims))}"
-        r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(hashes.SHA256())))
-        signature = r.to_bytes(_COORDINATE_BYTES, "big") + s.to_bytes(_COORDINATE_BYTES, "big")
-        return f"{signed}.{_encode(signature)}"
+        return jwt.encode(dict(claims), self._key, algorithm=_ALGORITHM)
 
     def read(self, token: str, now: float) -> dict[str, Any]:
-        """The claims of a token that is ours and valid at `now`."""
+        """Return the claims of a token. Raises TokenRefused unless this server signed it.
+
+        Also raises TokenRefused if the token is not valid at `now`.
+        """
+        if not token.isascii():
+            raise TokenRefused("the token is not a JSON web token")
         try:
-            signed, _, signature = token.rpartition(".")
-            header, _, payload = signed.partition(".")
-            if msgspec.json.decode(_decode(header)).get("alg") != "ES256":
-                raise TokenRefused("the token is not signed by this server")
-            self._verify(signed, _decode(signature))
-            claims: dict[str, Any] = msgspec.json.decode(_decode(payload))
-        except (msgspec.DecodeError, binascii.Error, AttributeError) as error:
-            raise TokenRefused("the token is not a JSON web token") from error
-        if not claims.get("nbf", 0) - 60 <= now < claims.get("exp", 0):
+            claims = jwt.decode(
+                token,
+                self._key.public_key(),
+                algorithms=[_ALGORITHM],
+                issuer=ISSUER,
+                options=_OPTIONS,
+            )
+        except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError, jwt.InvalidIssuerError) as e:
+            raise TokenRefused("the token is not signed by this server") from e
+        # RecursionError: a header of nested lists, which is decoded before the signature is known.
+        except (jwt.InvalidTokenError, RecursionError) as e:
+            raise TokenRefused("the token is not a JSON web token") from e
+        if not claims.get("nbf", 0) - _CLOCK_SKEW_SECONDS <= now < claims.get("exp", 0):
             raise TokenRefused("the token has expired")
         return claims
-
-    def _verify(self, signed: str, signature: bytes) -> None:
-        r = int.from_bytes(signature[:_COORDINATE_BYTES], "big")
-        s = int.from_bytes(signature[_COORDINATE_BYTES:], "big")
-        try:
-            self._key.public_key().verify(
-                encode_dss_signature(r, s), signed.encode(), ec.ECDSA(hashes.SHA256())
-            )
-        except InvalidSignature as error:
-            raise TokenRefused("the token is not signed by this server") from error
 
 
 def service_account_claims(
@@ -91,7 +91,7 @@ def service_account_claims(
     audiences: Sequence[str] = (DEFAULT_AUDIENCE,),
     bound_to: tuple[str, Mapping[str, str]] | None = None,
 ) -> dict[str, Any]:
-    """What a token says. `account` and the object it is bound to are {name, uid}."""
+    """Return the claims of a token. `account` and the object it is bound to are {name, uid}."""
     private: dict[str, Any] = {"namespace": namespace, "serviceaccount": dict(account)}
     if bound_to is not None:
         kind, reference = bound_to
@@ -106,11 +106,3 @@ def service_account_claims(
         "jti": token_id,
         "kubernetes.io": private,
     }
-
-
-def _encode(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
-
-
-def _decode(text: str) -> bytes:
-    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))

@@ -22,7 +22,7 @@ from dray.store.store import Guard, Operation
 CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class AdmissionRequest:
     """One change on its way to the store.
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator
 from dray.api.features import Features
 from dray.api.types.dra import ResourceSlice
 from dray.api.types.meta import JsonObject
-from dray.apiserver.admission import admission_chain, partition_expansion
+from dray.apiserver.admission import admission_chain
 from dray.apiserver.admission.admission_chain import (
     NO_REQUIREMENTS,
     AdmissionRequest,
@@ -22,7 +22,7 @@ from dray.apiserver.admission.admission_chain import (
 from dray.apiserver.storage.lookup import Reader
 from dray.apiserver.storage.slice_cache import PublishedSlices
 from dray.cel import device as cel
-from dray.cel.runtime.values import CostExceeded, EvaluationError
+from dray.partitions import expansion
 
 GROUP = "resource.k8s.io"
 MAX_DEVICES = 10_000
@@ -38,7 +38,7 @@ def zero_counts(document: JsonObject) -> list[str]:
         return []
     return [
         f'request "{name}": count 0 was read as 1'
-        for name, each in _named_requests(partition_expansion.claim_spec(document))
+        for name, each in _named_requests(expansion.claim_spec(document))
         if each.get("count") == 0 and each.get("allocationMode", "ExactCount") == "ExactCount"
     ]
 
@@ -70,7 +70,7 @@ class ClaimWarnings(AdmissionRule):
     async def validate(self, action: AdmissionRequest) -> CommitRequirements:
         is_claim = action.kind.group == GROUP and action.kind.kind in _KINDS
         if is_claim and action.operation == admission_chain.CREATE and action.new is not None:
-            spec = partition_expansion.claim_spec(action.new)
+            spec = expansion.claim_spec(action.new)
             for name, request in _named_requests(spec):
                 await self._warn(action, name, request)
         return NO_REQUIREMENTS
@@ -117,7 +117,7 @@ class ClaimWarnings(AdmissionRule):
             shape = selector.shape(view)
             if shape in refused:
                 continue
-            if len(refused) >= MAX_SHAPES or _matches(selector, view):
+            if len(refused) >= MAX_SHAPES or selector.matches_or_false(view):
                 return False
             refused.add(shape)
         return True
@@ -127,10 +127,3 @@ class ClaimWarnings(AdmissionRule):
             spec = self._reader.read(entry).spec
             for device in spec.devices:
                 yield cel.view(spec.driver, device)
-
-
-def _matches(selector: cel.Selector, view: cel.DeviceView) -> bool:
-    try:
-        return selector.matches(view)
-    except (EvaluationError, CostExceeded):
-        return False

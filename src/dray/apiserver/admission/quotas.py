@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from dray.api import kinds
+from dray.api import kinds, well_known
 from dray.api.formats import quantity
 from dray.api.semantics import deletion, pod_resources
 from dray.api.semantics import quota as counting
@@ -37,7 +37,7 @@ from dray.store.store import Put, Store
 _PODS, _CLAIMS = kinds.POD, kinds.RESOURCE_CLAIM
 
 _QUOTA_GVK = store_keys.storage_gvk(kinds.RESOURCE_QUOTA)
-_EXTENDED = counting.EXTENDED_CLAIM_ANNOTATION
+_EXTENDED = well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION
 
 
 class _Charged(NamedTuple):

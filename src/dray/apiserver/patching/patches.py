@@ -14,6 +14,7 @@ from dray.api.ids import GroupKind
 from dray.api.types.meta import JsonObject
 from dray.apiserver.patching import json_patch, server_side_apply, strategic_merge
 from dray.apiserver.request import bodies
+from dray.apiserver.request.bodies import BodyHooks
 from dray.apiserver.request.call import Call
 from dray.apiserver.request.write_options import WriteOptions
 
@@ -46,11 +47,11 @@ def parse(
     media_type: str,
     chosen: WriteOptions,
     warnings: list[str],
-    lift: bodies.Lift = bodies.lift_nothing,
+    hooks: BodyHooks = bodies.NO_HOOKS,
 ) -> Patch:
     if media_type == http_messages.APPLY_PATCH:
         applied = _applied(call, chosen)
-        lift(applied)
+        hooks.transform(applied)
         return Patch(lambda live: _apply(call, live, applied, chosen), owns_fields=True)
     content = _json(call)
     change = {
@@ -72,7 +73,7 @@ def parse(
         ):
             raise refused(result, f"kind and apiVersion of a {call.gvk.kind} cannot be changed")
         result.update(wanted)
-        lift(result)
+        hooks.transform(result)
         # What the patch left alone was checked when it was stored.
         touched = {
             key: value for key, value in result.items() if value is not (document or {}).get(key)

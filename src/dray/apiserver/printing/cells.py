@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from dray.api.conversion import versions
+from dray.api.formats.durations import UNKNOWN, human_duration, since
 from dray.api.types.meta import JsonObject
 from dray.apiserver.printing import pod_summary
 
@@ -18,7 +19,6 @@ Cells = list[Any]
 CellFunction = Callable[[JsonObject, datetime.datetime], Cells]
 
 NONE = "<none>"
-UNKNOWN = "<unknown>"
 
 
 def cells(group: str, kind: str, document: JsonObject, now: datetime.datetime) -> Cells:
@@ -28,41 +28,6 @@ def cells(group: str, kind: str, document: JsonObject, now: datetime.datetime) -
         return function(document, now)
     metadata = document["metadata"]
     return [metadata["name"], metadata.get("creationTimestamp")]
-
-
-def human_duration(duration: datetime.timedelta) -> str:
-    """As `kubectl` shows ages: apimachinery, util/duration, HumanDuration."""
-    seconds = int(duration.total_seconds())
-    if seconds < 0:
-        return "<invalid>" if seconds < -1 else "0s"
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 10:
-        return _two_units(minutes, "m", seconds % 60, "s")
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return _two_units(hours, "h", minutes % 60, "m")
-    if hours < 48:
-        return f"{hours}h"
-    if hours < 192:
-        return _two_units(days, "d", hours % 24, "h")
-    if days < 730:
-        return f"{days}d"
-    if days < 2920:
-        return _two_units(days // 365, "y", days % 365, "d")
-    return f"{days // 365}y"
-
-
-def _two_units(large: int, large_unit: str, small: int, small_unit: str) -> str:
-    return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
-
-
-def since(timestamp: str | None, now: datetime.datetime) -> str:
-    if not timestamp:
-        return UNKNOWN
-    return human_duration(now - datetime.datetime.fromisoformat(timestamp))
 
 
 def _named(
@@ -260,89 +225,6 @@ def _quota(limits: bool) -> Callable[[JsonObject], str]:
     return look
 
 
-def _external_address(document: JsonObject) -> str:
-    spec = document.get("spec", {})
-    addresses = list(spec.get("externalIPs") or ())
-    if spec.get("type") == "ExternalName":
-        return str(spec.get("externalName", ""))
-    if spec.get("type") == "LoadBalancer":
-        ingress = _at("status", "loadBalancer", "ingress", default=())(document)
-        found = [item.get("ip") or item.get("hostname", "") for item in ingress]
-        return _joined(found + addresses, empty="<pending>")
-    return _joined(addresses)
-
-
-def _ports(document: JsonObject) -> str:
-    def one(port: JsonObject) -> str:
-        number, protocol = port.get("port"), port.get("protocol", "TCP")
-        node_port = port.get("nodePort")
-        return f"{number}:{node_port}/{protocol}" if node_port else f"{number}/{protocol}"
-
-    return _joined(map(one, document.get("spec", {}).get("ports") or ()))
-
-
-_ACCESS_MODES = {
-    "ReadWriteOnce": "RWO",
-    "ReadOnlyMany": "ROX",
-    "ReadWriteMany": "RWX",
-    "ReadWriteOncePod": "RWOP",
-}
-
-
-def _access_modes(*path: str) -> Callable[[JsonObject], str]:
-    look = _at(*path, default=())
-    return lambda document: ",".join(
-        short for mode, short in _ACCESS_MODES.items() if mode in look(document)
-    )
-
-
-def _phase(document: JsonObject) -> str:
-    if document["metadata"].get("deletionTimestamp"):
-        return "Terminating"
-    return str(_at("status", "phase")(document))
-
-
-def _volume_claim(document: JsonObject) -> str:
-    reference = document.get("spec", {}).get("claimRef")
-    return f"{reference.get('namespace', '')}/{reference.get('name', '')}" if reference else ""
-
-
-_UNSET = "<unset>"
-
-
-def _persistent_volume(document: JsonObject, now: datetime.datetime) -> Cells:
-    metadata, spec = document["metadata"], document.get("spec", {})
-    return [
-        metadata["name"],
-        _at("spec", "capacity", "storage", default="0")(document),
-        _access_modes("spec", "accessModes")(document),
-        spec.get("persistentVolumeReclaimPolicy", ""),
-        _phase(document),
-        _volume_claim(document),
-        spec.get("storageClassName", ""),
-        spec.get("volumeAttributesClassName", _UNSET),
-        _at("status", "reason")(document),
-        since(metadata.get("creationTimestamp"), now),
-        spec.get("volumeMode", _UNSET),
-    ]
-
-
-def _persistent_volume_claim(document: JsonObject, now: datetime.datetime) -> Cells:
-    metadata, spec = document["metadata"], document.get("spec", {})
-    bound = bool(spec.get("volumeName"))
-    return [
-        metadata["name"],
-        _phase(document),
-        spec.get("volumeName", ""),
-        _at("status", "capacity", "storage")(document) if bound else "",
-        _access_modes("status", "accessModes")(document) if bound else "",
-        spec.get("storageClassName", ""),
-        spec.get("volumeAttributesClassName", _UNSET),
-        since(metadata.get("creationTimestamp"), now),
-        spec.get("volumeMode", _UNSET),
-    ]
-
-
 def _ready_of_desired(document: JsonObject) -> str:
     ready = _at("status", "readyReplicas", default=0)(document)
     return f"{ready}/{_at('spec', 'replicas', default=0)(document)}"
@@ -420,11 +302,6 @@ _SUBJECTS = (_subjects("User"), _subjects("Group"), _subjects("ServiceAccount"))
 def _budget(field: str) -> Callable[[JsonObject], str]:
     look = _at("spec", field, default="N/A")
     return lambda document: str(look(document))
-
-
-def _token_requests(document: JsonObject) -> str:
-    requests = document.get("spec", {}).get("tokenRequests")
-    return _UNSET if requests is None else ",".join(item["audience"] for item in requests)
 
 
 def _priority_class(document: JsonObject, now: datetime.datetime) -> Cells:
@@ -517,7 +394,22 @@ _replicas = (
     _at("status", "readyReplicas", default=0),
 )
 
+_NAME_AND_AGE = (
+    ("", "PersistentVolume"),
+    ("", "PersistentVolumeClaim"),
+    ("", "ReplicationController"),
+    ("", "Service"),
+    ("", "ServiceAccount"),
+    ("resource.k8s.io", "DeviceClass"),
+    ("resource.k8s.io", "ResourceClaimTemplate"),
+    ("storage.k8s.io", "CSIDriver"),
+    ("storage.k8s.io", "CSINode"),
+    ("storage.k8s.io", "StorageClass"),
+    ("storage.k8s.io", "VolumeAttachment"),
+)
+
 _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
+    **dict.fromkeys(_NAME_AND_AGE, _named()),
     ("", "Pod"): _pod,
     ("", "Node"): _named(
         _node_status,
@@ -539,21 +431,7 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
     ),
     ("apps", "ControllerRevision"): _named(_controller, _at("revision")),
     ("", "Secret"): _named(_at("type"), _count("data")),
-    ("", "ServiceAccount"): _named(),
     ("", "ResourceQuota"): _named(_quota(limits=False), _quota(limits=True)),
-    ("", "Service"): _named(
-        _at("spec", "type"),
-        lambda document: (_at("spec", "clusterIPs", default=())(document) or [NONE])[0],
-        _external_address,
-        _ports,
-        wide=(lambda document: _labels(document.get("spec", {}).get("selector")),),
-    ),
-    ("", "PersistentVolume"): _persistent_volume,
-    ("", "PersistentVolumeClaim"): _persistent_volume_claim,
-    ("", "ReplicationController"): _named(
-        *_replicas,
-        wide=(*_TEMPLATE, lambda document: _labels(document.get("spec", {}).get("selector"))),
-    ),
     ("apps", "Deployment"): _named(
         _ready_of_desired,
         _at("status", "updatedReplicas", default=0),
@@ -580,29 +458,6 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
     ),
     ("rbac.authorization.k8s.io", "RoleBinding"): _named(_role_reference, wide=_SUBJECTS),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _named(_role_reference, wide=_SUBJECTS),
-    ("storage.k8s.io", "StorageClass"): _named(
-        _at("provisioner"),
-        _at("reclaimPolicy", default="Delete"),
-        _at("volumeBindingMode", default="Immediate"),
-        _at("allowVolumeExpansion", default=False),
-    ),
-    ("storage.k8s.io", "CSINode"): _named(
-        lambda document: len(_at("spec", "drivers", default=())(document))
-    ),
-    ("storage.k8s.io", "CSIDriver"): _named(
-        _at("spec", "attachRequired", default=True),
-        _at("spec", "podInfoOnMount", default=False),
-        _at("spec", "storageCapacity", default=False),
-        _token_requests,
-        _at("spec", "requiresRepublish", default=False),
-        lambda document: _joined(_at("spec", "volumeLifecycleModes", default=())(document)),
-    ),
-    ("storage.k8s.io", "VolumeAttachment"): _named(
-        _at("spec", "attacher"),
-        _at("spec", "source", "persistentVolumeName"),
-        _at("spec", "nodeName"),
-        _at("status", "attached", default=False),
-    ),
     ("scheduling.k8s.io", "PriorityClass"): _priority_class,
     ("scheduling.k8s.io", "PodGroup"): _named(
         _group_policy,
@@ -610,8 +465,6 @@ _FUNCTIONS: dict[tuple[str, str], CellFunction] = {
         _group_status,
     ),
     ("resource.k8s.io", "ResourceClaim"): _named(claim_state),
-    ("resource.k8s.io", "ResourceClaimTemplate"): _named(),
-    ("resource.k8s.io", "DeviceClass"): _named(),
     ("resource.k8s.io", "ResourceSlice"): _named(
         _at("spec", "nodeName"), _at("spec", "driver"), _at("spec", "pool", "name")
     ),

@@ -25,12 +25,27 @@ class Body(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-Lift = Callable[[JsonObject], None]
-"""Takes out of an object what dray understands beyond its type, before that is checked."""
-
-
-def lift_nothing(_document: JsonObject) -> None:
+def _unchanged(_document: JsonObject) -> None:
     pass
+
+
+def _no_warnings(_document: JsonObject) -> list[str]:
+    return []
+
+
+class BodyHooks(NamedTuple):
+    """What one kind adds to the reading of its objects; `composition` registers them.
+
+    `transform` changes an object, in any version, before its fields are checked. It replaces
+    members and changes nothing inside of them. `creation_warnings` is called for an object that is
+    to be created, before defaults are filled in.
+    """
+
+    transform: Callable[[JsonObject], None] = _unchanged
+    creation_warnings: Callable[[JsonObject], list[str]] = _no_warnings
+
+
+NO_HOOKS = BodyHooks()
 
 
 def read(
@@ -38,14 +53,14 @@ def read(
     content_type: str,
     expected: GroupVersionKind,
     field_validation: str,
-    lift: Lift = lift_nothing,
+    hooks: BodyHooks = NO_HOOKS,
 ) -> Body:
     """The object of a request for `expected`; 400 with Kubernetes' words where it is none."""
     document = parse(body, content_type, expected.kind)
     gvk = _declared(document, expected)
     if gvk != expected:
         raise _wrong_type(gvk, expected)
-    lift(document)
+    hooks.transform(document)
     return checked(document, expected, field_validation)
 
 

@@ -25,7 +25,7 @@ from dray.apiserver.request import validation, write_options
 from dray.apiserver.request.call import Call
 from dray.apiserver.subresources import common
 from dray.apiserver.verbs import reads
-from dray.validation import fields, go_values
+from dray.validation import fields
 
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 _RESOURCE_ATTRIBUTES = fields.SPEC.child("resourceAttributes")
@@ -135,12 +135,7 @@ def _attribute_errors(review: JsonObject) -> fields.Errors:
     spec = review.setdefault("spec", {})
     about_resource, about_path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if bool(about_resource is None) == bool(about_path is None):
-        shown = about_path
-        if about_path is not None:
-            shown = go_values.Fields(
-                {"Path": about_path.get("path", ""), "Verb": about_path.get("verb", "")}
-            )
-        yield fields.invalid(fields.SPEC, shown, _ONE_OF)
+        yield fields.invalid(fields.SPEC, about_path, _ONE_OF)
     if about_resource:
         yield from _selector_errors(about_resource)
 

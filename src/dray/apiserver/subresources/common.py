@@ -43,12 +43,12 @@ def creation(
 ) -> AdmissionRequest:
     """What the rules are asked about a document that is created below an object."""
     return AdmissionRequest(
-        admission_chain.CREATE,
-        call.kind,
-        call.user,
-        call.namespace,
-        call.info.name,
-        document,
+        operation=admission_chain.CREATE,
+        kind=call.kind,
+        user=call.user,
+        namespace=call.namespace,
+        name=call.info.name,
+        new=document,
         subresource=subresource,
         dry_run=dry_run,
     )

@@ -16,7 +16,7 @@ from dray.apiserver.request import validation, write_options
 from dray.apiserver.request.call import Call
 from dray.apiserver.storage import codec, store_keys
 from dray.apiserver.subresources import common
-from dray.apiserver.verbs import reads, writes
+from dray.apiserver.verbs import reads, write_checks
 from dray.store.store import Delete, Entry, GuardFailed, Put, Store, Transaction
 from dray.validation import fields, metadata
 
@@ -30,13 +30,13 @@ class Finalization:
     async def update(self, call: Call) -> Response:
         chosen = write_options.parse(call.request, "UpdateOptions")
         body = common.body_of(call, call.gvk, chosen).document
-        writes.check_name(call, body)
+        write_checks.check_name(call, body)
         finalizers: list[str] = (body.get("spec") or {}).get("finalizers") or []
         _check_finalizers(call, finalizers)
         for _ in range(common.ATTEMPTS):
             entry = await common.entry_of(self.store, call)
             namespace = common.document_of(entry, call)
-            is_guarded = writes.check_preconditions(call, body, namespace)
+            is_guarded = write_checks.check_preconditions(call, body, namespace)
             _set_finalizers(namespace, finalizers)
             try:
                 if not chosen.dry_run:

@@ -21,10 +21,9 @@ from dray.api.types.meta import JsonObject, LabelSelector
 from dray.apiserver.patching import patches
 from dray.apiserver.request import warning_headers, write_options
 from dray.apiserver.request.call import Call
-from dray.apiserver.request.write_options import WriteOptions
 from dray.apiserver.subresources import common
-from dray.apiserver.verbs import reads, writes
-from dray.apiserver.verbs.writes import Writer
+from dray.apiserver.verbs import reads, write_checks, writes
+from dray.apiserver.verbs.writes import PendingWrite, Writer
 from dray.store.store import Store
 
 SCALE = Kind("autoscaling", "Scale", "scales", namespaced=True, columns=table_columns.SCALE)
@@ -44,28 +43,25 @@ class Scales:
     async def update(self, call: Call) -> Response:
         chosen = write_options.parse(call.request, "UpdateOptions")
         body = common.body_of(call, _as_scale(call).gvk, chosen)
-        writes.check_name(call, body.document)
-        return await self._change(call, lambda _scale: body.document, chosen, list(body.warnings))
+        write_checks.check_name(call, body.document)
+        write = PendingWrite(call, chosen, list(body.warnings))
+        return await self._change(write, lambda _scale: body.document)
 
     async def patch(self, call: Call) -> Response:
         media_type = writes.patch_type(call)
         chosen = write_options.parse(call.request, "PatchOptions")
         warnings: list[str] = []
         change = patches.parse(_as_scale(call), media_type, chosen, warnings)
-        return await self._change(call, change, chosen, warnings)
+        return await self._change(PendingWrite(call, chosen, warnings), change)
 
     async def _change(
-        self,
-        call: Call,
-        change: Callable[[JsonObject], JsonObject],
-        chosen: WriteOptions,
-        warnings: list[str],
+        self, write: PendingWrite, change: Callable[[JsonObject], JsonObject]
     ) -> Response:
         async def scaled(document: JsonObject) -> JsonObject:
             return _with_scale(document, change(_scale_of(document)))
 
-        written = await self.writer.update_document(call, scaled, chosen, warnings)
-        return _respond(call, written.document, warning_headers.headers(warnings))
+        written = await self.writer.update_document(write, scaled)
+        return _respond(write.call, written.document, warning_headers.headers(write.warnings))
 
 
 def _as_scale(call: Call) -> Call:

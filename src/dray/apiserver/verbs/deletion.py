@@ -120,9 +120,15 @@ class Deleter:
     ) -> DeletionResult:
         marked = mark_for_deletion(call.kind, codec.copied(document), options, call.now)
         action = AdmissionRequest(
-            admission_chain.DELETE, call.kind, call.user, call.namespace, call.info.name,
-            marked, document, dry_run=options.dry_run,
-        )  # fmt: skip
+            operation=admission_chain.DELETE,
+            kind=call.kind,
+            user=call.user,
+            namespace=call.namespace,
+            name=call.info.name,
+            new=marked,
+            old=document,
+            dry_run=options.dry_run,
+        )
         async with self.chain.turn(action):
             return await self._admit(call, action, entry, options)
 

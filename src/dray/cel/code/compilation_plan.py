@@ -1,17 +1,142 @@
-"""Checked tree to Python callables; how the code is made is in the package `code`."""
+"""A checked expression with its constants folded: the input of both code generators."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from dray.cel import types
 from dray.cel.checking import constant_folding
 from dray.cel.checking.checker import Checked
+from dray.cel.checking.constant_folding import Folded
 from dray.cel.checking.environment import Environment
-from dray.cel.code.counted import compile_counted
-from dray.cel.code.emitter import CompilationPlan
-from dray.cel.code.plain import compile_plain
+from dray.cel.functions import dispatching
+from dray.cel.functions.overloads import Function, Overload
+from dray.cel.syntax.nodes import Call, Identifier, Node, Select
+from dray.cel.types import Kind, Type
 
-__all__ = ["CompilationPlan", "compile_counted", "compile_plain", "plan"]
+
+class Qualifier(NamedTuple):
+    """One step of a chain of selections."""
+
+    key: Node | str
+    is_optional: bool
+    is_test: bool = False
+
+
+class SelectionChain(NamedTuple):
+    """Selections, each made from the result of the one before."""
+
+    root: Node
+    qualifiers: list[Qualifier]
+
+
+class CompilationPlan(NamedTuple):
+    """An expression ready for code to be made of it."""
+
+    checked: Checked
+    environment: Environment
+    folded: Folded
+
+    def is_constant(self, node: Node) -> bool:
+        return node.id in self.folded.constants
+
+    def constant(self, node: Node) -> Any:
+        return self.folded.constants[node.id]
+
+    def type(self, node: Node) -> Type:
+        return self.checked.types[node.id]
+
+    def is_variable(self, node: Node) -> bool:
+        """Whether a node names a variable; a selection does where the name has dots."""
+        if self.is_constant(node) or not isinstance(node, Identifier | Select):
+            return False
+        return isinstance(node, Identifier) or self._is_name(node)
+
+    def _is_name(self, node: Select) -> bool:
+        return not node.test_only and node.id in self.checked.references
+
+    def operands(self, call: Call) -> list[Node]:
+        """The receiver, if there is one, and the arguments."""
+        receiver = self.checked.receiver(call)
+        return list(call.arguments) if receiver is None else [receiver, *call.arguments]
+
+    def function(self, call: Call) -> Function:
+        return self.environment.functions[self.checked.references[call.id].name]
+
+    def overload(self, call: Call) -> Overload | None:
+        """The overload that is meant, where the static types leave only one."""
+        name, overload_ids, _ = self.checked.references[call.id]
+        return self.environment.overload(name, overload_ids[0]) if len(overload_ids) == 1 else None
+
+    def implementation(self, call: Call) -> Callable[..., Any]:
+        """What takes operands of any type and refuses those that do not fit."""
+        overload = self.overload(call)
+        function = self.function(call)
+        return dispatching.guarded(function, overload) if overload else function.dispatch
+
+    def qualifier(self, node: Node) -> Qualifier | None:
+        """The last step of a chain of selections; None for any other node."""
+        if self.is_constant(node):
+            return None
+        if isinstance(node, Select):
+            return None if self._is_name(node) else Qualifier(node.field, False, node.test_only)
+        if isinstance(node, Call) and node.target is None:
+            if node.function == "_[_]":
+                return Qualifier(node.arguments[1], False)
+            if node.function in ("_[?_]", "_?._"):
+                return Qualifier(node.arguments[1], True)
+        return None
+
+    def text_key(self, qualifier: Qualifier) -> str | None:
+        """The key of a step that is not optional, where it is a constant string."""
+        if qualifier.is_optional:
+            return None
+        if isinstance(qualifier.key, str):
+            return qualifier.key
+        constant = self.folded.constants.get(qualifier.key.id)
+        return constant if isinstance(constant, str) else None
+
+    def chain(self, node: Node) -> SelectionChain:
+        """A node as selections from the first value that is none itself."""
+        qualifiers: list[Qualifier] = []
+        while qualifier := self.qualifier(node):
+            qualifiers.append(qualifier)
+            node = node.operand if isinstance(node, Select) else _container(node)
+        return SelectionChain(node, qualifiers[::-1])
+
+    def terms(self, node: Call) -> list[Node]:
+        """The operands of a chain of one operator, which the parser balanced into a tree."""
+        terms: list[Node] = []
+        pending: list[Node] = [node]
+        while pending:
+            term = pending.pop()
+            if isinstance(term, Call) and term.function == node.function:
+                pending += reversed(term.arguments)
+            else:
+                terms.append(term)
+        return terms
+
+    def result_type(self, node: Call) -> Type | None:
+        """The type that all overloads of a call return; None if they differ or leave it open."""
+        reference = self.checked.references.get(node.id)
+        if reference is None:
+            return None
+        if reference.name in ("_&&_", "_||_"):
+            return types.BOOL
+        overloads = self.environment.functions[reference.name].overloads
+        results = {
+            overload.result for overload in overloads if overload.id in reference.overload_ids
+        }
+        result = results.pop() if len(results) == 1 else None
+        return None if result is None or result.is_open or result.kind is Kind.DYN else result
+
+
+def _container(node: Node) -> Node:
+    assert isinstance(node, Call)
+    return node.arguments[0]
 
 
 def plan(checked: Checked, environment: Environment) -> CompilationPlan:
-    """What code can be made of; raises InstantiationFailed."""
+    """Fold the constants of an expression. Raises InstantiationFailed if one has no value."""
     return CompilationPlan(checked, environment, constant_folding.fold(checked, environment))

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from dray.cel.code import metering
-from dray.cel.code.emitter import CompilationPlan, Emitter, Qualifier
-from dray.cel.code.metering import LIST_CREATION, MAP_CREATION
+from dray.cel.code.compilation_plan import CompilationPlan, Qualifier
+from dray.cel.code.emitter import Emitter
+from dray.cel.functions.runtime_costs import LIST_CREATION, MAP_CREATION
 from dray.cel.runtime import operations, values
 from dray.cel.runtime.values import MISSING, NONE
 from dray.cel.syntax import macros

@@ -15,9 +15,6 @@ from dray.cel.runtime.values import MISSING, NONE, CostExceeded, EvaluationError
 
 Cost = Callable[[Sequence[Any], Any], int]
 
-LIST_CREATION = 10
-MAP_CREATION = 30
-
 
 class Meter:
     """The cost of one evaluation."""

@@ -14,7 +14,7 @@ from dray.api.formats.quantity import Quantity
 from dray.api.formats.semver import Version
 from dray.cel import types
 from dray.cel.code import loops, selections
-from dray.cel.code.emitter import CompilationPlan
+from dray.cel.code.compilation_plan import CompilationPlan
 from dray.cel.code.loops import LoopingEmitter
 from dray.cel.code.selections import SelectingEmitter
 from dray.cel.functions.overloads import Overload

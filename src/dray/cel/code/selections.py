@@ -6,7 +6,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from dray.cel.code.emitter import MAYBE_OPTIONAL, Emitter, Qualifier, SelectionChain
+from dray.cel.code.compilation_plan import Qualifier, SelectionChain
+from dray.cel.code.emitter import MAYBE_OPTIONAL, Emitter
 from dray.cel.runtime import operations
 from dray.cel.runtime.values import MISSING, NONE, Optional
 from dray.cel.syntax.nodes import Call, Node

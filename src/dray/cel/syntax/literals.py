@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dray.cel.runtime.values import UInt
+from dray.cel.runtime.values import MAXIMUM_INT, MAXIMUM_UINT, MINIMUM_INT, UInt
 from dray.cel.syntax import lexer
-
-MAX_INT = 2**63 - 1
-MIN_INT = -(2**63)
-MAX_UINT = 2**64 - 1
 
 _SIMPLE_ESCAPES = {
     "a": "\a",
@@ -36,11 +32,11 @@ def number(kind: str, text: str) -> int | UInt | float:
         return _double(text)
     if kind == lexer.UINT:
         value = _integer(text[:-1])
-        if value is None or value > MAX_UINT:
+        if value is None or value > MAXIMUM_UINT:
             raise InvalidLiteral("invalid uint literal")
         return UInt(value)
     value = _integer(text)
-    if value is None or not MIN_INT <= value <= MAX_INT:
+    if value is None or not MINIMUM_INT <= value <= MAXIMUM_INT:
         raise InvalidLiteral("invalid int literal")
     return value
 

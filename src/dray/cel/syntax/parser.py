@@ -1,16 +1,18 @@
-"""Text to tree: a Pratt parser for cel-go's grammar, with its positions, limits and error texts.
+"""Parse CEL text into a tree: a Pratt parser for cel-go's grammar, with its positions and limits.
 
-Every nested expression is a step (see trampoline), so a text may nest as deep as cel-go allows
-wherever the caller's stack stands. Reserved names, literals without a value and misused macros are
-noted and parsing goes on; at the first syntax error it ends, and `recovery` lists them all.
+Every nested expression is a step (see `traversal`), so that the depth cel-go allows does not depend
+on how much of Python's stack the caller has used. Reserved names, invalid literals and misused
+macros are recorded and parsing continues. It ends at the first syntax error: cel-go's generated
+parser guesses how to go on and reports more, which are usually caused by the first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, NoReturn
 
 from dray.cel.issues import CompilationFailed, Issue
-from dray.cel.syntax import error_recovery, lexer, literals, macros, traversal
+from dray.cel.syntax import lexer, literals, macros, traversal
 from dray.cel.syntax.factory import Factory, TooManyNodes
 from dray.cel.syntax.lexer import Token
 from dray.cel.syntax.nodes import Call, Constant, FieldEntry, MapEntry, Node
@@ -44,10 +46,23 @@ _OPERATORS = {
 _SIGNS = {"!": "!_", "-": "-_"}
 _NUMBERS = frozenset({lexer.INT, lexer.DOUBLE})
 _CONSTANTS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+_FIELD_NAMES = (lexer.IDENTIFIER, lexer.ESCAPED_IDENTIFIER)
+# In the order of ANTLR's token types, which is the order of its messages.
+_EXPRESSION_START = (
+    *("[", "{", "(", ".", "-", "!", "true", "false", "null"),
+    *(lexer.DOUBLE, lexer.INT, lexer.UINT, lexer.STRING, lexer.BYTES, lexer.IDENTIFIER),
+)
 
 
 class _SyntaxError(Exception):
-    """The current token fits nowhere."""
+    """The current token cannot follow the ones before it."""
+
+    def __init__(self, token: Token, expected: Iterable[str]) -> None:
+        super().__init__(token, expected)
+        names = [_token_name(kind) for kind in expected]
+        listed = names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
+        message = f"Syntax error: mismatched input {_quoted(token.text)} expecting {listed}"
+        self.issue = Issue(token.position, message)
 
 
 class _TooDeep(Exception):
@@ -69,8 +84,8 @@ def parse(text: str) -> Node:
         tree = traversal.run(parser.start())
     except (_TooDeep, TooManyNodes) as problem:
         raise _failure(text, str(problem)) from None
-    except _SyntaxError:
-        raise CompilationFailed(text, [*issues, *error_recovery.syntax_errors(tokens)]) from None
+    except _SyntaxError as error:
+        raise CompilationFailed(text, [*issues, error.issue]) from None
     if issues:
         raise CompilationFailed(text, issues)
     return tree
@@ -108,7 +123,7 @@ class _Parser:
     def start(self) -> Step[Node]:
         tree: Node = yield self._expression()
         if self._token.kind != lexer.END:
-            self._refuse()
+            self._refuse(lexer.END)
         if self._height(tree) > MAX_DEPTH:
             raise _TooDeep("max recursion depth exceeded")
         return tree
@@ -127,11 +142,11 @@ class _Parser:
 
     def _expect(self, kind: str) -> Token:
         if self._token.kind != kind:
-            self._refuse()
+            self._refuse(kind)
         return self._advance()
 
-    def _refuse(self) -> NoReturn:
-        raise _SyntaxError
+    def _refuse(self, *expected: str) -> NoReturn:
+        raise _SyntaxError(self._token, expected)
 
     def _note(self, position: int, problem: object) -> Node:
         """Records what is wrong; stands for the expression that could not be made."""
@@ -286,8 +301,8 @@ class _Parser:
         return self._raised(node, (operand,), by=1)
 
     def _expect_field(self) -> Token:
-        if self._token.kind not in (lexer.IDENTIFIER, lexer.ESCAPED_IDENTIFIER):
-            self._refuse()
+        if self._token.kind not in _FIELD_NAMES:
+            self._refuse(*_FIELD_NAMES)
         return self._advance()
 
     def _arguments(self) -> Step[list[Node]]:
@@ -323,7 +338,7 @@ class _Parser:
             self._advance()
             return self._nodes.literal(token.position, _CONSTANTS[token.kind])
         if token.kind not in (lexer.STRING, lexer.BYTES):
-            self._refuse()
+            self._refuse(*_EXPRESSION_START)
         self._advance()
         try:
             value: Constant = literals.text_or_bytes(token.kind, token.text)
@@ -430,3 +445,13 @@ class _Parser:
 
 def _field_name(token: Token) -> str:
     return token.text[1:-1] if token.kind == lexer.ESCAPED_IDENTIFIER else token.text
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+    return f"'{escaped}'"
+
+
+def _token_name(kind: str) -> str:
+    """Return the name of a token class, or its text in quotes if it has only one."""
+    return kind if kind[0].isupper() or kind == lexer.END else f"'{kind}'"

@@ -25,10 +25,11 @@ from dray.client.kubeconfig import Connection
 from dray.clock import utc_now
 from dray.driverkit.plugin import Directories
 from dray.node import host_info
-from dray.node.agent import Agent, AgentDirectories, RuntimeConfig
+from dray.node.agent import Agent, AgentDirectories
 from dray.node.containers.container_attempts import Starter
 from dray.node.endpoint import API_SERVERS, Endpoint, Identity
 from dray.node.node_status import AgentAddress, NodeStatusUpdater
+from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import FIELD_MANAGER, Registration
 from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import Runtime, Unusable
@@ -169,12 +170,14 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
     async with contextlib.AsyncExitStack() as stack:
         client = await stack.enter_async_context(foreground.client_of(target, FIELD_MANAGER))
         starter = await stack.enter_async_context(Starter())
-        runtime_config = RuntimeConfig(runtime, starter, settings.allows_host)
+        runtime_config = RuntimeConfig(
+            runtime=runtime, starter=starter, allows_host=settings.allows_host
+        )
         registry = telemetry.Registry()
         agent = Agent(
             client, name, settings.address, folders, runtime_config, now=utc_now, registry=registry
         )
-        endpoint = Endpoint(agent.worker, identity)
+        endpoint = Endpoint(agent.containers, identity)
         try:
             listening = endpoint.listening(settings.address, settings.port)
             port = await stack.enter_async_context(listening)

@@ -51,8 +51,15 @@ def sqlite_path(text: str, data: Path) -> Path:
 
 
 def _etcd(text: str) -> contextlib.AbstractAsyncContextManager[Store]:
-    from dray.store import etcd
-    from dray.store.etcd_connection import Access, Login
+    try:
+        from dray.store import etcd
+        from dray.store.etcd_connection import Access, Login
+    except ModuleNotFoundError as error:
+        if error.name != "aetcd":
+            raise
+        raise CommandError(
+            f"--store {ETCD}… needs the package aetcd; install it with: pip install 'dray[etcd]'"
+        ) from error
 
     parts = urllib.parse.urlsplit(text)
     login, _, hosts = parts.netloc.rpartition("@")

@@ -196,7 +196,7 @@ class Explained(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        if self.way is not None and self.way.here is not None:
+        if self.way is not None and self.way.blocked is not None:
             return False
         fine = (Outcome.ALLOCATED, Outcome.FITS)
         if self.explanation is None:

@@ -78,7 +78,7 @@ def make(
     )
     all_devices = list(devices)
     published = _published(all_devices)
-    subjects = _subjects(expression, selector)
+    subjects = expressions.subjects_read(expression, selector)
     reads = tuple(_read(subject, published) for subject in subjects)
     if selector.error is not None:
         return Report(
@@ -100,22 +100,6 @@ def make(
     )
 
 
-def _subjects(expression: str, selector: Selector) -> list[SelectorSubject]:
-    """What is written out, and what is read besides."""
-    paths = sorted(() if selector.error else selector.reads)
-    read = [SelectorSubject(*path) for path in paths if len(path) == 3]
-    return list(dict.fromkeys([*expressions.subjects(expression), *read]))
-
-
-def _qualified(field: str, driver: str, name: str) -> SelectorSubject:
-    domain, slash, identifier = name.partition("/")
-    return (
-        SelectorSubject(field, domain, identifier)
-        if slash
-        else SelectorSubject(field, driver, name)
-    )
-
-
 def _published(devices: Iterable[tuple[PoolId, Device]]) -> Counter[SelectorSubject]:
     """Return the number of devices for each name. Devices of one model have the same names."""
     alike = Counter(
@@ -125,7 +109,7 @@ def _published(devices: Iterable[tuple[PoolId, Device]]) -> Counter[SelectorSubj
     for (driver, attributes, capacity), count in alike.items():
         for field, names in ((ATTRIBUTES, attributes), (CAPACITY, capacity)):
             for name in names:
-                counts[_qualified(field, driver, name)] += count
+                counts[SelectorSubject.published(field, driver, name)] += count
     return counts
 
 

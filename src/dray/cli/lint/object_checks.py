@@ -13,14 +13,14 @@ from dray.api.conversion import canonical, decoding, defaults, versions
 from dray.api.conversion.decoding import FieldProblem
 from dray.api.features import Features
 from dray.api.kinds import Kind
-from dray.apiserver.admission import partition_expansion
-from dray.apiserver.strategies import kind_strategies
+from dray.api.strategies import kind_strategies
 from dray.cli.lint import hints
 from dray.cli.lint.findings import Finding, Severity
 from dray.cli.lint.source_documents import Document
 from dray.drivers.simulated import fleet as fleets
 from dray.drivers.simulated.fleet_file import FleetBlueprint, FleetError
 from dray.explain.selectors import spelling
+from dray.partitions import expansion
 from dray.validation import rules
 
 NO_TIME = "1970-01-01T00:00:00Z"
@@ -53,7 +53,7 @@ def check(document: Document, features: Features) -> Iterator[Finding]:
 
 
 def _field_finding(document: Document, schema_type: str, problem: FieldProblem) -> Finding:
-    if problem.kind == "unknown" and problem.path.endswith(f".{partition_expansion.FIELD}"):
+    if problem.kind == "unknown" and problem.path.endswith(f".{expansion.FIELD}"):
         message = f"{problem.path}: only dray's API server understands this field"
         words = "Elsewhere, ask for a class of partitions, or for one with firstAvailable."
         rule = "partition-request"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.features import Features
 from dray.api.ids import GroupResource
 from dray.api.kinds import Kind
-from dray.api.semantics import owner_references, pod_claims
+from dray.api.semantics import owner_references
 from dray.api.semantics.pod_claims import ClaimSource
 from dray.api.types.dra import ResourceClaim
 from dray.api.types.meta import JsonObject, ObjectMeta
@@ -54,7 +54,7 @@ class Generator:
         Also finds a claim that the status of the owner does not name yet.
         """
         for claim in self._claims.find(caches.OWNER, owner.metadata.uid):
-            if claim.metadata.annotations.get(pod_claims.POD_CLAIM_ANNOTATION) == source.name:
+            if claim.metadata.annotations.get(well_known.POD_CLAIM_NAME_ANNOTATION) == source.name:
                 return claim
         return None
 
@@ -85,7 +85,7 @@ def claim_from(owner: Owner, claim_name: str, template: ClaimTemplate) -> JsonOb
         "generateName": generate_name(owner.metadata.name, claim_name),
         "annotations": {
             **(metadata.get("annotations") or {}),
-            pod_claims.POD_CLAIM_ANNOTATION: claim_name,
+            well_known.POD_CLAIM_NAME_ANNOTATION: claim_name,
         },
         "ownerReferences": [
             owner_references.reference(owner.kind, owner.metadata, blocks_deletion=None),

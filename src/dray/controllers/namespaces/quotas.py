@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.formats import quantity
 from dray.api.ids import GroupResource, ObjectKey
 from dray.api.semantics import owner_references, pod_resources
@@ -116,7 +116,8 @@ class Quotas(ObjectLoop):
         siblings = [
             item
             for item in self._claims.find(caches.OWNER, pod.metadata.uid)
-            if item.metadata.annotations.get(counting.EXTENDED_CLAIM_ANNOTATION) == "true"
+            if item.metadata.annotations.get(well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION)
+            == "true"
         ]
         if not counting.is_extended_claim_of(claim, pod, siblings):
             return None

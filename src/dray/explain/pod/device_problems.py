@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dray.allocator.checks import taints
 from dray.api.formats import gotime
 from dray.api.ids import ClaimKey
-from dray.api.semantics import pod_claims
+from dray.api.semantics import pod_claims, pools
 from dray.api.types.dra import (
     DeviceRequestAllocationResult,
     DeviceTaint,
@@ -93,18 +93,13 @@ def _tainted(
 def _published_taints(
     result: DeviceRequestAllocationResult, slices: Sequence[ResourceSlice]
 ) -> Iterator[DeviceTaint]:
-    pool = [
-        resource_slice.spec
-        for resource_slice in slices
-        if (resource_slice.spec.driver, resource_slice.spec.pool.name)
-        == (result.driver, result.pool)
+    of_pool = [
+        resource_slice for resource_slice in slices if resource_slice.pool_id == result.pool_id
     ]
-    newest = max((each.pool.generation for each in pool), default=0)
-    for spec in pool:
-        if spec.pool.generation == newest:
-            for device in spec.devices:
-                if device.name == result.device:
-                    yield from device.taints
+    for resource_slice in pools.current_slices(of_pool):
+        for device in resource_slice.spec.devices:
+            if device.name == result.device:
+                yield from device.taints
 
 
 def _concern(

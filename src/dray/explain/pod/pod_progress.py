@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -17,6 +16,7 @@ from dray.api.formats import quantity
 from dray.api.ids import ClaimKey, DeviceId
 from dray.api.selectors import node_selectors
 from dray.api.semantics import pod_claims, quota
+from dray.api.semantics.conditions import find_condition
 from dray.api.semantics.pod_resources import Amounts
 from dray.api.types.core import CoreEvent, ResourceQuota
 from dray.api.types.dra import (
@@ -29,7 +29,7 @@ from dray.api.types.dra import (
 )
 from dray.api.types.meta import Condition, ObjectMeta
 from dray.api.types.nodes import Node
-from dray.api.types.pods import ContainerStatus, Pod, PodResourceClaim
+from dray.api.types.pods import ContainerStatus, Pod, PodCondition, PodResourceClaim
 from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.pod import device_problems, message_patterns, obstacles
 from dray.explain.pod.obstacles import Obstacle
@@ -57,13 +57,14 @@ class PodStage(enum.StrEnum):
 
 class StageState(enum.StrEnum):
     PASSED = "passed"
-    DOUBTFUL = "doubtful"
-    """Passed, and yet there is something wrong with what the pod got."""
-    HERE = "here"
-    """This is what the pod waits for."""
+    WARNING = "warning"
+    """Passed, but something is wrong with a device that the pod has."""
+    BLOCKED = "blocked"
+    """The pod waits for this stage."""
     UNKNOWN = "unknown"
     """What it depends on could not be read."""
-    AHEAD = "ahead"
+    PENDING = "pending"
+    """An earlier stage is not passed yet."""
 
 
 class StageStatus(msgspec.Struct, frozen=True):
@@ -82,23 +83,23 @@ class PodProgress(msgspec.Struct, frozen=True):
     phase: str = ""
 
     @property
-    def here(self) -> StageStatus | None:
-        return next((step for step in self.steps if step.state is StageState.HERE), None)
+    def blocked(self) -> StageStatus | None:
+        return next((step for step in self.steps if step.state is StageState.BLOCKED), None)
 
     @property
     def warnings(self) -> tuple[Obstacle, ...]:
         """What is wrong with what the pod has, though it goes on."""
-        doubtful = (step for step in self.steps if step.state is StageState.DOUBTFUL)
-        return tuple(obstacle for step in doubtful for obstacle in step.obstacles)
+        with_warning = (step for step in self.steps if step.state is StageState.WARNING)
+        return tuple(obstacle for step in with_warning for obstacle in step.obstacles)
 
     @property
     def findings(self) -> tuple[Obstacle, ...]:
         """What the pod waits for, and then the doubts."""
-        return (*(self.here.obstacles if self.here else ()), *self.warnings)
+        return (*(self.blocked.obstacles if self.blocked else ()), *self.warnings)
 
     @property
     def is_at_its_end(self) -> bool:
-        return all(step.state in (StageState.PASSED, StageState.DOUBTFUL) for step in self.steps)
+        return all(step.state in (StageState.PASSED, StageState.WARNING) for step in self.steps)
 
     @property
     def unread(self) -> tuple[str, ...]:
@@ -132,8 +133,10 @@ def inspect_pod(
         return PodProgress(name, steps, pod.status.phase)
     steps_taken: list[StageStatus] = []
     for step in _PodInspection(pod, around, explanation).steps():
-        is_past = any(each.state in (StageState.HERE, StageState.AHEAD) for each in steps_taken)
-        steps_taken.append(StageStatus(step.stage, StageState.AHEAD) if is_past else step)
+        is_past = any(
+            each.state in (StageState.BLOCKED, StageState.PENDING) for each in steps_taken
+        )
+        steps_taken.append(StageStatus(step.stage, StageState.PENDING) if is_past else step)
     return PodProgress(name, tuple(steps_taken), pod.status.phase)
 
 
@@ -157,7 +160,7 @@ class _PodInspection:
                 yield StageStatus(stage, StageState.PASSED)
             doubts = tuple(self._doubts())
             yield StageStatus(
-                PodStage.DEVICES, StageState.DOUBTFUL if doubts else StageState.PASSED, doubts
+                PodStage.DEVICES, StageState.WARNING if doubts else StageState.PASSED, doubts
             )
         else:
             yield self._step(PodStage.QUOTA, self._quota(), around.unread & {"ResourceQuota"})
@@ -175,10 +178,12 @@ class _PodInspection:
     ) -> StageStatus:
         seen = tuple(found)
         if seen:
-            return StageStatus(stage, StageState.HERE, seen, tuple(sorted(unread)))
+            return StageStatus(stage, StageState.BLOCKED, seen, tuple(sorted(unread)))
         if unread:
             return StageStatus(stage, StageState.UNKNOWN, (), tuple(sorted(unread)))
-        return StageStatus(stage, StageState.PASSED if self._is_behind(stage) else StageState.AHEAD)
+        return StageStatus(
+            stage, StageState.PASSED if self._is_behind(stage) else StageState.PENDING
+        )
 
     def _is_behind(self, stage: PodStage) -> bool:
         """Whether the pod has passed a stage that has no obstacle."""
@@ -302,7 +307,7 @@ class _PodInspection:
         if node is None:
             yield obstacles.NodeGone(node=name)
             return
-        ready = _condition(node.status.conditions, "Ready")
+        ready = find_condition(node.status.conditions, "Ready")
         if ready is not None and ready.status != "True":
             yield obstacles.NodeNotReady(node=name, message=ready.message or ready.reason)
 
@@ -401,8 +406,8 @@ class _PodInspection:
         found = (self._around.claims.get(key) for key in keys)
         return [claim for claim in found if claim is not None]
 
-    def _scheduled(self) -> _Condition | None:
-        return _condition(self._pod.status.conditions, "PodScheduled")
+    def _scheduled(self) -> PodCondition | None:
+        return find_condition(self._pod.status.conditions, "PodScheduled")
 
     def _last_said(self, reason: str) -> str:
         said = [event.message for event in self._around.events if event.reason == reason]
@@ -464,20 +469,3 @@ def _unattached(
     awaited = tuple(name for name in result.binding_conditions if name not in true)
     if awaited:
         yield obstacles.ConditionAwaited(conditions=awaited, **about)
-
-
-class _Condition(Protocol):
-    """What conditions of pods and nodes have in common."""
-
-    @property
-    def type(self) -> str: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def reason(self) -> str: ...
-    @property
-    def message(self) -> str: ...
-
-
-def _condition(conditions: Sequence[_Condition], type_: str) -> _Condition | None:
-    return next((condition for condition in conditions if condition.type == type_), None)

@@ -15,10 +15,10 @@ from dray.explain.text import phrases
 
 _MARKS = {
     StageState.PASSED: "✓",
-    StageState.DOUBTFUL: "!",
-    StageState.HERE: "✗",
+    StageState.WARNING: "!",
+    StageState.BLOCKED: "✗",
     StageState.UNKNOWN: "?",
-    StageState.AHEAD: "·",
+    StageState.PENDING: "·",
 }
 _PREDICATES = {"Failed": "has failed", "Running": "is not well"}
 _EXITS = {
@@ -47,7 +47,7 @@ def text(way: PodProgress) -> str:
 
 
 def headline(way: PodProgress) -> str:
-    here = way.here
+    here = way.blocked
     if here is not None:
         return f"pod {way.pod} {_PREDICATES.get(way.phase, 'waits')}: {sentence(here.obstacles[0])}"
     if way.phase == "Succeeded":
@@ -63,7 +63,7 @@ def headline(way: PodProgress) -> str:
 def _lines(way: PodProgress) -> Iterator[str]:
     yield headline(way)
     yield "  " + "  ".join(f"{_MARKS[step.state]} {step.stage}" for step in way.steps)
-    is_told = way.here is not None or way.is_at_its_end
+    is_told = way.blocked is not None or way.is_at_its_end
     told = list(_told(way.findings, first_is_told=is_told))
     told += [limit(kind) for kind in way.unread]
     for words in dict.fromkeys(told):

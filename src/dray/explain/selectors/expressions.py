@@ -38,6 +38,12 @@ class SelectorSubject(NamedTuple):
     domain: str
     name: str
 
+    @classmethod
+    def published(cls, field: str, driver: str, name: str) -> SelectorSubject:
+        """Return the subject that a device publishes; a name without domain is the driver's."""
+        domain, slash, identifier = name.partition("/")
+        return cls(field, domain, identifier) if slash else cls(field, driver, name)
+
 
 class TextSpan(NamedTuple):
     """A part of the text."""
@@ -63,6 +69,13 @@ class Comparison(NamedTuple):
     """Compared with `compareTo` and the like, not with an operator."""
     behind: TextSpan | None = None
     """All that is written behind the subject, where that is an operator and the constant."""
+
+
+def subjects_read(text: str, compiled: device.Selector) -> list[SelectorSubject]:
+    """Return the attributes and capacities that are written out, then those read besides."""
+    paths = sorted(() if compiled.error else compiled.reads)
+    read = [SelectorSubject(*path) for path in paths if len(path) == 3]
+    return list(dict.fromkeys([*subjects(text), *read]))
 
 
 def clauses(text: str) -> list[str]:

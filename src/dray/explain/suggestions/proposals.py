@@ -90,15 +90,15 @@ def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
     def propose(question: ProposalContext) -> Iterator[Proposal]:
         for observed in question.observations:
             facts = observed.facts
-            if facts.gate.kind is not FilterKind.SELECTOR:
+            if facts.filter.kind is not FilterKind.SELECTOR:
                 continue
             affected = frozenset({(facts.claim, facts.request.partition("/")[0])})
             for how, text, old, new in rewrite(observed):
                 change = ReplaceSelector(
                     claim=facts.claim,
                     request=facts.request,
-                    index=facts.gate.index,
-                    expression=facts.gate.expression,
+                    index=facts.filter.index,
+                    expression=facts.filter.expression,
                     replacement=text,
                     how=how,
                     old=old,
@@ -118,7 +118,7 @@ def correct_names(question: ProposalContext) -> Iterator[Proposal]:
             for close in spelling.similar(asked, classes)[:_CLASSES_TRIED]:
                 yield Proposal(_other_class(option, close), affecting(option))
     for observed in question.observations:
-        if observed.facts.gate.kind is FilterKind.CONSTRAINTS:
+        if observed.facts.filter.kind is FilterKind.CONSTRAINTS:
             yield from _corrected_constraints(question, observed)
 
 
@@ -250,13 +250,13 @@ def _other_class(option: ResolvedAlternative, name: str) -> OtherClass:
 def correct_classes(question: ProposalContext) -> Iterator[Proposal]:
     """Mistakes in selectors of classes."""
     for observed in question.observations:
-        gate = observed.facts.gate
-        if gate.kind is FilterKind.CLASS:
+        class_filter = observed.facts.filter
+        if class_filter.kind is FilterKind.CLASS:
             for how, text, old, new in selector_rewrites.corrections(observed):
                 change = ReplaceClassSelector(
-                    device_class=gate.device_class,
-                    index=gate.index,
-                    expression=gate.expression,
+                    device_class=class_filter.device_class,
+                    index=class_filter.index,
+                    expression=class_filter.expression,
                     replacement=text,
                     how=how,
                     old=old,

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence, Set
 
-from dray.allocator.model.requests import ALL, EXACT_COUNT, RESULTS_LIMIT
+from dray.allocator.model.requests import ALL, EXACT_COUNT
 from dray.allocator.problem.resolution import ResolvedAlternative
+from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 from dray.explain.suggestions import change_tester, proposals, selector_rewrites
 from dray.explain.suggestions.change_tester import ChangeTester
 from dray.explain.suggestions.changes import (
@@ -120,7 +121,7 @@ def _largest_count(
     asked = option.option.count if option.option.mode == EXACT_COUNT else 0
     if option.option.mode not in (EXACT_COUNT, ALL):
         there = 1
-    low, high = 1, min(asked - 1 if asked else there, there, RESULTS_LIMIT)
+    low, high = 1, min(asked - 1 if asked else there, there, ALLOCATION_RESULTS_MAX_SIZE)
     found = None
     while low <= high:
         count = low if found is None else (low + high + 1) // 2

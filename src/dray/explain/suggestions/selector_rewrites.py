@@ -31,7 +31,7 @@ class Rewrite(NamedTuple):
 
 def corrections(observed: Observation) -> Iterator[Rewrite]:
     """What is written wrong: names, domains, types, and attributes that not every device has."""
-    text = observed.facts.gate.expression
+    text = observed.facts.filter.expression
     for fact in observed.facts.subjects:
         if not fact.devices:
             yield from _renamings(text, fact)
@@ -56,7 +56,7 @@ def spellings(observed: Observation) -> Iterator[Rewrite]:
 
 def thresholds(observed: Observation) -> Iterator[Rewrite]:
     """Limits that some device meets, the one nearest to what is asked for first."""
-    for compared in expressions.comparisons(observed.facts.gate.expression):
+    for compared in expressions.comparisons(observed.facts.filter.expression):
         for limit in _reachable_limits(observed, compared)[:_SUGGESTIONS]:
             yield _with_value(observed, compared, limit.text, Rewriting.THRESHOLD)
 
@@ -72,7 +72,7 @@ def other_values(observed: Observation) -> Iterator[Rewrite]:
 
 def shortenings(observed: Observation) -> Iterator[Rewrite]:
     """The selector without one of its clauses."""
-    text = observed.facts.gate.expression
+    text = observed.facts.filter.expression
     for clause in observed.facts.clauses:
         shorter = expressions.without_clause(text, clause.text)
         yield Rewrite(Rewriting.CLAUSE, shorter, old=clause.text)
@@ -113,7 +113,7 @@ def _all_converted(text: str, subject: SelectorSubject, kind: str) -> str:
 
 
 def _equalities(observed: Observation) -> Iterator[Comparison]:
-    for compared in expressions.comparisons(observed.facts.gate.expression):
+    for compared in expressions.comparisons(observed.facts.filter.expression):
         is_equality = compared.relation in ("==", "in")
         if is_equality and observed.values.get(compared.subject):
             yield compared
@@ -147,7 +147,7 @@ def _meets(value: TypedValue, relation: str, limit: TypedValue) -> bool:
 
 def _with_value(observed: Observation, compared: Comparison, value: str, how: Rewriting) -> Rewrite:
     new = expressions.written(value) if isinstance(compared.constant, str) else value
-    text = expressions.replaced(observed.facts.gate.expression, compared.place, new)
+    text = expressions.replaced(observed.facts.filter.expression, compared.place, new)
     return Rewrite(how, text, str(compared.constant), value)
 
 

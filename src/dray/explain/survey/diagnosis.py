@@ -23,7 +23,7 @@ from dray.explain.survey.unreachable_slices import UnreachableReason, Unreachabl
 class Reason(msgspec.Struct, frozen=True):
     """Why some nodes are out of the question.
 
-    With `gate`, too few devices of a request are left there; with `verdict`, each request could be
+    With `filter`, too few devices of a request pass it; with `rejection`, each request could be
     served, but not all of them; without either, there are no devices at all.
     """
 
@@ -31,8 +31,8 @@ class Reason(msgspec.Struct, frozen=True):
     request: str
     nodes: int
     examples: tuple[str, ...]
-    gate: DeviceFilter | None = None
-    verdict: rejections.Rejection | None = None
+    filter: DeviceFilter | None = None
+    rejection: rejections.Rejection | None = None
 
 
 def reasons(
@@ -45,7 +45,7 @@ def reasons(
 
     `twins` says for each open node which one is asked instead.
     """
-    by_gate = sorted(
+    shortfalls = sorted(
         survey.counts, key=lambda obstacle: (-obstacle.depth, -survey.counts[obstacle])
     )
     return (
@@ -56,9 +56,9 @@ def reasons(
                 obstacle.request,
                 survey.counts[obstacle],
                 tuple(survey.obstacles[obstacle]),
-                obstacle.gate,
+                obstacle.filter,
             )
-            for obstacle in by_gate
+            for obstacle in shortfalls
         ),
     )
 
@@ -76,46 +76,49 @@ def _joint_reasons(answers: Iterable[tuple[str, FitResult]]) -> Iterator[Reason]
         if known is None or _progress(answer.reason) > _progress(known):
             closest[key] = answer.reason
     for key, of_reason in sorted(found.items(), key=lambda each: -len(each[1])):
-        verdict = closest[key]
+        rejection = closest[key]
         claim, request = -1, ""
-        if isinstance(verdict, rejections.RequestRejection):
-            claim, request = verdict.claim, verdict.request
+        if isinstance(rejection, rejections.RequestRejection):
+            claim, request = rejection.claim, rejection.request
         examples = tuple(of_reason[:EXAMPLES_KEPT])
-        yield Reason(claim, request, len(of_reason), examples, verdict=verdict)
+        yield Reason(claim, request, len(of_reason), examples, rejection=rejection)
 
 
-def _kind(verdict: rejections.Rejection) -> Hashable:
+def _kind(rejection: rejections.Rejection) -> Hashable:
     """Equal for verdicts that say the same of different nodes."""
-    last = verdict.last if isinstance(verdict, rejections.NoCombination) else None
-    names = [getattr(verdict, name, None) for name in ("claim", "request", "attribute")]
-    return type(verdict), type(last), *names
+    last = rejection.last if isinstance(rejection, rejections.NoCombination) else None
+    names = [getattr(rejection, name, None) for name in ("claim", "request", "attribute")]
+    return type(rejection), type(last), *names
 
 
-def _progress(verdict: rejections.Rejection) -> int:
+def _progress(rejection: rejections.Rejection) -> int:
     """How much of what is needed there is."""
-    match verdict:
+    match rejection:
         case rejections.NoCommonValue():
-            return verdict.best
+            return rejection.best
         case rejections.TooFewValues():
-            return verdict.values
+            return rejection.values
         case rejections.TooFewDevices() | rejections.TooFewDevicesCombined():
-            return verdict.free
+            return rejection.free
     return 0
 
 
-def gates_in_the_way(
-    funnels: Iterable[Funnel], strays: Iterable[UnreachableSlices], reasons: Iterable[Reason]
+def blocking_feature_gates(
+    funnels: Iterable[Funnel], unreachable: Iterable[UnreachableSlices], reasons: Iterable[Reason]
 ) -> Iterator[str]:
     """Feature gates that keep devices away."""
     for reason in reasons:
-        if isinstance(reason.verdict, rejections.NoCommonValue) and not reason.verdict.best_value:
+        if (
+            isinstance(reason.rejection, rejections.NoCommonValue)
+            and not reason.rejection.best_value
+        ):
             yield "DRAListTypeAttributes"
-    for stray in strays:
-        if stray.cause is UnreachableReason.GATE_OFF:
-            yield stray.detail
+    for slices in unreachable:
+        if slices.cause is UnreachableReason.GATE_OFF:
+            yield slices.detail
     for funnel in funnels:
         for stage in funnel.stages:
-            match stage.objection:
+            match stage.rejection:
                 case rejections.BindingConditionsDisabled():
                     yield "DRADeviceBindingConditions"
                 case rejections.NodeOperationsDisabled(node_lacks_feature=False):

@@ -31,7 +31,7 @@ from dray.explain.survey.node_survey import Survey
 
 VALUES_SHOWN = 3
 _VALUES_COUNTED = 1024
-_GATES_OBSERVED = 12
+_FILTERS_OBSERVED = 12
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -98,12 +98,12 @@ class TypeMistake(msgspec.Struct, frozen=True):
     correction: str = ""
 
 
-class GateFacts(msgspec.Struct, frozen=True):
+class FilterFacts(msgspec.Struct, frozen=True):
     """Everything known about one gate of one funnel."""
 
     claim: int
     request: str
-    gate: DeviceFilter
+    filter: DeviceFilter
     devices: int
     subjects: tuple[SubjectFact, ...] = ()
     clauses: tuple[ClauseCount, ...] = ()
@@ -114,7 +114,7 @@ class GateFacts(msgspec.Struct, frozen=True):
 class Observation(NamedTuple):
     """The facts about a gate, and all values behind them."""
 
-    facts: GateFacts
+    facts: FilterFacts
     values: dict[SelectorSubject, Counter[TypedValue]]
 
 
@@ -132,8 +132,8 @@ def observe(
         panel = NodeFilters(fleet.inventory(fleet.nodes[group[0].node]), claims, fleet.selectors)
         for plan in (plan for step in panel.steps for plan in step.plans):
             wanted = observers[plan.claim, str(plan.option.name)]
-            for gate, left in _arrivals(panel, plan, wanted):
-                wanted[gate].add(panel.inventory, left, len(group))
+            for device_filter, left in _arrivals(panel, plan, wanted):
+                wanted[device_filter].add(panel.inventory, left, len(group))
     return tuple(
         observer.observation() for wanted in observers.values() for observer in wanted.values()
     )
@@ -154,8 +154,8 @@ def _observers(
     }
     return {
         (key := (funnel.claim, funnel.request)): {
-            gate: _Observer(options[key], gate, claims, clause_selectors, fleet)
-            for gate in _worth_a_look(funnel)
+            device_filter: _Observer(options[key], device_filter, claims, clause_selectors, fleet)
+            for device_filter in _worth_a_look(funnel)
         }
         for funnel in survey.funnels
     }
@@ -175,11 +175,11 @@ def _groups(
 def _worth_a_look(funnel: Funnel) -> Sequence[DeviceFilter]:
     """The gates that lose devices for something that a claim or class names."""
     losing = [
-        stage.gate
+        stage.filter
         for stage in funnel.stages
-        if stage.lost and (stage.gate.is_selector or stage.gate.kind in _NAMING)
+        if stage.lost and (stage.filter.is_selector or stage.filter.kind in _NAMING)
     ]
-    return losing[:_GATES_OBSERVED]
+    return losing[:_FILTERS_OBSERVED]
 
 
 _NAMING = (FilterKind.CAPACITY, FilterKind.CONSTRAINTS)
@@ -193,9 +193,9 @@ def _arrivals(
     left = panel.inventory.everything
     answers = panel.answers(plan)
     while missing and (answer := next(answers, None)) is not None:
-        if answer.gate in missing:
-            missing.remove(answer.gate)
-            yield answer.gate, left
+        if answer.filter in missing:
+            missing.remove(answer.filter)
+            yield answer.filter, left
         left &= answer.passing
 
 
@@ -205,15 +205,15 @@ class _Observer:
     def __init__(
         self,
         resolved: ResolvedAlternative,
-        gate: DeviceFilter,
+        device_filter: DeviceFilter,
         claims: Sequence[ResolvedClaim],
         selectors: Selectors,
         fleet: ClusterInventory,
     ) -> None:
         self._resolved = resolved
-        self._gate = gate
+        self._filter = device_filter
         self._tally = DistinctDevices()
-        self._subjects = tuple(_subjects(resolved, gate, claims, fleet))
+        self._subjects = tuple(_subjects(resolved, device_filter, claims, fleet))
         self._devices = 0
         self._arrived: Counter[SelectorSubject] = Counter()
         self._publishing: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
@@ -221,7 +221,7 @@ class _Observer:
             subject: Counter() for subject in self._subjects
         }
         self._having: Counter[SelectorSubject] = Counter()
-        self._clauses = _compiled_clauses(gate, selectors)
+        self._clauses = _compiled_clauses(device_filter, selectors)
         self._left = [0] * len(self._clauses)
         self._named = _first_named(self._subjects, [text for text, _ in self._clauses], fleet)
         """The subjects that each clause is the first to name."""
@@ -268,11 +268,11 @@ class _Observer:
 
     def observation(self) -> Observation:
         published = self._published()
-        compared = expressions.comparisons(self._gate.expression)
-        facts = GateFacts(
+        compared = expressions.comparisons(self._filter.expression)
+        facts = FilterFacts(
             self._resolved.claim,
             str(self._resolved.option.name),
-            self._gate,
+            self._filter,
             self._devices,
             tuple(self._fact(subject, published) for subject in self._subjects),
             tuple(
@@ -310,8 +310,8 @@ class _Observer:
         for (driver, of_attributes, of_capacity), devices in self._publishing.items():
             for field, names in ((ATTRIBUTES, of_attributes), (CAPACITY, of_capacity)):
                 for name in names:
-                    found[_qualified(field, driver, name)] += devices
-        if self._gate.kind is FilterKind.CAPACITY:
+                    found[SelectorSubject.published(field, driver, name)] += devices
+        if self._filter.kind is FilterKind.CAPACITY:
             return Counter({each._replace(domain=""): found[each] for each in found})
         return found
 
@@ -323,7 +323,7 @@ class _Observer:
                 has = {QUANTITY}
             if has and given not in has:
                 wanted = sorted(has)[0]
-                text = self._gate.expression
+                text = self._filter.expression
                 yield TypeMistake(
                     each.subject.name,
                     wanted,
@@ -355,36 +355,34 @@ def _compared(found: Comparison) -> Compared:
 
 def _subjects(
     resolved: ResolvedAlternative,
-    gate: DeviceFilter,
+    device_filter: DeviceFilter,
     claims: Sequence[ResolvedClaim],
     fleet: ClusterInventory,
 ) -> Iterable[SelectorSubject]:
     """What the gate names."""
-    if gate.kind is FilterKind.CAPACITY:
+    if device_filter.kind is FilterKind.CAPACITY:
         return [SelectorSubject(CAPACITY, "", name) for name in resolved.option.capacity or ()]
-    if gate.kind is FilterKind.CONSTRAINTS:
+    if device_filter.kind is FilterKind.CONSTRAINTS:
         named = [
             constraint.match_attribute or constraint.distinct_attribute or ""
             for constraint in claims[resolved.claim].parsed.constraints
         ]
         published = [name for name in named if name not in resolved.option.derived]
-        return [_qualified(ATTRIBUTES, "", name) for name in dict.fromkeys(published)]
-    return subjects_of(gate.expression, fleet)
+        distinct = dict.fromkeys(published)
+        return [SelectorSubject.published(ATTRIBUTES, "", name) for name in distinct]
+    return subjects_of(device_filter.expression, fleet)
 
 
 def subjects_of(expression: str, fleet: ClusterInventory) -> list[SelectorSubject]:
     """The attributes and capacities that a selector reads."""
     compiled = expressions.compiled(expression, fleet.features)
-    read = [
-        SelectorSubject(*path)
-        for path in sorted(() if compiled.error else compiled.reads)
-        if len(path) == 3
-    ]
-    return list(dict.fromkeys([*expressions.subjects(expression), *read]))
+    return expressions.subjects_read(expression, compiled)
 
 
-def _compiled_clauses(gate: DeviceFilter, selectors: Selectors) -> list[tuple[str, CachedSelector]]:
-    texts = expressions.clauses(gate.expression) if gate.is_selector else []
+def _compiled_clauses(
+    device_filter: DeviceFilter, selectors: Selectors
+) -> list[tuple[str, CachedSelector]]:
+    texts = expressions.clauses(device_filter.expression) if device_filter.is_selector else []
     return [(text, selectors.selector(text)) for text in texts] if len(texts) > 1 else []
 
 
@@ -399,15 +397,6 @@ def _first_named(
         rest = [each for each in rest if each not in named]
         found.append(named)
     return found
-
-
-def _qualified(field: str, driver: str, name: str) -> SelectorSubject:
-    domain, slash, identifier = name.partition("/")
-    return (
-        SelectorSubject(field, domain, identifier)
-        if slash
-        else SelectorSubject(field, driver, name)
-    )
 
 
 def _range(found: Iterable[TypedValue]) -> tuple[str, str]:

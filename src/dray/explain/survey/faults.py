@@ -16,6 +16,7 @@ from dray.allocator.model.requests import Alternative
 from dray.allocator.problem.resolution import LocatedSelector, ResolvedAlternative, ResolvedClaim
 from dray.api.features import Features
 from dray.api.ids import DeviceId, PoolId
+from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 from dray.cel.device import Selector
 from dray.cel.runtime.values import COST_LIMIT
 from dray.explain.selectors import expressions, spelling
@@ -153,8 +154,8 @@ def _too_many(claims: Sequence[ResolvedClaim], funnels: Iterable[Funnel]) -> Ite
     needed_by = {(funnel.claim, funnel.request): funnel.most_needed for funnel in funnels}
     for number, claim in enumerate(claims):
         needed = sum(_fewest(request.options, needed_by) for request in claim.requests)
-        if needed > requests.RESULTS_LIMIT:
-            yield TooManyDevices(claim=number, needed=needed, limit=requests.RESULTS_LIMIT)
+        if needed > ALLOCATION_RESULTS_MAX_SIZE:
+            yield TooManyDevices(claim=number, needed=needed, limit=ALLOCATION_RESULTS_MAX_SIZE)
 
 
 def _fewest(
@@ -233,28 +234,28 @@ def _in_funnels(funnels: Iterable[Funnel], features: Features) -> Iterator[Fault
     """What cannot be evaluated on some devices."""
     for funnel in funnels:
         for stage in funnel.stages:
-            expression = stage.gate.expression
+            expression = stage.filter.expression
             is_known = expression and _is_at_fault(expressions.compiled(expression, features))
-            if isinstance(stage.objection, CannotEvaluate) and not is_known:
-                yield _failing(funnel, stage, stage.objection.detail)
+            if isinstance(stage.rejection, CannotEvaluate) and not is_known:
+                yield _failing(funnel, stage, stage.rejection.detail)
 
 
 def _failing(funnel: Funnel, stage: FilterCount, detail: str) -> Fault:
-    gate = stage.gate
-    if not gate.is_selector:
+    device_filter = stage.filter
+    if not device_filter.is_selector:
         return AttributeFails(
             claim=funnel.claim,
             request=funnel.request,
-            kind=gate.kind,
+            kind=device_filter.kind,
             device=stage.example,
             detail=detail,
         )
     return SelectorFails(
         claim=funnel.claim,
         request=funnel.request,
-        device_class=gate.device_class,
-        index=gate.index,
-        expression=gate.expression,
+        device_class=device_filter.device_class,
+        index=device_filter.index,
+        expression=device_filter.expression,
         device=stage.example,
         detail=detail,
         failing=stage.failing,

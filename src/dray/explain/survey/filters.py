@@ -59,13 +59,13 @@ class DeviceFilter(msgspec.Struct, frozen=True):
         return self.kind in (FilterKind.CLASS, FilterKind.SELECTOR)
 
 
-_GATES = {kind: DeviceFilter(kind) for kind in FilterKind}
+_FILTERS = {kind: DeviceFilter(kind) for kind in FilterKind}
 
 
 class FilterResult(NamedTuple):
     """What a gate makes of the devices of a node."""
 
-    gate: DeviceFilter
+    filter: DeviceFilter
     passing: int
     failing: int = 0
     """Devices on which the check cannot be evaluated."""
@@ -118,14 +118,14 @@ class NodeFilters:
         inventory = self.inventory
         for test in plan.resolved.tests:
             kind = FilterKind.SELECTOR if test.device_class is None else FilterKind.CLASS
-            gate = DeviceFilter(kind, test.number, test.text, test.device_class or "")
-            yield FilterResult(gate, *test.selector.matches(inventory))
-        yield FilterResult(_GATES[FilterKind.NODE], *inventory.on_node)
+            device_filter = DeviceFilter(kind, test.number, test.text, test.device_class or "")
+            yield FilterResult(device_filter, *test.selector.matches(inventory))
+        yield FilterResult(_FILTERS[FilterKind.NODE], *inventory.on_node)
         everything = inventory.everything
-        yield FilterResult(_GATES[FilterKind.FEATURES], everything & ~self._disabled(plan))
-        yield FilterResult(_GATES[FilterKind.TAINTS], everything & ~self._tainted(plan))
+        yield FilterResult(_FILTERS[FilterKind.FEATURES], everything & ~self._disabled(plan))
+        yield FilterResult(_FILTERS[FilterKind.TAINTS], everything & ~self._tainted(plan))
         taken = 0 if plan.option.admin_access else inventory.taken
-        yield FilterResult(_GATES[FilterKind.TAKEN], everything & ~taken)
+        yield FilterResult(_FILTERS[FilterKind.TAKEN], everything & ~taken)
         asked = {check.name: check for check in self._checks.of(plan)}
         yield self._capacity(plan, asked.get(rejections.CheckName.CAPACITY))
         yield self._ask(FilterKind.GROUPS, asked.get(rejections.CheckName.GROUPS), plan)
@@ -136,36 +136,39 @@ class NodeFilters:
         else:
             yield self._narrow(FilterKind.CONSTRAINTS, constraining, plan)
 
-    def objection(
-        self, plan: NodeAlternative, gate: DeviceFilter, device: Candidate
+    def rejection(
+        self, plan: NodeAlternative, device_filter: DeviceFilter, device: Candidate
     ) -> FilterRejection | None:
         """What one gate has against one device that does not pass it."""
-        for verdict in eligibility.device_rejections(plan.resolved, self.inventory, device):
-            if _is_of(verdict, gate):
-                return verdict
-        check = self._check_behind(plan, gate, device)
+        for rejection in eligibility.device_rejections(plan.resolved, self.inventory, device):
+            if _is_of(rejection, device_filter):
+                return rejection
+        check = self._check_behind(plan, device_filter, device)
         if check is not None:
             return _asked(check, plan.slots[0], device)
-        return self._failure(plan, gate, device)
+        return self._failure(plan, device_filter, device)
 
     def _check_behind(
-        self, plan: NodeAlternative, gate: DeviceFilter, device: Candidate
+        self, plan: NodeAlternative, device_filter: DeviceFilter, device: Candidate
     ) -> Check | None:
-        if gate.kind is FilterKind.CAPACITY and not plan.selected & device.bit:
+        if device_filter.kind is FilterKind.CAPACITY and not plan.selected & device.bit:
             return None
         for check in self._checks.of(plan):
-            if _KIND_OF[check.name] is gate.kind and check.applies_to & device.bit:
+            if _KIND_OF[check.name] is device_filter.kind and check.applies_to & device.bit:
                 return check
         return None
 
     def _failure(
-        self, plan: NodeAlternative, gate: DeviceFilter, device: Candidate
+        self, plan: NodeAlternative, device_filter: DeviceFilter, device: Candidate
     ) -> CannotEvaluate | None:
-        for test in plan.resolved.tests if gate.is_selector else ():
-            if (test.number, test.device_class or "") == (gate.index, gate.device_class):
+        for test in plan.resolved.tests if device_filter.is_selector else ():
+            if (test.number, test.device_class or "") == (
+                device_filter.index,
+                device_filter.device_class,
+            ):
                 answer = test.selector.answer(device)
                 return CannotEvaluate(answer) if isinstance(answer, str) else None
-        if gate.kind in (FilterKind.NODE, FilterKind.CAPACITY):
+        if device_filter.kind in (FilterKind.NODE, FilterKind.CAPACITY):
             untested = plan.resolved._replace(tests=())
             return CannotEvaluate(eligibility.failure(untested, self.inventory, device).detail)
         return None
@@ -210,27 +213,27 @@ class NodeFilters:
             able, unanswered = plan.selected, self._unanswered[plan]
         if check is not None:
             able = check.filter_candidates(plan.slots[0], able, 1)
-        return FilterResult(_GATES[FilterKind.CAPACITY], able, unanswered)
+        return FilterResult(_FILTERS[FilterKind.CAPACITY], able, unanswered)
 
     def _narrow(self, kind: FilterKind, check: Check | None, plan: NodeAlternative) -> FilterResult:
         """Which devices a check would take, where it finds all of them as a set."""
         passing = self.inventory.everything
         if check is not None:
             passing = check.filter_candidates(plan.slots[0], passing, 1)
-        return FilterResult(_GATES[kind], passing)
+        return FilterResult(_FILTERS[kind], passing)
 
     def _ask(self, kind: FilterKind, check: Check | None, plan: NodeAlternative) -> FilterResult:
         """Which devices a check would take if nothing else were picked, one by one."""
         passing, failing = self.inventory.everything, 0
         if check is None:
-            return FilterResult(_GATES[kind], passing)
+            return FilterResult(_FILTERS[kind], passing)
         for device in self.inventory.members(passing & check.applies_to):
             found = _asked(check, plan.slots[0], device)
             if found is not None:
                 passing ^= device.bit
             if isinstance(found, CannotEvaluate):
                 failing |= device.bit
-        return FilterResult(_GATES[kind], passing, failing)
+        return FilterResult(_FILTERS[kind], passing, failing)
 
     def _constraints_on(
         self, plan: NodeAlternative, claim: ResolvedClaim
@@ -266,13 +269,16 @@ _KIND_OF = {
 }
 
 
-def _is_of(verdict: rejections.DeviceRejection, gate: DeviceFilter) -> bool:
-    if isinstance(verdict, rejections.SelectorNotMatched):
-        place = (verdict.index, verdict.device_class or "")
-        return gate.is_selector and place == (gate.index, gate.device_class)
-    if isinstance(verdict, rejections.CountersDisabled):
-        return gate.kind is FilterKind.FEATURES
-    return _KIND_OF[verdict.check] is gate.kind
+def _is_of(rejection: rejections.DeviceRejection, device_filter: DeviceFilter) -> bool:
+    if isinstance(rejection, rejections.SelectorNotMatched):
+        place = (rejection.index, rejection.device_class or "")
+        return device_filter.is_selector and place == (
+            device_filter.index,
+            device_filter.device_class,
+        )
+    if isinstance(rejection, rejections.CountersDisabled):
+        return device_filter.kind is FilterKind.FEATURES
+    return _KIND_OF[rejection.check] is device_filter.kind
 
 
 def _asked(check: Check, slot: Slot, device: Candidate) -> FilterRejection | None:
@@ -285,9 +291,9 @@ def _asked(check: Check, slot: Slot, device: Candidate) -> FilterRejection | Non
         trail.unwind(0)
 
 
-def _in_order(verdict: rejections.DeviceRejection | None) -> rejections.DeviceRejection | None:
+def _in_order(rejection: rejections.DeviceRejection | None) -> rejections.DeviceRejection | None:
     """The verdict with holders by name: the order in which they came says nothing."""
-    holders = getattr(verdict, "holders", ())
-    if verdict is None or not holders:
-        return verdict
-    return msgspec.structs.replace(verdict, holders=tuple(sorted(holders)))
+    holders = getattr(rejection, "holders", ())
+    if rejection is None or not holders:
+        return rejection
+    return msgspec.structs.replace(rejection, holders=tuple(sorted(holders)))

@@ -46,13 +46,13 @@ class Holder(msgspec.Struct, frozen=True):
 class FilterCount(msgspec.Struct):
     """What one gate did to the devices that came to it."""
 
-    gate: DeviceFilter
+    filter: DeviceFilter
     before: int = 0
     after: int = 0
     failing: int = 0
     """Devices on which the check could not be evaluated."""
     example: DeviceId | None = None
-    objection: FilterRejection | None = None
+    rejection: FilterRejection | None = None
     """What the gate has against the example."""
     holders: tuple[Holder, ...] = ()
     """Who holds most of what was lost here."""
@@ -74,7 +74,7 @@ class NodeCount(msgspec.Struct, frozen=True):
 class Blockage(msgspec.Struct, frozen=True):
     """How many nodes fall below what is needed at a gate, and one of them."""
 
-    gate: DeviceFilter
+    filter: DeviceFilter
     nodes: int
     example: str
 
@@ -155,8 +155,8 @@ class _Progress:
 
     __slots__ = ("blocked", "blocked_example", "holders", "stage")
 
-    def __init__(self, gate: DeviceFilter) -> None:
-        self.stage = FilterCount(gate)
+    def __init__(self, device_filter: DeviceFilter) -> None:
+        self.stage = FilterCount(device_filter)
         self.holders: Counter[ClaimKey] = Counter()
         self.blocked = 0
         self.blocked_example = ""
@@ -173,7 +173,7 @@ class FunnelBuilder:
         option = plan.option
         needed = 0 if option.is_all else plan.count
         self._funnel = Funnel(plan.claim, str(option.name), option.device_class, needed)
-        self._gates: list[_Progress] = []
+        self._filters: list[_Progress] = []
         self._tally = DistinctDevices()
         self._left = 0
         self._misses = _Misses()
@@ -181,22 +181,22 @@ class FunnelBuilder:
     def add(self, panel: NodeFilters, plan: NodeAlternative, nodes: int) -> NodeFunnel:
         inventory = panel.inventory
         answers = list(panel.answers(plan))
-        if not self._gates:
-            self._gates = [_Progress(answer.gate) for answer in answers]
+        if not self._filters:
+            self._filters = [_Progress(answer.filter) for answer in answers]
         published = self._tally.count("published", inventory, inventory.everything)
         self._funnel.nodes += nodes
         self._funnel.published += nodes * published
         counts: list[int] = []
         held: dict[int, int] = {}
         left = inventory.everything
-        for number, (progress, answer) in enumerate(zip(self._gates, answers, strict=True)):
+        for number, (progress, answer) in enumerate(zip(self._filters, answers, strict=True)):
             arriving = self._tally.fresh(progress, inventory, left)
             progress.stage.before += nodes * arriving.bit_count()
             lost = left & ~answer.passing
             if lost:
                 _exemplify(progress.stage, panel, plan, answer, lost)
                 progress.stage.failing += nodes * (arriving & lost & answer.failing).bit_count()
-                if answer.gate.kind in _HOLDING:
+                if answer.filter.kind in _HOLDING:
                     held[number] = arriving & lost
             left &= answer.passing
             counts.append(left.bit_count())
@@ -204,38 +204,42 @@ class FunnelBuilder:
         self._misses.add(panel, plan, answers, counts[-1])
         return self._passage(panel, plan, counts, held, nodes)
 
-    def add_holders(self, gate: int, holders: Iterable[ClaimKey]) -> None:
+    def add_holders(self, device_filter: int, holders: Iterable[ClaimKey]) -> None:
         """Of devices that were lost at the gate of that number."""
-        progress = self._gates[gate]
+        progress = self._filters[device_filter]
         counter = progress.holders
-        if progress.stage.gate.kind in _ON_COUNTERS and len(counter) >= HOLDERS_KEPT:
+        if progress.stage.filter.kind in _ON_COUNTERS and len(counter) >= HOLDERS_KEPT:
             return
         for holder in holders:
             if holder in counter or len(counter) < _HOLDERS_COUNTED:
                 counter[holder] += 1
 
-    def holders(self, gate: int, inventory: NodeInventory, devices: int) -> Iterator[ClaimKey]:
+    def holders(
+        self, device_filter: int, inventory: NodeInventory, devices: int
+    ) -> Iterator[ClaimKey]:
         """Who holds the devices that a node has lost at a gate, or what they draw from."""
-        if self._gates[gate].stage.gate.kind in _ON_COUNTERS:
+        if self._filters[device_filter].stage.filter.kind in _ON_COUNTERS:
             return _holders_on_counters(inventory, devices)
         return _holders_of_devices(inventory, devices)
 
     def finish(self) -> Funnel:
         funnel = self._funnel
-        stages = [progress.stage for progress in self._gates]
+        stages = [progress.stage for progress in self._filters]
         for stage, following in zip(stages, [*stages[1:], None], strict=True):
             stage.after = following.before if following else self._left
-        for progress in self._gates:
+        for progress in self._filters:
             most = sorted(progress.holders.items(), key=lambda each: (-each[1], each[0]))
             progress.stage.holders = tuple(Holder(*each) for each in most[:HOLDERS_KEPT])
             progress.stage.holding = len(progress.holders)
         funnel.stages = tuple(
-            stage for stage in stages if stage.lost or stage.gate.kind not in _WITHOUT_SAY
+            stage for stage in stages if stage.lost or stage.filter.kind not in _WITHOUT_SAY
         )
         funnel.blocked = tuple(
-            Blockage(gate.stage.gate, gate.blocked, gate.blocked_example)
-            for gate in self._gates
-            if gate.blocked
+            Blockage(
+                device_filter.stage.filter, device_filter.blocked, device_filter.blocked_example
+            )
+            for device_filter in self._filters
+            if device_filter.blocked
         )
         funnel.nearest = self._misses.nearest()
         return funnel
@@ -254,11 +258,11 @@ class FunnelBuilder:
             self._funnel.best = NodeCount(node, counts[-1])
         needed = max(panel.wanted(plan), 1)
         self._funnel.most_needed = max(self._funnel.most_needed, needed)
-        for depth, (count, progress) in enumerate(zip(counts, self._gates, strict=True)):
+        for depth, (count, progress) in enumerate(zip(counts, self._filters, strict=True)):
             if count < needed:
                 progress.blocked += nodes
                 progress.blocked_example = progress.blocked_example or node
-                return NodeFunnel(tuple(counts), progress.stage.gate, depth, held)
+                return NodeFunnel(tuple(counts), progress.stage.filter, depth, held)
         return NodeFunnel(tuple(counts), None, len(counts), held)
 
 
@@ -270,7 +274,7 @@ def _exemplify(
     if stage.example is None or (failing and not stage.failing):
         device = next(panel.inventory.members(failing or lost))
         stage.example = device.id
-        stage.objection = panel.objection(plan, stage.gate, device)
+        stage.rejection = panel.rejection(plan, stage.filter, device)
 
 
 def _holders_of_devices(inventory: NodeInventory, devices: int) -> Iterator[ClaimKey]:
@@ -309,7 +313,7 @@ class _Misses:
         refused = [0, 0, 0]
         for answer in answers:
             objecting = everything & ~answer.passing
-            for _ in range(2 if answer.gate.kind is FilterKind.CLASS else 1):
+            for _ in range(2 if answer.filter.kind is FilterKind.CLASS else 1):
                 refused[2] |= refused[1] & objecting
                 refused[1] |= refused[0] & objecting
                 refused[0] |= objecting
@@ -333,15 +337,15 @@ class _Misses:
             return
         self._fewest, self._most_left = misses, left
         device = next(panel.inventory.members(devices))
-        lacks = [answer.gate for answer in answers if not answer.passing & device.bit]
+        lacks = [answer.filter for answer in answers if not answer.passing & device.bit]
         self._found = (panel, plan, device, lacks)
 
     def nearest(self) -> NearMiss | None:
         if self._found is None:
             return None
-        panel, plan, device, gates = self._found
-        objections = (panel.objection(plan, gate, device) for gate in gates)
+        panel, plan, device, filters = self._found
+        rejected_by = (panel.rejection(plan, device_filter, device) for device_filter in filters)
         node = panel.inventory.node.metadata.name
         return NearMiss(
-            device.id, node, tuple(objection for objection in objections if objection is not None)
+            device.id, node, tuple(rejection for rejection in rejected_by if rejection is not None)
         )

@@ -19,6 +19,7 @@ from dray.allocator.model import rejections
 from dray.allocator.problem.node_problem import NodeRequest
 from dray.allocator.problem.resolution import ResolvedClaim
 from dray.api.ids import PoolId
+from dray.api.semantics import pools
 from dray.explain.survey import equivalence
 from dray.explain.survey.equivalence import EquivalenceClass, EquivalentNode
 from dray.explain.survey.filters import DeviceFilter, NodeFilters
@@ -42,7 +43,7 @@ class NodeShortfall(NamedTuple):
 
     claim: int
     request: str
-    gate: DeviceFilter | None
+    filter: DeviceFilter | None
     depth: int
 
 
@@ -202,13 +203,13 @@ class _Surveyor:
             self._note_pools(self._inventory(member.node))
         for key, passage in finding.passages:
             measurement = self._measurements[key]
-            for gate, devices in passage.held.items():
+            for number, devices in passage.held.items():
                 if member is finding.first:
                     inventory = self._inventory(member.node)
-                    holders = measurement.holders(gate, inventory, devices)
+                    holders = measurement.holders(number, inventory, devices)
                 else:
                     holders = equivalence.holders(self._fleet, devices, finding.first, member)
-                measurement.add_holders(gate, holders)
+                measurement.add_holders(number, holders)
 
     def _note_pools(self, inventory: NodeInventory) -> None:
         for pool in inventory.pools:
@@ -242,14 +243,8 @@ class _Surveyor:
         return tuple(candidate.standing for _, candidate in ranked[:REPRESENTATIVES_KEPT])
 
     def _described(self, pool: PoolId, invalid_reason: str, nodes: int) -> UnusablePool:
-        of_pool = [
-            resource_slice.spec.pool
-            for resource_slice in self._fleet.slices()
-            if resource_slice.pool_id == pool
-        ]
-        newest = max(each.generation for each in of_pool)
-        current = [each for each in of_pool if each.generation == newest]
-        expected = current[0].resource_slice_count
+        current = pools.current_slices(list(self._fleet.pools()[pool].slices.values()))
+        expected = current[0].spec.pool.resource_slice_count
         return UnusablePool(pool, invalid_reason, len(current), expected, nodes)
 
 

@@ -10,10 +10,11 @@ import msgspec
 from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.api.ids import PoolId
 from dray.api.selectors import label_selectors, node_selectors
+from dray.api.semantics import pools
 from dray.api.types.dra import ResourceSlice
 from dray.api.types.nodes import Node
 
-_STRAYS_KEPT = 5
+_POOLS_KEPT = 5
 
 
 class UnreachableReason(enum.StrEnum):
@@ -35,10 +36,10 @@ class UnreachableSlices(msgspec.Struct, frozen=True):
 
 
 def find_unreachable_slices(fleet: ClusterInventory) -> tuple[UnreachableSlices, ...]:
-    newest: dict[PoolId, int] = {}
-    for resource_slice in fleet.slices():
-        pool = resource_slice.pool_id
-        newest[pool] = max(newest.get(pool, 0), resource_slice.spec.pool.generation)
+    newest = {
+        pool: pools.newest_generation(slices)
+        for pool, slices in pools.group_by_pool(fleet.slices()).items()
+    }
     nodes = [entry.node for entry in fleet.nodes.values() if entry.node is not None]
     found: dict[tuple[PoolId, UnreachableReason, str], tuple[int, int]] = {}
     for resource_slice in fleet.slices():
@@ -47,8 +48,8 @@ def find_unreachable_slices(fleet: ClusterInventory) -> tuple[UnreachableSlices,
         if cause is not None:
             slices, devices = found.get((pool, *cause), (0, 0))
             found[pool, *cause] = (slices + 1, devices + len(resource_slice.spec.devices))
-    strays = [UnreachableSlices(*key, *counts) for key, counts in found.items() if counts[1]]
-    return tuple(sorted(strays, key=lambda each: -each.devices)[:_STRAYS_KEPT])
+    unreachable = [UnreachableSlices(*key, *counts) for key, counts in found.items() if counts[1]]
+    return tuple(sorted(unreachable, key=lambda each: -each.devices)[:_POOLS_KEPT])
 
 
 def _cause(

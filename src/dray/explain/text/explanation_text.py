@@ -12,7 +12,7 @@ from dray.api.ids import ClaimKey
 from dray.explain.claim_explanation import Explanation, Outcome
 from dray.explain.suggestions.changes import ReplaceClassSelector, ReplaceSelector, SuggestedChange
 from dray.explain.survey.diagnosis import Reason
-from dray.explain.survey.facts import GateFacts
+from dray.explain.survey.facts import FilterFacts
 from dray.explain.survey.faults import Fault, SelectorBroken, SelectorFails
 from dray.explain.survey.filters import DeviceFilter
 from dray.explain.survey.funnel import FilterCount, Funnel
@@ -44,8 +44,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield f"note: {names} is allocated already, which leaves {nodes}"
     for pool in explanation.unusable:
         yield f"note: {phrases.pool(pool)}"
-    for stray in explanation.unreachable_slices:
-        yield f"note: {phrases.stray(stray)}"
+    for slices in explanation.unreachable_slices:
+        yield f"note: {phrases.unreachable(slices)}"
     yield from _changes(explanation)
 
 
@@ -86,8 +86,8 @@ def _facts_of(explanation: Explanation, found: Fault) -> list[str]:
     if not isinstance(found, SelectorBroken | SelectorFails):
         return []
     for fact in explanation.facts:
-        place = (fact.claim, fact.request, fact.gate.device_class, fact.gate.index)
-        if fact.gate.is_selector and place == (
+        place = (fact.claim, fact.request, fact.filter.device_class, fact.filter.index)
+        if fact.filter.is_selector and place == (
             found.claim,
             found.request,
             found.device_class,
@@ -128,7 +128,7 @@ def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:
     for stage in _worth_showing(funnel):
         failing = f" (fails on {phrases.number(stage.failing)})" if stage.failing else ""
         count = f"{phrases.number(stage.after):>{width}}"
-        yield f"  {count} {phrases.gate(stage.gate)}{failing}"
+        yield f"  {count} {phrases.device_filter(stage.filter)}{failing}"
         for words in _notes(explanation, funnel, stage)[: _NOTES_SHOWN - len(told)]:
             told.append(words)
             yield f"  {'':>{width}}   {words}"
@@ -137,7 +137,7 @@ def _funnel(explanation: Explanation, funnel: Funnel) -> Iterator[str]:
         yield f"  {most}, {phrases.number(funnel.needed)} needed"
     near = funnel.nearest
     if near and near.lacks and funnel.blocked:
-        lacks = phrases.listed([phrases.objection(lack) for lack in near.lacks])
+        lacks = phrases.listed([phrases.rejection(lack) for lack in near.lacks])
         if f"{near.device.device}: {lacks}" not in told:
             yield f"  nearest miss: {near.device.device} on {near.node}: {lacks}"
 
@@ -152,7 +152,7 @@ def _worth_showing(funnel: Funnel) -> Iterator[FilterCount]:
         if stage.lost and shown < _STAGES_SHOWN:
             shown += 1
             yield stage
-        elif stage.gate.is_selector and room > 0:
+        elif stage.filter.is_selector and room > 0:
             room -= 1
             yield stage
 
@@ -161,17 +161,19 @@ def _notes(explanation: Explanation, funnel: Funnel, stage: FilterCount) -> list
     if not stage.lost:
         return []
     notes = []
-    is_decisive = stage.failing or any(each.gate == stage.gate for each in funnel.blocked)
-    found = _facts_at(explanation, funnel, stage.gate)
+    is_decisive = stage.failing or any(each.filter == stage.filter for each in funnel.blocked)
+    found = _facts_at(explanation, funnel, stage.filter)
     if found is not None and is_decisive:
         notes += phrases.facts(found, _replacements(explanation))[:2]
     note = phrases.stage_note(stage)
     return [*notes, note] if note else notes
 
 
-def _facts_at(explanation: Explanation, funnel: Funnel, gate: DeviceFilter) -> GateFacts | None:
+def _facts_at(
+    explanation: Explanation, funnel: Funnel, device_filter: DeviceFilter
+) -> FilterFacts | None:
     for fact in explanation.facts:
-        if (fact.claim, fact.request, fact.gate) == (funnel.claim, funnel.request, gate):
+        if (fact.claim, fact.request, fact.filter) == (funnel.claim, funnel.request, device_filter):
             return fact
     return None
 
@@ -192,16 +194,16 @@ def _reasons(explanation: Explanation) -> Iterator[str]:
 
 
 def _why(explanation: Explanation, reason: Reason) -> str:
-    if reason.verdict is not None:
-        return phrases.verdict(reason.verdict)
-    if reason.gate is None:
+    if reason.rejection is not None:
+        return phrases.combined_rejection(reason.rejection)
+    if reason.filter is None:
         return "no devices that can be used"
     needed = next(
         funnel.needed
         for funnel in explanation.funnels
         if (funnel.claim, funnel.request) == (reason.claim, reason.request)
     )
-    short = phrases.shortage(reason.gate, needed)
+    short = phrases.shortage(reason.filter, needed)
     if len(explanation.funnels) == 1:
         return short
     return f"request {_request(explanation, reason.claim, reason.request)}: {short}"
@@ -230,11 +232,9 @@ def summary(explanation: Explanation) -> str:
     for found in explanation.faults[:2]:
         detail = f" ({facts[0]})" if (facts := _facts_of(explanation, found)) else ""
         words.append(f"{phrases.fault(found)}{detail}")
-    if any(reason.gate is None and reason.verdict is None for reason in explanation.reasons):
+    if any(reason.filter is None and reason.rejection is None for reason in explanation.reasons):
         words += [phrases.pool(each) for each in explanation.unusable[:1]]
-        words += [
-            phrases.stray(resource_slice) for resource_slice in explanation.unreachable_slices[:1]
-        ]
+        words += [phrases.unreachable(slices) for slices in explanation.unreachable_slices[:1]]
     if not words:
         words = [_headline(explanation)]
     why = "; ".join(dict.fromkeys(words))
@@ -251,10 +251,13 @@ def _counted_reason(explanation: Explanation, reason: Reason) -> str:
 def _detail(explanation: Explanation, reason: Reason) -> str:
     """The one fact that says most about a gate."""
     for funnel in explanation.funnels:
-        if reason.gate is None or (funnel.claim, funnel.request) != (reason.claim, reason.request):
+        if reason.filter is None or (funnel.claim, funnel.request) != (
+            reason.claim,
+            reason.request,
+        ):
             continue
         for stage in funnel.stages:
-            notes = _notes(explanation, funnel, stage) if stage.gate == reason.gate else []
+            notes = _notes(explanation, funnel, stage) if stage.filter == reason.filter else []
             if notes:
                 return f" ({notes[0]})"
     return ""

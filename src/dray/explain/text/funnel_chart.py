@@ -32,7 +32,7 @@ def text(explanation: Explanation) -> str:
 
 def _funnel(funnel: Funnel) -> Iterator[str]:
     counts = [("published", funnel.published)]
-    counts += [(_name(stage.gate), stage.after) for stage in funnel.stages if stage.before]
+    counts += [(_name(stage.filter), stage.after) for stage in funnel.stages if stage.before]
     labels = max(len(label) for label, _ in counts)
     width = len(phrases.number(funnel.published))
     yield f"request {funnel.request}"
@@ -41,12 +41,12 @@ def _funnel(funnel: Funnel) -> Iterator[str]:
         yield f"  {label:<{labels}} {phrases.number(count):>{width}} {bar}".rstrip()
 
 
-def _name(gate: DeviceFilter) -> str:
-    if gate.kind is FilterKind.CLASS:
-        return f"class selector {gate.index}"
-    if gate.kind is FilterKind.SELECTOR:
-        return f"selector {gate.index}"
-    return _NAMES[gate.kind]
+def _name(device_filter: DeviceFilter) -> str:
+    if device_filter.kind is FilterKind.CLASS:
+        return f"class selector {device_filter.index}"
+    if device_filter.kind is FilterKind.SELECTOR:
+        return f"selector {device_filter.index}"
+    return _NAMES[device_filter.kind]
 
 
 def _bar(count: int, whole: int) -> str:

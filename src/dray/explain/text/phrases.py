@@ -11,7 +11,7 @@ from dray.explain.selectors.expressions import CAPACITY
 from dray.explain.suggestions import changes
 from dray.explain.suggestions.changes import Rewriting, SuggestedChange
 from dray.explain.survey import faults
-from dray.explain.survey.facts import Count, GateFacts, SubjectFact, TypeMistake
+from dray.explain.survey.facts import Count, FilterFacts, SubjectFact, TypeMistake
 from dray.explain.survey.faults import Fault
 from dray.explain.survey.filters import CannotEvaluate, DeviceFilter, FilterKind, FilterRejection
 from dray.explain.survey.funnel import FilterCount
@@ -72,13 +72,16 @@ def claim(key: ClaimKey) -> str:
     return str(key) if key.namespace else key.name or "a claim that is not known"
 
 
-def gate(each: DeviceFilter) -> str:
-    """What a gate is called."""
-    match each.kind:
+def device_filter(described: DeviceFilter) -> str:
+    """Return the words for the devices that pass a filter."""
+    match described.kind:
         case FilterKind.CLASS:
-            return f"class {each.device_class}, selector {each.index}: {glimpse(each.expression)}"
+            return (
+                f"class {described.device_class}, selector {described.index}: "
+                f"{glimpse(described.expression)}"
+            )
         case FilterKind.SELECTOR:
-            return f"selector {each.index}: {glimpse(each.expression)}"
+            return f"selector {described.index}: {glimpse(described.expression)}"
         case FilterKind.NODE:
             return "for the node"
         case FilterKind.FEATURES:
@@ -140,7 +143,7 @@ def taint(each: DeviceTaint) -> str:
     return f"{each.key}{value}:{each.effect}"
 
 
-def objection(found: FilterRejection) -> str:
+def rejection(found: FilterRejection) -> str:
     """What a gate has against a device."""
     match found:
         case CannotEvaluate():
@@ -211,7 +214,7 @@ def _named(keys: Sequence[ClaimKey]) -> str:
     return limited([claim(key) for key in keys], len(keys), "claim") or "another claim"
 
 
-def verdict(found: rejections.Rejection) -> str:
+def combined_rejection(found: rejections.Rejection) -> str:
     """Why requests that could each be served cannot be served together."""
     match found:
         case rejections.TooFewDevices():
@@ -235,7 +238,7 @@ def verdict(found: rejections.Rejection) -> str:
         case rejections.NoCombination(last=last) if last is not None:
             return (
                 "no combination of devices satisfies all requests; "
-                f"the last try ended at {last.device.device}: {objection(last)}"
+                f"the last try ended at {last.device.device}: {rejection(last)}"
             )
     return "no device is free"
 
@@ -253,15 +256,15 @@ def _no_common_value(found: rejections.NoCommonValue) -> str:
 
 def stage_note(stage: FilterCount) -> str:
     """What is worth saying about the devices that a gate keeps away."""
-    if stage.gate.kind is FilterKind.TAKEN:
+    if stage.filter.kind is FilterKind.TAKEN:
         return f"held by {holders(stage)}" if stage.holders else ""
-    if stage.objection is None or stage.gate.is_selector:
+    if stage.rejection is None or stage.filter.is_selector:
         return ""
     name = stage.example.device if stage.example else ""
-    return f"{name}: {objection(stage.objection)}"
+    return f"{name}: {rejection(stage.rejection)}"
 
 
-def facts(found: GateFacts, told: Collection[str] = ()) -> list[str]:
+def facts(found: FilterFacts, told: Collection[str] = ()) -> list[str]:
     """What devices publish of the things that a gate names; `told` are corrections shown anyway."""
     words = [_mistake(mistake, told) for mistake in found.mistakes]
     mistaken = {mistake.name for mistake in found.mistakes}
@@ -312,7 +315,7 @@ def _mistake(found: TypeMistake, told: Collection[str]) -> str:
     return f"{words}: write {code(found.correction)}"
 
 
-def _comparisons(fact: SubjectFact, found: GateFacts) -> list[str]:
+def _comparisons(fact: SubjectFact, found: FilterFacts) -> list[str]:
     """What values there are, where none is the one that is compared with."""
     words = []
     for comparison in found.comparisons:
@@ -402,7 +405,7 @@ def pool(found: UnusablePool) -> str:
     return f"{alone} while it is being updated: there are {slices}"
 
 
-def stray(found: UnreachableSlices) -> str:
+def unreachable(found: UnreachableSlices) -> str:
     what = f"{counted(found.devices, 'device')} of pool {found.pool} cannot be had"
     match found.cause:
         case UnreachableReason.NO_SUCH_NODE:

@@ -201,6 +201,10 @@ class Starter:
             )
         self._requests = ours
 
+    def last_attempt(self, folder: Path) -> Attempt | None:
+        """Return the latest start of a container, also one by an earlier agent, or None."""
+        return last_attempt(folder)
+
     def _hang_up(self) -> None:
         if self._requests is not None:
             self._requests.close()

@@ -1,39 +1,36 @@
-"""From a container as the pod describes it to all that a runtime has to know to start it."""
+"""Turns a container of a pod spec into the specification that a runtime starts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from dray.api.types.containers import Container
 from dray.api.types.pods import Pod
 from dray.driverkit import cdi
 from dray.driverkit.cdi import Edits
 from dray.node.devices import preparation
-from dray.node.devices.preparation import ClaimsOfPod
 from dray.node.pods import environment, volumes
 from dray.node.pods.context import NodeContext
+from dray.node.pods.pod_state import PodState
 from dray.node.runtimes.interface import Bind, ContainerConfigError, ContainerSpec
 
 
-async def build(
-    machine: NodeContext,
-    pod: Pod,
-    container: Container,
-    held: ClaimsOfPod,
-    folders: dict[str, Path],
-) -> ContainerSpec:
-    """Raises ConfigError, CdiError and the errors of the API for what cannot be made."""
-    runtime = machine.runtime
+async def build(node: NodeContext, state: PodState, container: Container) -> ContainerSpec:
+    """Return everything that the runtime needs to start a container of a prepared pod.
+
+    Raises ContainerConfigError, CdiError and the errors of the API for what cannot be made.
+    """
+    pod, runtime = state.pod, node.runtime
     if not container.command and not runtime.has_images:
         raise ContainerConfigError(
             f"container {container.name} has no command and the {runtime.name} has no images: "
             "set command, or run the node with --runtime podman"
         )
-    edits = cdi.resolve(preparation.cdi_ids(pod, container, held), machine.cdi_directories)
+    cdi_ids = preparation.cdi_ids(pod, container, state.prepared_claims)
+    edits = cdi.resolve(cdi_ids, node.cdi_directories)
     hostname = pod.spec.hostname or pod.metadata.name
     env = {**runtime.default_environment, "HOSTNAME": hostname}
-    env |= await environment.build(machine.client, pod, container)
+    env |= await environment.build(node.client, pod, container)
     env |= edits.env
     return ContainerSpec(
         environment.command(container, env),
@@ -42,8 +39,8 @@ async def build(
         container.working_dir,
         hostname,
         (
-            *_etc(machine, pod, hostname),
-            *volumes.binds(container, folders, env),
+            *_etc(node, pod, hostname),
+            *volumes.binds(container, state.volumes, env),
             *_mounts(edits),
         ),
         edits.device_nodes,
@@ -54,13 +51,13 @@ async def build(
     )
 
 
-def _etc(machine: NodeContext, pod: Pod, hostname: str) -> Iterable[Bind]:
-    """A made /etc: who and where the container is, and nothing of the host's."""
-    if machine.runtime.has_own_etc:
+def _etc(node: NodeContext, pod: Pod, hostname: str) -> Iterable[Bind]:
+    """Write an /etc with the names of the container and nothing of the host's."""
+    if node.runtime.has_own_etc:
         return
-    folder = machine.pod_folder(pod.metadata.uid) / "etc"
+    folder = node.pod_folder(pod.metadata.uid) / "etc"
     folder.mkdir(parents=True, exist_ok=True)
-    for file, content in _etc_files(hostname, machine.address).items():
+    for file, content in _etc_files(hostname, node.address).items():
         path = folder / file
         if not path.exists():
             path.write_text(content, "utf-8")

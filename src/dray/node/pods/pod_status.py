@@ -1,4 +1,4 @@
-"""What is known of a running pod, made into the status that the API shows."""
+"""Builds the status of a pod from the observed state of its containers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from dray.api.formats import gotime
+from dray.api.semantics import pod_resources
+from dray.api.semantics.pod_status import FAILED, PENDING, RUNNING, SUCCEEDED
 from dray.api.types.containers import Container
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
@@ -20,7 +22,7 @@ IMAGE_IGNORED: Final = "image-ignored"
 
 @dataclass
 class ObservedContainer:
-    """One container: why it does not run, or its latest start and how that ended."""
+    """One container: the reason why it does not run, or its latest start and exit."""
 
     waiting: str = "PodInitializing"
     message: str = ""
@@ -35,7 +37,7 @@ class ObservedContainer:
         return self.attempt is not None and self.exit is None
 
     def waits(self, reason: str, message: str = "") -> None:
-        """It does not run now; how it ended last is kept."""
+        """Mark it as waiting; its last exit is kept as the previous one."""
         if self.attempt is not None and self.exit is not None:
             self.previous = (self.attempt, self.exit)
         self.attempt = self.exit = None
@@ -47,7 +49,7 @@ Containers = Mapping[str, ObservedContainer]
 
 
 class PodFailure(NamedTuple):
-    """Why a pod as a whole has failed, whatever its containers say."""
+    """The reason why a pod as a whole has failed, whatever its containers did."""
 
     reason: str
     message: str
@@ -57,24 +59,26 @@ def phase(
     pod: Pod, containers: Containers, is_over: bool, failure: PodFailure | None = None
 ) -> str:
     if is_over and failure is not None:
-        return status_patches.FAILED
+        return FAILED
     if is_over:
         exits = [containers[container.name].exit for container in pod.spec.containers]
         failed = any(exit_ is None or exit_.code for exit_ in exits)
-        return status_patches.FAILED if failed else status_patches.SUCCEEDED
-    begun = (containers[container.name] for container in pod.spec.containers)
-    is_begun = any(each.attempt is not None or each.previous is not None for each in begun)
-    return status_patches.RUNNING if is_begun else "Pending"
+        return FAILED if failed else SUCCEEDED
+    observed = (containers[container.name] for container in pod.spec.containers)
+    has_begun = any(
+        container.attempt is not None or container.previous is not None for container in observed
+    )
+    return RUNNING if has_begun else PENDING
 
 
 def status(
     pod: Pod, containers: Containers, *, is_over: bool, address: str, runtime: Runtime,
     now: datetime.datetime, failure: PodFailure | None = None,
 ) -> JsonObject:  # fmt: skip
-    """The patch of the pod's status."""
+    """Return the patch of the pod's status."""
     current = phase(pod, containers, is_over, failure)
     time = gotime.write(now)
-    made: JsonObject = {
+    body: JsonObject = {
         "phase": current,
         "startTime": pod.status.start_time or time,
         "hostIP": address,
@@ -84,24 +88,26 @@ def status(
         "conditions": list(_conditions(pod, containers, current, time)),
     }
     if failure is not None:
-        made |= {"reason": failure.reason, "message": failure.message}
+        body |= {"reason": failure.reason, "message": failure.message}
     for field, group in (
         ("initContainerStatuses", pod.spec.init_containers),
         ("containerStatuses", pod.spec.containers),
     ):
-        made[field] = [_container(pod, each, containers[each.name], runtime) for each in group]
-    return status_patches.patch(pod, made)
+        body[field] = [
+            _container(pod, container, containers[container.name], runtime) for container in group
+        ]
+    return status_patches.patch(pod, body)
 
 
 def _conditions(pod: Pod, containers: Containers, current: str, time: str) -> Iterable[JsonObject]:
-    is_over = current in (status_patches.SUCCEEDED, status_patches.FAILED)
+    is_over = current in (SUCCEEDED, FAILED)
     ready = all(_is_ready(containers[container.name]) for container in pod.spec.containers)
     initialized = all(
         _is_initialized(container, containers) for container in pod.spec.init_containers
     )
     reason = "" if ready else "ContainersNotReady"
     if is_over:
-        reason = "PodCompleted" if current == status_patches.SUCCEEDED else "PodFailed"
+        reason = "PodCompleted" if current == SUCCEEDED else "PodFailed"
     values = {
         "PodReadyToStartContainers": not is_over,
         "Initialized": initialized,
@@ -109,51 +115,53 @@ def _conditions(pod: Pod, containers: Containers, current: str, time: str) -> It
         "ContainersReady": ready,
     }
     for type_, holds in values.items():
-        why = reason if type_ in ("Ready", "ContainersReady") and not holds else ""
-        yield status_patches.condition(pod, type_, "True" if holds else "False", time, why)
+        condition_reason = reason if type_ in ("Ready", "ContainersReady") and not holds else ""
+        yield status_patches.condition(
+            pod, type_, "True" if holds else "False", time, condition_reason
+        )
 
 
-def _is_ready(seen: ObservedContainer) -> bool:
-    return seen.is_running and seen.is_ready
+def _is_ready(observed: ObservedContainer) -> bool:
+    return observed.is_running and observed.is_ready
 
 
 def _is_initialized(container: Container, containers: Containers) -> bool:
-    seen = containers[container.name]
-    if status_patches.is_sidecar(container):
-        return seen.attempt is not None
-    return seen.exit is not None and seen.exit.code == 0
+    observed = containers[container.name]
+    if pod_resources.is_sidecar(container):
+        return observed.attempt is not None
+    return observed.exit is not None and observed.exit.code == 0
 
 
 def _container(
-    pod: Pod, container: Container, seen: ObservedContainer, runtime: Runtime
+    pod: Pod, container: Container, observed: ObservedContainer, runtime: Runtime
 ) -> JsonObject:
-    number = _number(seen)
-    made = status_patches.container_status(pod, container, _state(seen))
+    number = _number(observed)
+    entry = status_patches.container_status(pod, container, _state(observed))
     identity = f"{runtime.name}://{pod.metadata.uid}/{container.name}/{number}"
-    made["containerID"] = identity if seen.attempt else ""
-    made["restartCount"] = number
+    entry["containerID"] = identity if observed.attempt else ""
+    entry["restartCount"] = number
     image = container.image if runtime.has_images else IMAGE_IGNORED
-    made["imageID"] = f"{runtime.name}://{image}"
-    if seen.is_running:
-        made["ready"], made["started"] = _is_ready(seen), seen.is_started
-    if seen.previous is not None:
-        made["lastState"] = {"terminated": _terminated(*seen.previous)}
-    return made
+    entry["imageID"] = f"{runtime.name}://{image}"
+    if observed.is_running:
+        entry["ready"], entry["started"] = _is_ready(observed), observed.is_started
+    if observed.previous is not None:
+        entry["lastState"] = {"terminated": _terminated(*observed.previous)}
+    return entry
 
 
-def _number(seen: ObservedContainer) -> int:
-    """How often it was started before."""
-    if seen.attempt is not None:
-        return seen.attempt.number
-    return seen.previous[0].number + 1 if seen.previous else 0
+def _number(observed: ObservedContainer) -> int:
+    """Return how often it was started before."""
+    if observed.attempt is not None:
+        return observed.attempt.number
+    return observed.previous[0].number + 1 if observed.previous else 0
 
 
-def _state(seen: ObservedContainer) -> JsonObject:
-    if seen.attempt is None:
-        return {"waiting": {"reason": seen.waiting, "message": seen.message}}
-    if seen.exit is None:
-        return {"running": {"startedAt": _time(seen.attempt.started_at)}}
-    return {"terminated": _terminated(seen.attempt, seen.exit)}
+def _state(observed: ObservedContainer) -> JsonObject:
+    if observed.attempt is None:
+        return {"waiting": {"reason": observed.waiting, "message": observed.message}}
+    if observed.exit is None:
+        return {"running": {"startedAt": _time(observed.attempt.started_at)}}
+    return {"terminated": _terminated(observed.attempt, observed.exit)}
 
 
 def _terminated(attempt: Attempt, ended: Exit) -> JsonObject:

@@ -11,17 +11,15 @@ import hashlib
 from collections.abc import Iterable, Iterator
 
 from dray.api.formats import gotime
+from dray.api.semantics.conditions import find_condition, is_condition_true
+from dray.api.semantics.pod_resources import is_sidecar
+from dray.api.semantics.pod_status import FAILED, RUNNING, SUCCEEDED
 from dray.api.types.containers import Container
 from dray.api.types.meta import JsonObject
 from dray.api.types.pods import Pod
 
-RUNNING, SUCCEEDED, FAILED = "Running", "Succeeded", "Failed"
 TERMINATED_BY_SIGNAL = 143
 _ORDER = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
-
-
-def has_ended(pod: Pod) -> bool:
-    return pod.status.phase in (SUCCEEDED, FAILED)
 
 
 def running(pod: Pod, host_ip: str, now: datetime.datetime) -> JsonObject:
@@ -82,7 +80,7 @@ def ended(pod: Pod, exit_code: int, now: datetime.datetime) -> JsonObject:
                 *(condition(pod, type_, "False", time, reason) for type_ in _ORDER[2:]),
             ],
             "initContainerStatuses": [
-                *(container_status(pod, each, completed) for each in finished),
+                *(container_status(pod, container, completed) for container in finished),
                 *(container_status(pod, sidecar, terminated) for sidecar in sidecars),
             ],
             "containerStatuses": [
@@ -105,10 +103,6 @@ def container_status(pod: Pod, container: Container, state: JsonObject) -> JsonO
         "restartCount": 0,
         "state": state,
     }
-
-
-def is_sidecar(container: Container) -> bool:
-    return container.restart_policy == "Always"
 
 
 def pod_address(uid: str) -> str:
@@ -135,7 +129,7 @@ def _conditions(pod: Pod, ready: bool, time: str) -> Iterator[JsonObject]:
 def condition(
     pod: Pod, type_: str, status: str, time: str, reason: str = "", message: str = ""
 ) -> JsonObject:
-    before = next((each for each in pod.status.conditions if each.type == type_), None)
+    before = find_condition(pod.status.conditions, type_)
     unchanged = before is not None and before.status == status
     since = before.last_transition_time if before is not None and unchanged else time
     return {
@@ -150,8 +144,10 @@ def condition(
 
 
 def gates_are_open(pod: Pod) -> bool:
-    open_gates = {each.type for each in pod.status.conditions if each.status == "True"}
-    return all(gate.condition_type in open_gates for gate in pod.spec.readiness_gates)
+    conditions = pod.status.conditions
+    return all(
+        is_condition_true(conditions, gate.condition_type) for gate in pod.spec.readiness_gates
+    )
 
 
 def _init_statuses(pod: Pod, running_state: JsonObject, time: str) -> Iterable[JsonObject]:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dray.api import errors, kinds
+from dray.api import errors, kinds, well_known
 from dray.api.conversion import canonical
 from dray.api.features import Features
 from dray.api.formats import gotime
@@ -246,7 +246,10 @@ class ClaimWrites:
             found = decode(msgspec.json.decode(raw))
             annotations = found.metadata.annotations
             made_by = owner_references.controller_of(found.metadata)
-            if annotations.get(pod_claims.EXTENDED_ANNOTATION) == "true" and made_by == owner:
+            if (
+                annotations.get(well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION) == "true"
+                and made_by == owner
+            ):
                 return found
         return None
 

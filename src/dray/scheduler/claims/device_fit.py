@@ -22,6 +22,7 @@ from dray.api.ids import ClaimKey, ObjectKey
 from dray.api.selectors import node_selectors
 from dray.api.semantics import owner_references, pod_claims
 from dray.api.types.dra import (
+    RESERVED_FOR_MAX_SIZE,
     AllocationResult,
     DeviceRequest,
     ResourceClaim,
@@ -49,8 +50,6 @@ NODE_SECONDS = 10.0
 
 CANNOT_ALLOCATE = FilterReason("cannot allocate all claims", ReasonKind.DEVICES)
 NOT_AVAILABLE = FilterReason("resourceclaim not available on the node", ReasonKind.CLAIM)
-RESERVATIONS_LIMIT = 256
-"""ResourceClaimReservedForMaxSize."""
 _NODE_OPERATIONS_FEATURE = "DRAOptionalNodeOperations"
 
 
@@ -378,7 +377,7 @@ def _wait_for(key: ClaimKey, message: str) -> Unschedulable:
 
 def _is_crowded(used: PodClaim) -> bool:
     """Whether no further consumer can be noted in the claim."""
-    return len(used.claim.status.reserved_for) >= RESERVATIONS_LIMIT and (
+    return len(used.claim.status.reserved_for) >= RESERVED_FOR_MAX_SIZE and (
         not pod_claims.has_consumer(used.claim, used.consumer)
     )
 

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from dray.api.types.dra import AllocatedDeviceStatus
+from dray.api.types.dra import (
+    ALLOCATION_RESULTS_MAX_SIZE,
+    RESERVED_FOR_MAX_SIZE,
+    AllocatedDeviceStatus,
+)
 from dray.validation.declarative.formats import (
     extended_resource_name,
     fully_qualified_name,
@@ -45,9 +49,10 @@ from dray.validation.declarative.rule_language import (
     union,
     unique,
 )
+from dray.validation.dra import taints
 from dray.validation.dra.devices import ATTRIBUTE_FORMS
 
-_taint_effect = one_of("NoExecute", "NoSchedule", "None")
+_taint_effect = one_of(*taints.EFFECTS)
 _taint = Struct(required("effect", _taint_effect))
 _toleration = Struct(
     optional("key", label_key),
@@ -130,7 +135,7 @@ _allocation = Struct(
     field(
         "devices",
         Struct(
-            optional("results", each(_result), stops=(max_items(32),)),
+            optional("results", each(_result), stops=(max_items(ALLOCATION_RESULTS_MAX_SIZE),)),
             optional(
                 "config",
                 each(
@@ -158,7 +163,11 @@ def _allocated_device(device: AllocatedDeviceStatus) -> tuple[str, str, str, str
 
 _claim_status = Struct(
     optional_pointer("allocation", _allocation, stops=(no_modification,)),
-    optional("reserved_for", unique(lambda reference: reference.uid), stops=(max_items(256),)),
+    optional(
+        "reserved_for",
+        unique(lambda reference: reference.uid),
+        stops=(max_items(RESERVED_FOR_MAX_SIZE),),
+    ),
     optional(
         "devices",
         unique(_allocated_device),

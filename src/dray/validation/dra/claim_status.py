@@ -12,7 +12,6 @@ from dray.api.formats import gotext
 from dray.api.types import dra
 from dray.validation import (
     fields,
-    go_values,
     identifiers,
     ip_addresses,
     lists,
@@ -22,8 +21,6 @@ from dray.validation import (
 from dray.validation.dra import claims as claim_rules
 from dray.validation.dra import classes, devices, taints
 
-RESERVATIONS_MAX_ITEMS: Final = 256
-RESULTS_MAX_ITEMS: Final = 32
 DEVICE_CONDITIONS_MAX_ITEMS: Final = 8
 DEVICE_DATA_MAX_BYTES: Final = 10 * 1024
 ADDRESSES_MAX_ITEMS: Final = 16
@@ -45,7 +42,7 @@ def _reservations(
 ) -> fields.Errors:
     yield from lists.limited_set(
         references,
-        RESERVATIONS_MAX_ITEMS,
+        dra.RESERVED_FOR_MAX_SIZE,
         _consumer,
         lambda reference: reference.uid,
         path,
@@ -86,9 +83,7 @@ def _allocation_update(new: dra.ResourceClaim, old: dra.ResourceClaim) -> fields
     if old_allocation is None:
         yield from _allocation(allocation, path, claim_rules.request_references(new.spec.devices))
     else:
-        unchanged = fields.immutable(
-            path, allocation, old_allocation, go_values.Internal(allocation)
-        )
+        unchanged = fields.immutable(path, allocation, old_allocation)
         yield from fields.covered(unchanged, "update")
 
 
@@ -97,7 +92,7 @@ def _allocation(
 ) -> fields.Errors:
     yield from lists.limited(
         allocation.devices.results,
-        RESULTS_MAX_ITEMS,
+        dra.ALLOCATION_RESULTS_MAX_SIZE,
         lambda result, result_path: _result(result, result_path, references),
         path.child("devices").child("results"),
         size_covered=True,
@@ -164,10 +159,10 @@ def _shared_id(
     return ids.SharedDeviceId(device.driver, device.pool, device.device, device.share_id or "")
 
 
-def _printed_id(device: dra.AllocatedDeviceStatus) -> go_values.Fields:
-    share = device.share_id or ""
-    return go_values.Fields(
-        {"Driver": device.driver, "Pool": device.pool, "Device": device.device, "ShareID": share}
+def _printed_id(device: dra.AllocatedDeviceStatus) -> dra.AllocatedDeviceStatus:
+    """Return the fields that identify a device; the others are left out of the message."""
+    return dra.AllocatedDeviceStatus(
+        driver=device.driver, pool=device.pool, device=device.device, share_id=device.share_id
     )
 
 

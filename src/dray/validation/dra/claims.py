@@ -8,7 +8,7 @@ from typing import Final
 from dray.api.features import Features
 from dray.api.types import dra
 from dray.cel import device
-from dray.validation import fields, go_values, identifiers, lists, memo, metadata
+from dray.validation import fields, identifiers, lists, memo, metadata
 from dray.validation.dra import classes, taints
 
 REQUESTS_MAX_ITEMS: Final = 32
@@ -32,7 +32,7 @@ def resource_claim_update(new: dra.ResourceClaim, old: dra.ResourceClaim) -> fie
     """The spec cannot change, so nothing else in it is looked at again."""
     yield from metadata.created(new.metadata, namespaced=True)
     yield from metadata.updated(new.metadata, old.metadata)
-    unchanged = fields.immutable(fields.SPEC, new.spec, old.spec, go_values.Internal(new.spec))
+    unchanged = fields.immutable(fields.SPEC, new.spec, old.spec)
     yield from fields.covered(unchanged, "immutable")
 
 
@@ -46,7 +46,7 @@ def claim_template_update(
     new: dra.ResourceClaimTemplate, old: dra.ResourceClaimTemplate
 ) -> fields.Errors:
     yield from metadata.updated(new.metadata, old.metadata)
-    yield from fields.immutable(fields.SPEC, new.spec, old.spec, go_values.Internal(new.spec))
+    yield from fields.immutable(fields.SPEC, new.spec, old.spec)
 
 
 _sound_specs = memo.ValidValueCache()

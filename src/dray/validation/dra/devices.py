@@ -10,7 +10,7 @@ import msgspec
 from dray.api.features import Features
 from dray.api.formats import quantity
 from dray.api.types import dra
-from dray.validation import equality, fields, go_values, identifiers, lists, selector_rules
+from dray.validation import equality, fields, identifiers, lists, selector_rules
 from dray.validation.dra import capacities, taints
 
 ATTRIBUTES_AND_CAPACITIES_MAX_ITEMS: Final = 32
@@ -114,7 +114,7 @@ def _attribute(attribute: dra.DeviceAttribute, path: fields.Path) -> fields.Erro
     if len(forms) != 1:
         yield fields.invalid(
             path,
-            go_values.Internal(attribute) if forms else "",
+            attribute if forms else "",
             "exactly one value must be specified",
             origin="union",
             covered=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dray.api.types import dra
-from dray.validation import fields, go_values, metadata
+from dray.validation import fields, metadata
 
 
 def pool_status_request(request: dra.ResourcePoolStatusRequest) -> fields.Errors:
@@ -22,8 +22,6 @@ def pool_status_request_status_update(
     """Once answered, the answer stays."""
     yield from metadata.updated(new.metadata, old.metadata)
     if old.status is not None:
-        yield from fields.immutable(
-            fields.STATUS, new.status, old.status, go_values.Internal(new.status)
-        )
+        yield from fields.immutable(fields.STATUS, new.status, old.status)
     elif new.status is not None:
         yield from metadata.conditions(new.status.conditions, fields.STATUS.child("conditions"))

@@ -7,7 +7,7 @@ from typing import Final
 
 from dray.api.features import Features
 from dray.api.types import dra, meta
-from dray.validation import fields, go_values, identifiers, lists, metadata, selector_rules
+from dray.validation import fields, identifiers, lists, metadata, selector_rules
 from dray.validation.dra import devices
 
 DEVICES_MAX_ITEMS: Final = 128
@@ -115,7 +115,7 @@ def _node_selector(selector: meta.NodeSelector, path: fields.Path) -> fields.Err
     if len(selector.node_selector_terms) != 1:
         yield fields.invalid(
             path.child("nodeSelectorTerms"),
-            go_values.Internal(selector.node_selector_terms),
+            selector.node_selector_terms,
             "must have exactly one node selector term",
         )
 
@@ -194,6 +194,6 @@ def _partition_type_of(
     elif value.string_value is None:
         yield fields.invalid(
             path,
-            go_values.Internal(value),
+            value,
             "must be a string value because `partitionTypeAttribute` names this attribute",
         )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from dray.api.types import dra
+from dray.api.well_known import NO_EXECUTE, NO_SCHEDULE
 from dray.validation import fields, identifiers, metadata
 
-EFFECTS: Final = ("NoExecute", "NoSchedule", "None")
+EFFECTS: Final = (NO_EXECUTE, NO_SCHEDULE, "None")
 OPERATORS: Final = ("Equal", "Exists")
 RULE_CONDITIONS_MAX_ITEMS: Final = 8
 

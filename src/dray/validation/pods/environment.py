@@ -107,9 +107,9 @@ def field_selector(
         return
     field, subscript = _subscripted(selector.field_path)
     if field == "metadata.annotations" and subscript is not None:
-        yield from _qualified_name(subscript.lower(), path)
+        yield from identifiers.label_name(subscript.lower(), path)
     elif field == "metadata.labels" and subscript is not None:
-        yield from _qualified_name(subscript, path)
+        yield from identifiers.label_name(subscript, path)
     elif field not in supported:
         yield fields.not_supported(path.child("fieldPath"), field, sorted(supported))
 
@@ -131,11 +131,6 @@ def _subscripted(field_path: str) -> tuple[str, str | None]:
     if bracket and field and rest.endswith("']"):
         return field, rest.removesuffix("']")
     return ("spec.nodeName" if field_path == "spec.host" else field_path), None
-
-
-def _qualified_name(name: str, path: fields.Path) -> fields.Errors:
-    for detail in names.qualified_name_errors(name):
-        yield fields.invalid(path, name, detail)
 
 
 def resource_selector(

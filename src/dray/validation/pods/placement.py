@@ -6,9 +6,10 @@ from typing import Final
 
 from dray.api.formats import names
 from dray.api.types import meta, pods
+from dray.api.well_known import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE
 from dray.validation import fields, identifiers, lists, selector_rules
 
-TAINT_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+TAINT_EFFECTS: Final = (NO_SCHEDULE, PREFER_NO_SCHEDULE, NO_EXECUTE)
 _WEIGHT_RANGE = "must be in the range 1-100"
 _INCLUSION_POLICIES = ("Honor", "Ignore")
 
@@ -28,7 +29,7 @@ def toleration(value: pods.Toleration, path: fields.Path) -> fields.Errors:
             'operator must be Exists when `key` is empty, which means "match all values and all '
             'keys"',
         )
-    if value.toleration_seconds is not None and value.effect != "NoExecute":
+    if value.toleration_seconds is not None and value.effect != NO_EXECUTE:
         yield fields.invalid(
             path.child("effect"),
             value.effect,

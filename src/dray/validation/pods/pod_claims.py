@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from dray.api import well_known
 from dray.api.types import meta, pods
-from dray.validation import fields, go_values, identifiers
+from dray.validation import fields, identifiers
 
-MIRROR_POD: Final = "kubernetes.io/config.mirror"
 """The annotation of a static pod, which is known to its node only."""
 
 
 def resource_claims(
     claims: tuple[pods.PodResourceClaim, ...], path: fields.Path, owner: meta.ObjectMeta | None
 ) -> fields.Errors:
-    if owner is not None and MIRROR_POD in owner.annotations:
+    if owner is not None and well_known.MIRROR_POD_ANNOTATION in owner.annotations:
         for _ in claims:
             yield fields.forbidden(
                 fields.WHOLE_OBJECT, "static pods do not support resource claims"
@@ -38,13 +36,13 @@ def _claim_source(claim: pods.PodResourceClaim, path: fields.Path) -> fields.Err
     if name is not None and template_name is not None:
         yield fields.invalid(
             path,
-            go_values.Internal(claim),
+            claim,
             "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
         )
     if name is None and template_name is None:
         yield fields.invalid(
             path,
-            go_values.Internal(claim),
+            claim,
             "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
         )
     if name is not None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from dray.api.formats import names, quantity
+from dray.api.formats import quantity
 from dray.api.semantics import pod_resources
 from dray.api.types import meta, pods
 from dray.api.types.containers import ResourceRequirements
@@ -162,21 +162,16 @@ def _containers_within_pod(
 
 def _gates(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:
     for index, gate in enumerate(spec.readiness_gates):
-        yield from _qualified_name(
+        yield from identifiers.label_name(
             gate.condition_type, path.child("readinessGates").index(index).child("conditionType")
         )
     seen: set[str] = set()
     for index, scheduling_gate in enumerate(spec.scheduling_gates):
         gate_path = path.child("schedulingGates").index(index)
-        yield from _qualified_name(scheduling_gate.name, gate_path)
+        yield from identifiers.label_name(scheduling_gate.name, gate_path)
         if scheduling_gate.name in seen:
             yield fields.duplicate(gate_path, scheduling_gate.name)
         seen.add(scheduling_gate.name)
-
-
-def _qualified_name(name: str, path: fields.Path) -> fields.Errors:
-    for detail in names.qualified_name_errors(name):
-        yield fields.invalid(path, name, detail)
 
 
 def _host_users(spec: pods.PodSpec, path: fields.Path) -> fields.Errors:

@@ -7,7 +7,7 @@ from typing import Final
 
 from dray.api.formats import names, quantity
 from dray.api.types import containers, pods
-from dray.validation import fields, go_values, identifiers, ip_addresses, lists, metadata
+from dray.validation import fields, identifiers, ip_addresses, lists, metadata
 from dray.validation.pods import pods as pod_rules
 
 SYSTEM_CONDITIONS: Final = frozenset(("PodScheduled", "Ready", "Initialized"))
@@ -245,7 +245,7 @@ def _addresses(status: pods.PodStatus, old: pods.PodStatus) -> fields.Errors:
     if bool(status.pod_ip) != bool(ips):
         yield fields.invalid(
             path,
-            go_values.Internal(status.pod_ips),
+            status.pod_ips,
             "podIP and podIPs must either both be set or both be unset",
         )
     elif ips and status.pod_ip != ips[0]:
@@ -277,7 +277,7 @@ def _ip_list(
     if sorted(address.version for address in parsed if address) != [4, 6]:
         yield fields.invalid(
             path,
-            go_values.Internal(shown),
+            shown,
             "may specify no more than one IP for each IP family",
         )
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
-import json
 import re
 
 import msgspec
 
+from dray.api import well_known
 from dray.api.types import containers, meta, pods
-from dray.validation import equality, fields, go_values, identifiers, lists, metadata
+from dray.validation import equality, fields, identifiers, lists, metadata
 from dray.validation.pods import containers as container_rules
-from dray.validation.pods import placement, pod_claims, pod_specs
+from dray.validation.pods import placement, pod_specs
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _DELETION_COST_FORM = re.compile("0|[1-9][0-9]*|-[1-9][0-9]*", re.ASCII)
@@ -51,10 +50,10 @@ def _metadata_and_spec(value: pods.Pod) -> fields.Errors:
 def annotations_of_pod(
     annotations: dict[str, str], spec: pods.PodSpec, path: fields.Path
 ) -> fields.Errors:
-    if pod_claims.MIRROR_POD in annotations and not spec.node_name:
+    if well_known.MIRROR_POD_ANNOTATION in annotations and not spec.node_name:
         yield fields.invalid(
-            path.key(pod_claims.MIRROR_POD),
-            annotations[pod_claims.MIRROR_POD],
+            path.key(well_known.MIRROR_POD_ANNOTATION),
+            annotations[well_known.MIRROR_POD_ANNOTATION],
             "must set spec.nodeName if mirror pod annotation is set",
         )
     cost = annotations.get(_DELETION_COST)
@@ -116,7 +115,7 @@ def pod_update(new: pods.Pod, old: pods.Pod) -> fields.Errors:
 
 
 def annotations_updated(new: pods.Pod, old: pods.Pod) -> fields.Errors:
-    path, mirror = fields.METADATA.child("annotations"), pod_claims.MIRROR_POD
+    path, mirror = fields.METADATA.child("annotations"), well_known.MIRROR_POD_ANNOTATION
     added, kept = new.metadata.annotations, old.metadata.annotations
     if mirror in kept and added.get(mirror) != kept[mirror]:
         yield fields.forbidden(path.key(mirror), "may not remove or update mirror pod annotation")
@@ -198,8 +197,8 @@ def _rest_unchanged(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
     if not equality.are_equal(allowed, old):
         yield fields.forbidden(
             fields.SPEC,
-            f"pod updates may not change fields other than {_UPDATABLE}\n"
-            f"{_difference(old, allowed)}",
+            f"pod updates may not change fields other than {_UPDATABLE}; changed: "
+            + ", ".join(equality.changed_fields(allowed, old, "spec")),
         )
 
 
@@ -247,7 +246,7 @@ def _narrowed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
     if len(terms) != len(old_terms):
         yield fields.invalid(
             path,
-            go_values.Internal(terms),
+            terms,
             "no additions/deletions to non-empty NodeSelectorTerms list are allowed",
         )
         return
@@ -255,7 +254,7 @@ def _narrowed(new: pods.PodSpec, old: pods.PodSpec) -> fields.Errors:
         if not _has_only_additions(term, old_term):
             yield fields.invalid(
                 path.index(index),
-                go_values.Internal(term),
+                term,
                 "only additions are allowed (no mutations or deletions)",
             )
 
@@ -283,13 +282,3 @@ def _affinity_undone(new: pods.PodSpec, old: pods.PodSpec) -> pods.Affinity | No
     if old.affinity is None and others == (None, None):
         return None
     return msgspec.structs.replace(new.affinity, node_affinity=node_affinity)
-
-
-def _difference(old: pods.PodSpec, new: pods.PodSpec) -> str:
-    texts = (
-        json.dumps(go_values.plain(go_values.Internal(spec)), indent=1, ensure_ascii=False)
-        for spec in (old, new)
-    )
-    before, after = (f"{text}\n".splitlines(keepends=True) for text in texts)
-    _, _, *changes = difflib.unified_diff(before, after)
-    return "".join(changes)

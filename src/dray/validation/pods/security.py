@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dray.api.types import containers, pods
-from dray.validation import fields, go_values, identifiers, lists
+from dray.validation import fields, identifiers, lists
 
 _MAXIMUM_ID = 2**31 - 1
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
@@ -52,13 +52,13 @@ def _no_escalation(context: containers.SecurityContext, path: fields.Path) -> fi
     if context.privileged:
         yield fields.invalid(
             path,
-            go_values.Internal(context),
+            context,
             "cannot set `allowPrivilegeEscalation` to false and `privileged` to true",
         )
     if context.capabilities and "CAP_SYS_ADMIN" in context.capabilities.add:
         yield fields.invalid(
             path,
-            go_values.Internal(context),
+            context,
             "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
         )
 
@@ -79,7 +79,7 @@ def _seccomp(profile: containers.SeccompProfile | None, path: fields.Path) -> fi
     elif profile.localhost_profile is not None:
         yield fields.invalid(
             local,
-            go_values.Internal(profile),
+            profile,
             "can only be set when seccomp type is Localhost",
         )
 

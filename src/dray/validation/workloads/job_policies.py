@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from dray.api.formats import gotext, names
 from dray.api.types import workloads
-from dray.validation import fields, go_values, metadata
+from dray.validation import fields, metadata
 
 _RULES_MAX_ITEMS = 20
 _EXIT_CODES_MAX_ITEMS = 255
@@ -116,7 +116,7 @@ def _failure_conditions(
 def success_policy(spec: workloads.JobSpec, policy: workloads.SuccessPolicy) -> fields.Errors:
     path = fields.SPEC.child("successPolicy")
     if spec.completion_mode != "Indexed":
-        yield fields.invalid(path, go_values.Internal(policy), "requires indexed completion mode")
+        yield fields.invalid(path, policy, "requires indexed completion mode")
         return
     path = path.child("rules")
     if not policy.rules:

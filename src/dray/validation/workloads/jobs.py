@@ -9,7 +9,7 @@ import msgspec
 from dray.api.formats import names
 from dray.api.selectors import label_selectors
 from dray.api.types import containers, pods, workloads
-from dray.validation import fields, go_values, metadata, selector_rules
+from dray.validation import fields, metadata, selector_rules
 from dray.validation.pods import pods as pod_rules
 from dray.validation.workloads import job_policies
 from dray.validation.workloads import replicated as workload_rules
@@ -50,7 +50,7 @@ def job_update(new: workloads.Job, old: workloads.Job) -> fields.Errors:
         ("managedBy", spec.managed_by, old_spec.managed_by),
         ("successPolicy", spec.success_policy, old_spec.success_policy),
     ):
-        yield from fields.immutable(_SPEC.child(field), value, old_value, go_values.Internal(value))
+        yield from fields.immutable(_SPEC.child(field), value, old_value)
     yield from _names_of_indexes(new)
 
 
@@ -233,12 +233,10 @@ def _template_updated(new: workloads.Job, old: workloads.Job) -> fields.Errors:
     """A job that is suspended may still be moved and resized, if none of its pods is left."""
     template, old_template = new.spec.template, old.spec.template
     if not _is_at_rest(old):
-        yield from fields.immutable(_TEMPLATE, template, old_template, go_values.Internal(template))
+        yield from fields.immutable(_TEMPLATE, template, old_template)
         return
     allowed = _with_directives_of(old_template.spec, template.spec)
-    yield from fields.immutable(
-        _SPEC.child("template.spec"), template.spec, allowed, go_values.Internal(template.spec)
-    )
+    yield from fields.immutable(_SPEC.child("template.spec"), template.spec, allowed)
 
 
 def _is_at_rest(value: workloads.Job) -> bool:

@@ -7,7 +7,7 @@ import msgspec
 from dray.api.formats import names
 from dray.api.selectors import label_selectors
 from dray.api.types import meta, pods, workloads
-from dray.validation import fields, go_values, metadata, selector_rules
+from dray.validation import fields, metadata, selector_rules
 from dray.validation.pods import pods as pod_rules
 
 ReplicatedStatus = (
@@ -211,7 +211,7 @@ def unknown_strategy(
     path: fields.Path, strategy: meta.Wire, supported: tuple[str, ...]
 ) -> fields.FieldError:
     error = fields.not_supported(path, "", supported)
-    return msgspec.structs.replace(error, bad_value=go_values.Internal(strategy))
+    return msgspec.structs.replace(error, bad_value=strategy)
 
 
 def number_or_percent(value: int | str, path: fields.Path) -> fields.Errors:

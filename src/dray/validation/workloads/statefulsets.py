@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dray.api.types import pods, volumes, workloads
-from dray.validation import fields, go_values, identifiers, metadata
+from dray.validation import fields, identifiers, metadata
 from dray.validation.workloads import replicated as workload_rules
 
 _SPEC = fields.SPEC
@@ -99,13 +99,11 @@ def _stateful_set_strategy(
         if rolling is not None:
             yield fields.invalid(
                 rolling_path,
-                go_values.Internal(rolling),
+                rolling,
                 "only allowed for updateStrategy 'RollingUpdate'",
             )
     elif strategy.type != "RollingUpdate":
-        yield fields.invalid(
-            path, go_values.Internal(strategy), "must be 'RollingUpdate' or 'OnDelete'"
-        )
+        yield fields.invalid(path, strategy, "must be 'RollingUpdate' or 'OnDelete'")
     elif rolling is not None:
         yield from metadata.nonnegative(rolling.partition or 0, rolling_path.child("partition"))
         if rolling.max_unavailable is not None:

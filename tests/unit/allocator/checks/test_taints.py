@@ -6,6 +6,7 @@ import pytest
 
 from dray.allocator.checks import taints
 from dray.allocator.model import rejections
+from dray.api.semantics import tolerations
 from dray.api.types.dra import (
     DeviceTaint,
     DeviceTaintRule,
@@ -36,7 +37,7 @@ WORN = DeviceTaint("worn", "yes", "NoSchedule")
 def test_toleration_matches_key_value_and_effect(
     toleration: DeviceToleration, tolerates: bool
 ) -> None:
-    assert taints.tolerates(toleration, WORN) is tolerates
+    assert tolerations.tolerates(toleration, WORN) is tolerates
 
 
 @pytest.mark.parametrize("effect", ["None", "Future"])

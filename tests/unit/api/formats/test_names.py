@@ -41,7 +41,6 @@ LABEL_NAME_COMPLAINT = (
         (names.qualified_name_errors, "simple"),
         (names.qualified_name_errors, "1.2.3.4/5678"),
         (names.qualified_name_errors, "a" * 253 + "/" + "A" * 63),
-        (names.prefixed_label_key_errors, "example.com/a"),
         (names.label_value_errors, ""),
         (names.label_value_errors, "x-_.Y"),
         (names.c_identifier_errors, "_a1"),
@@ -49,7 +48,6 @@ LABEL_NAME_COMPLAINT = (
         (names.http_path_errors, "a/b%20c"),
         (names.path_segment_errors, "..."),
         (names.path_segment_prefix_errors, "."),
-        (names.environment_variable_errors, "MY-ENV.name_1"),
         (names.relaxed_environment_variable_errors, "1 + 1"),
         (names.config_key_errors, ".dockerconfigjson"),
         (names.port_name_errors, "http-2"),
@@ -98,11 +96,6 @@ def test_accepted(check: Check, value: str) -> None:
                 f"a valid label key {LABEL_NAME_COMPLAINT} with an optional DNS subdomain prefix "
                 "and '/' (e.g. 'example.com/MyName')"
             ],
-        ),
-        (
-            names.prefixed_label_key_errors,
-            "key",
-            ["must include a prefix (e.g. 'example.com/key')"],
         ),
         (names.label_value_errors, "a" * 64, ["must be no more than 63 bytes"]),
         (names.path_segment_errors, "..", ["may not be '..'"]),

@@ -3,6 +3,7 @@ import sys
 
 import pytest
 from tools import make_schema
+from tools.go_types import AddedField
 
 from dray.api.schema import field_types
 from dray.api.schema.field_types import Form, Omission
@@ -14,6 +15,15 @@ def test_the_tables_are_up_to_date_with_the_installed_models() -> None:
     texts = (make_schema.DESTINATION / "schema_texts.json").read_text()
     assert types == make_schema.render(tables.types)
     assert texts == make_schema.render(tables.texts)
+
+
+def test_a_field_that_the_models_lack_can_be_added() -> None:
+    added = {"resource.v1.ResourceClaimSpec": {"note": AddedField("str", "A note for people.")}}
+    tables = make_schema.make_tables(make_schema.read_models(added))
+    fields = tables.types["resource.v1.ResourceClaimSpec"]
+    assert isinstance(fields, dict)
+    assert fields["note"] == "string"
+    assert tables.texts["resource.v1.ResourceClaimSpec"]["note"] == "A note for people."
 
 
 def test_the_models_themselves_are_never_imported() -> None:

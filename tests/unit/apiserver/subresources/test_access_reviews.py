@@ -80,7 +80,7 @@ def test_a_field_selector_is_part_of_the_question() -> None:
                 "resourceAttributes": CREATE_CLAIMS,
                 "nonResourceAttributes": {"path": "/x", "verb": "get"},
             },
-            '{"Path":"/x","Verb":"get"}',
+            '{"path":"/x","verb":"get"}',
         ),
     ],
     ids=["neither", "both"],

@@ -6,7 +6,7 @@ import pytest
 
 from dray.cel import types
 from dray.cel.functions.extensions import lists, sets
-from dray.cel.functions.kubernetes import aggregates, authorizers, ip_cidr, named_formats
+from dray.cel.functions.kubernetes import aggregates, ip_cidr, named_formats
 from dray.cel.functions.overloads import (
     UNBOUNDED,
     CallEstimate,
@@ -119,8 +119,6 @@ TEXT = sized(1, 64)
         (ip_cidr.CIDR_LIBRARY, "cidr_contains_ip_string", (TEXT, TEXT), (2, 11), None),
         (ip_cidr.CIDR_LIBRARY, "cidr_contains_cidr", (TEXT, TEXT), (3, 7), None),
         (named_formats.LIBRARY, "format-validate", (TEXT, TEXT), (32, 224), None),
-        (authorizers.LIBRARY, "resourcecheck_check", (TEXT, TEXT), (350000, 350000), None),
-        (authorizers.LIBRARY, "authorizer_fieldselector", (TEXT, sized(9, 9)), (261, 261), None),
     ],
 )
 def test_estimates(

@@ -117,6 +117,49 @@ def test_what_is_no_syntax_error_does_not_stop_parsing(
     assert problems(text) == expected
 
 
+EXPRESSION = (
+    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, "
+    "BYTES, IDENTIFIER}"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "message"),
+    [
+        ("1 +", 3, f"mismatched input '<EOF>' expecting {EXPRESSION}"),
+        ("'a' 'b'", 4, "mismatched input ''b'' expecting <EOF>"),
+        ("'a'()", 3, "mismatched input '(' expecting <EOF>"),
+        ("in + 1", 0, f"mismatched input 'in' expecting {EXPRESSION}"),
+        ("a.in == 1", 2, "mismatched input 'in' expecting {IDENTIFIER, ESC_IDENTIFIER}"),
+        ("(a", 2, "mismatched input '<EOF>' expecting ')'"),
+        ("a ? b", 5, "mismatched input '<EOF>' expecting ':'"),
+        ("1 '''\n'''", 2, "mismatched input ''''\\n'''' expecting <EOF>"),
+    ],
+)
+def test_the_first_syntax_error_is_reported(text: str, position: int, message: str) -> None:
+    assert problems(text) == [(position, f"Syntax error: {message}")]
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        *(("(((", 3), ("[1, )", 4), ("{1 2}", 3), ("a.(b)", 2), ("f(,)", 2), ("a[", 2)),
+        *(("- - +", 4), ("!", 1), (" ".join(["a ? )"] * 100), 4)),
+    ],
+)
+def test_parsing_ends_at_the_first_syntax_error(text: str, position: int) -> None:
+    ((where, message),) = problems(text)
+    assert where == position
+    assert message.startswith("Syntax error: mismatched input ")
+
+
+def test_a_syntax_error_comes_after_the_characters_that_are_no_token() -> None:
+    assert problems("a = 1") == [
+        (2, "Syntax error: token recognition error at: '= '"),
+        (4, "Syntax error: mismatched input '1' expecting <EOF>"),
+    ]
+
+
 def test_reserved_names_may_be_fields_and_members() -> None:
     assert shown(parser.parse("a.if.while(1)")) == "a.if.while(1)"
 

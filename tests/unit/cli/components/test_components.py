@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,21 @@ def test_sqlite_files(tmp_path: Path) -> None:
     assert store_option.sqlite_path("sqlite:/x/y.db", tmp_path) == Path("/x/y.db")
     with pytest.raises(WrongUsage):
         store_option.sqlite_path("sqlite:", tmp_path)
+
+
+def test_the_etcd_store_names_the_package_that_it_needs(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['aetcd'] = None; from dray.cli.main import main; "
+        "main(['apiserver', '--data', sys.argv[1], '--store', 'etcd://127.0.0.1:1'])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert result.stderr == (
+        "Error: --store etcd://… needs the package aetcd; install it with: "
+        "pip install 'dray[etcd]'\n"
+    )
 
 
 def test_unknown_controllers_are_named(cluster: Cluster) -> None:

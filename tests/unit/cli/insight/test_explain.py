@@ -105,8 +105,8 @@ def test_a_pod_is_told_what_it_waits_for(
     assert told.stdout.startswith(f"pod {TEAM}/{name} waits: {headline}")
     assert f"✗ {stage}" in told.stdout
     document = json.loads(filled.dray("explain", f"pod/{name}", "-n", TEAM, "-o", "json").stdout)
-    here = [step["stage"] for step in document["way"]["steps"] if step["state"] == "here"]
-    assert here == [stage]
+    blocked = [step["stage"] for step in document["way"]["steps"] if step["state"] == "blocked"]
+    assert blocked == [stage]
 
 
 def test_wide_output_draws_the_funnel(filled: Cluster) -> None:

@@ -7,14 +7,14 @@ from dray.allocator.model import requests
 from dray.allocator.problem import resolution
 from dray.api.types.dra import ResourceClaim
 from dray.explain.survey import facts, node_survey
-from dray.explain.survey.facts import ClauseCount, Count, GateFacts, Similar
+from dray.explain.survey.facts import ClauseCount, Count, FilterFacts, Similar
 from tests.builders import DRIVER, claim, fleet, gpu, gpu_slice, node, request, resource_slice
 
 ATTRIBUTES = f'device.attributes["{DRIVER}"]'
 CAPACITY = f'device.capacity["{DRIVER}"]'
 
 
-def observed(world: ClusterInventory, asked: ResourceClaim) -> tuple[GateFacts, ...]:
+def observed(world: ClusterInventory, asked: ResourceClaim) -> tuple[FilterFacts, ...]:
     question = requests.parse_claim(asked.spec.devices)
     resolved = resolution.resolve([question], world.classes, world.selectors, world.features)
     found = node_survey.survey_nodes(world, list(world.nodes), resolved)

@@ -27,7 +27,7 @@ from tests.builders import (
 )
 
 
-def objections(
+def filter_rejections(
     world: ClusterInventory, asked: ResourceClaim, number: int = 0
 ) -> dict[FilterKind, FilterRejection]:
     """What the gates of the first node say about one of its devices."""
@@ -40,21 +40,21 @@ def objections(
     found = {}
     for answer in panel.answers(plan):
         if not answer.passing & candidate.bit:
-            objection = panel.objection(plan, answer.gate, candidate)
-            assert objection is not None
-            found[answer.gate.kind] = objection
+            rejection = panel.rejection(plan, answer.filter, candidate)
+            assert rejection is not None
+            found[answer.filter.kind] = rejection
     return found
 
 
 def test_gates_that_have_nothing_against_a_device_are_silent() -> None:
-    assert objections(fleet(gpu_slice()), claim(request())) == {}
+    assert filter_rejections(fleet(gpu_slice()), claim(request())) == {}
 
 
 def test_gates_are_asked_independently() -> None:
     taint = DeviceTaint("sick", "", "NoSchedule")
     world = fleet(resource_slice(gpu("gpu-0", taints=[taint])))
     hold(world, "other", "gpu-0")
-    found = objections(world, claim(request("gpu", "false")))
+    found = filter_rejections(world, claim(request("gpu", "false")))
     assert set(found) == {FilterKind.SELECTOR, FilterKind.TAINTS, FilterKind.TAKEN}
     assert found[FilterKind.TAKEN] == rejections.DeviceInUse(
         found[FilterKind.TAKEN].device,  # type: ignore[union-attr]
@@ -63,7 +63,7 @@ def test_gates_are_asked_independently() -> None:
 
 
 def test_selector_that_does_not_compile_fails_on_every_device() -> None:
-    found = objections(fleet(gpu_slice()), claim(request("gpu", "nonsense")))
+    found = filter_rejections(fleet(gpu_slice()), claim(request("gpu", "nonsense")))
     assert isinstance(found[FilterKind.SELECTOR], CannotEvaluate)
 
 
@@ -72,7 +72,7 @@ def test_device_for_another_node() -> None:
         device("gpu-a", node="n1"), device("gpu-b", node="n2"), pool="rack", per_device=True
     )
     world = fleet(piece, nodes=[node("n1"), node("n2")])
-    assert set(objections(world, claim(request()), 1)) == {FilterKind.NODE}
+    assert set(filter_rejections(world, claim(request()), 1)) == {FilterKind.NODE}
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_device_for_another_node() -> None:
 def test_device_that_needs_a_gate(gate: str, needing: Device) -> None:
     features = msgspec.structs.replace(DEFAULT, **{gate: False})
     world = fleet(resource_slice(needing), features=features)
-    assert set(objections(world, claim(request()))) == {FilterKind.FEATURES}
+    assert set(filter_rejections(world, claim(request()))) == {FilterKind.FEATURES}
 
 
 def test_capacity_that_cannot_be_computed_is_an_objection_of_capacity_alone() -> None:
     world = fleet(gpu_slice("n1", 1, shareable=True))
     hold(world, "other", "gpu-0")
-    found = objections(world, claim(request("gpu", capacity={"memory": "-1"})))
+    found = filter_rejections(world, claim(request("gpu", capacity={"memory": "-1"})))
     assert set(found) == {FilterKind.TAKEN, FilterKind.CAPACITY}
     assert isinstance(found[FilterKind.CAPACITY], CannotEvaluate)
 
@@ -100,7 +100,7 @@ def test_capacity_left_by_shares() -> None:
     world = fleet(gpu_slice("n1", 1, shareable=True))
     for name in ("b", "a"):
         hold(world, name, "gpu-0", share={"memory": "40Gi"})
-    short = objections(world, claim(request("gpu", capacity={"memory": "1Gi"})))[
+    short = filter_rejections(world, claim(request("gpu", capacity={"memory": "1Gi"})))[
         FilterKind.CAPACITY
     ]
     assert isinstance(short, rejections.InsufficientCapacity)
@@ -111,14 +111,14 @@ def test_capacity_left_by_shares() -> None:
 def test_counters_that_others_have_drawn_from() -> None:
     world = fleet(*mig_slices())
     hold(world, "other", "gpu-0-half-0")
-    short = objections(world, claim(request()))[FilterKind.COUNTERS]
+    short = filter_rejections(world, claim(request()))[FilterKind.COUNTERS]
     assert isinstance(short, rejections.InsufficientCounter)
     assert (short.needed, short.available) == ("40Gi", "20Gi")
     assert short.holders == (ClaimKey("default", "other"),)
 
 
 def test_attribute_that_a_constraint_compares_is_absent() -> None:
-    found = objections(fleet(gpu_slice()), claim(request(), match=f"{DRIVER}/numa"))
+    found = filter_rejections(fleet(gpu_slice()), claim(request(), match=f"{DRIVER}/numa"))
     assert isinstance(found[FilterKind.CONSTRAINTS], rejections.AttributeAbsent)
 
 
@@ -126,5 +126,5 @@ def test_derived_attribute_that_fails_is_an_objection_and_raises_nothing() -> No
     features = msgspec.structs.replace(DEFAULT, derived_attributes=True)
     asked = request("gpu", derived={f"{DRIVER}/side": f'device.attributes["{DRIVER}"].nothing'})
     world = fleet(gpu_slice(), features=features)
-    found = objections(world, claim(asked, match=f"{DRIVER}/side"))
+    found = filter_rejections(world, claim(asked, match=f"{DRIVER}/side"))
     assert isinstance(found[FilterKind.CONSTRAINTS], CannotEvaluate)

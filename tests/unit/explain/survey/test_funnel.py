@@ -51,9 +51,9 @@ def counts(
     funnel: Funnel, kinds: Sequence[FilterKind] = tuple(FilterKind)
 ) -> list[tuple[str, int, int]]:
     return [
-        (str(stage.gate.kind), stage.before, stage.after)
+        (str(stage.filter.kind), stage.before, stage.after)
         for stage in funnel.stages
-        if stage.lost and stage.gate.kind in kinds
+        if stage.lost and stage.filter.kind in kinds
     ]
 
 
@@ -109,12 +109,12 @@ def test_device_passes_if_it_is_for_one_of_the_nodes() -> None:
 def test_devices_on_which_a_selector_fails_are_counted_and_exemplified() -> None:
     world = fleet(resource_slice(gpu("gpu-0"), gpu("gpu-1", attributes={"nvlink": True})))
     funnel = measured(world, claim(request("gpu", f'device.attributes["{DRIVER}"].nvlink')))
-    stage = next(stage for stage in funnel.stages if stage.gate.kind is FilterKind.SELECTOR)
+    stage = next(stage for stage in funnel.stages if stage.filter.kind is FilterKind.SELECTOR)
     assert (stage.before, stage.after, stage.failing) == (2, 1, 1)
     assert stage.example is not None
     assert stage.example.device == "gpu-0"
-    assert isinstance(stage.objection, CannotEvaluate)
-    assert "no such key: nvlink" in stage.objection.detail
+    assert isinstance(stage.rejection, CannotEvaluate)
+    assert "no such key: nvlink" in stage.rejection.detail
 
 
 def test_nearest_miss_is_the_device_that_the_fewest_gates_refuse() -> None:
@@ -146,7 +146,7 @@ def test_node_is_blocked_at_the_gate_where_too_few_are_left() -> None:
     world = fleet(gpu_slice("n1", 4), gpu_slice("n2", 1), nodes=[node("n3")])
     hold(world, "other", "gpu-0", "gpu-1", "gpu-2")
     funnel = measured(world, claim(request("gpu", count=2)))
-    blocked = {each.gate.kind: (each.nodes, each.example) for each in funnel.blocked}
+    blocked = {each.filter.kind: (each.nodes, each.example) for each in funnel.blocked}
     assert blocked == {FilterKind.CLASS: (2, "n3"), FilterKind.TAKEN: (1, "n1")}
     assert funnel.best == NodeCount("n1", 1)
 
@@ -159,7 +159,7 @@ def test_all_is_blocked_where_one_of_the_matching_devices_is_lost(
     if taken:
         hold(world, "other", "gpu-1")
     funnel = measured(world, claim(request("gpu", mode="All")))
-    assert [each.gate for each in funnel.blocked] == ([DeviceFilter(kind)] if kind else [])
+    assert [each.filter for each in funnel.blocked] == ([DeviceFilter(kind)] if kind else [])
     assert (funnel.needed, funnel.most_needed) == (0, 3)
 
 

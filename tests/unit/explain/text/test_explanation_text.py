@@ -37,7 +37,7 @@ def test_json_has_data_and_words_and_ids_as_text() -> None:
     assert (change["change"], change["holder"]) == ("WaitForClaim", "default/other")
     assert change["text"] == "wait until default/other ends"
     taken = next(
-        stage for stage in built["funnels"][0]["stages"] if stage["gate"]["kind"] == "taken"
+        stage for stage in built["funnels"][0]["stages"] if stage["filter"]["kind"] == "taken"
     )
     assert taken["holders"] == [{"claim": "default/other", "devices": 1}]
     assert taken["example"] == "gpu.example.com/n1/gpu-0"

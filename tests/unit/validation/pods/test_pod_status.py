@@ -109,7 +109,7 @@ def test_there_is_one_address_of_each_family() -> None:
     ips = [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]
     (message,) = changed({"podIP": "10.0.0.1", "podIPs": ips})
     assert message == (
-        'status.podIPs: Invalid value: [{"IP":"10.0.0.1"},{"IP":"10.0.0.2"}]: '
+        'status.podIPs: Invalid value: [{"ip":"10.0.0.1"},{"ip":"10.0.0.2"}]: '
         "may specify no more than one IP for each IP family"
     )
 

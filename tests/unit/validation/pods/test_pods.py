@@ -69,16 +69,15 @@ def test_a_volume_of_an_unknown_kind_is_no_error() -> None:
 class TestClaims:
     def test_a_claim_needs_a_source(self) -> None:
         assert created(resourceClaims=[{"name": "gpu"}]) == [
-            'spec.resourceClaims[0]: Invalid value: {"Name":"gpu","ResourceClaimName":null,'
-            '"ResourceClaimTemplateName":null}: '
+            'spec.resourceClaims[0]: Invalid value: {"name":"gpu"}: '
             "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
         ]
 
     def test_a_claim_has_only_one_source(self) -> None:
         claim = {"name": "gpu", "resourceClaimName": "a", "resourceClaimTemplateName": "b"}
         assert created(resourceClaims=[claim]) == [
-            'spec.resourceClaims[0]: Invalid value: {"Name":"gpu","ResourceClaimName":"a",'
-            '"ResourceClaimTemplateName":"b"}: at most one of `resourceClaimName` or '
+            'spec.resourceClaims[0]: Invalid value: {"name":"gpu","resourceClaimName":"a",'
+            '"resourceClaimTemplateName":"b"}: at most one of `resourceClaimName` or '
             "`resourceClaimTemplateName` may be specified"
         ]
 
@@ -497,19 +496,19 @@ class TestUpdate:
             "spec.containers: Forbidden: pod updates may not add or remove containers"
         ]
 
-    def test_nothing_else_may_change_and_the_difference_is_shown(self) -> None:
+    def test_nothing_else_may_change_and_what_did_is_named(self) -> None:
         (message,) = self.updated({"hostname": "b"}, {"hostname": "a"})
         assert message.startswith(
             "spec: Forbidden: pod updates may not change fields other than "
             "`spec.containers[*].image`,`spec.initContainers[*].image`,"
         )
-        assert '\n- "Hostname": "a",\n+ "Hostname": "b",\n' in message
+        assert message.endswith("; changed: spec.hostname")
 
     def test_claims_may_not_change(self) -> None:
         new = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "b"}]}
         old = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "a"}]}
         (message,) = self.updated(new, old)
-        assert '-   "ResourceClaimName": "a",' in message
+        assert message.endswith("; changed: spec.resourceClaims[0].resourceClaimName")
 
     def test_a_gated_pod_may_be_given_fewer_nodes(self) -> None:
         gates = {"schedulingGates": [{"name": "a"}]}

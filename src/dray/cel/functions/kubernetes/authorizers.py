@@ -1,89 +1,60 @@
 """Kubernetes' authorizer library: declarations only.
 
-A selector has no authorizer to call, but the names are known: using one wrongly is "no matching
-overload", not "undeclared reference".
+A selector has no authorizer to call, so that no call type-checks. The names are declared because
+Kubernetes declares them: using one is "no matching overload", not "undeclared reference".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from dray.cel import types
-from dray.cel.functions import cost_estimates, dispatching, runtime_costs
-from dray.cel.functions.overloads import CallEstimate, Function, Library, Operand, Overload, Range
+from dray.cel.functions import dispatching
+from dray.cel.functions.overloads import Library, Overload
 from dray.cel.runtime import values
-from dray.cel.types import Type
+from dray.cel.types import BOOL, STRING, Type, object_type
 
-AUTHORIZER = types.object_type("kubernetes.authorization.Authorizer")
-PATH_CHECK = types.object_type("kubernetes.authorization.PathCheck")
-GROUP_CHECK = types.object_type("kubernetes.authorization.GroupCheck")
-RESOURCE_CHECK = types.object_type("kubernetes.authorization.ResourceCheck")
-DECISION = types.object_type("kubernetes.authorization.Decision")
+_AUTHORIZER = object_type("kubernetes.authorization.Authorizer")
+_PATH = object_type("kubernetes.authorization.PathCheck")
+_GROUP = object_type("kubernetes.authorization.GroupCheck")
+_RESOURCE = object_type("kubernetes.authorization.ResourceCheck")
+_DECISION = object_type("kubernetes.authorization.Decision")
 
-_CHECK_COST = 350_000
-_REQUIREMENT_COST = 50.0
-_REQUIREMENTS_PER_CHARACTER = 0.5
+# Function, receiver, number of string arguments, result, and the id of the overload.
+_SIGNATURES: tuple[tuple[str, Type, int, Type, str], ...] = (
+    ("path", _AUTHORIZER, 1, _PATH, "authorizer_path"),
+    ("group", _AUTHORIZER, 1, _GROUP, "authorizer_group"),
+    ("serviceAccount", _AUTHORIZER, 2, _AUTHORIZER, "authorizer_serviceaccount"),
+    ("resource", _GROUP, 1, _RESOURCE, "groupcheck_resource"),
+    ("subresource", _RESOURCE, 1, _RESOURCE, "resourcecheck_subresource"),
+    ("namespace", _RESOURCE, 1, _RESOURCE, "resourcecheck_namespace"),
+    ("name", _RESOURCE, 1, _RESOURCE, "resourcecheck_name"),
+    ("fieldSelector", _RESOURCE, 1, _RESOURCE, "authorizer_fieldselector"),
+    ("labelSelector", _RESOURCE, 1, _RESOURCE, "authorizer_labelselector"),
+    ("check", _PATH, 1, _DECISION, "pathcheck_check"),
+    ("check", _RESOURCE, 1, _DECISION, "resourcecheck_check"),
+    ("errored", _DECISION, 0, BOOL, "decision_errored"),
+    ("error", _DECISION, 0, STRING, "decision_error"),
+    ("allowed", _DECISION, 0, BOOL, "decision_allowed"),
+    ("reason", _DECISION, 0, STRING, "decision_reason"),
+)
 
 
 def _unavailable(*arguments: Any) -> NoReturn:
     raise values.no_such_overload()
 
 
-def _selector_estimate(operands: Sequence[Operand]) -> CallEstimate:
-    length = operands[1].size_or_unknown
-    requirements = length.scale(_REQUIREMENTS_PER_CHARACTER).scale(_REQUIREMENT_COST)
-    parsing = length.scale(runtime_costs.STRING_FACTOR)
-    return CallEstimate(Range.exactly(runtime_costs.LIST_CREATION).add(parsing).add(requirements))
-
-
-def _member(
-    id: str,
-    type: Type,
-    result: Type,
-    estimate: cost_estimates.Estimate | None = None,
-    strings: int = 1,
-) -> Overload:
-    arguments = (type, *[types.STRING] * strings)
-    return Overload(id, arguments, result, _unavailable, member=True, estimate=estimate)
-
-
-def _refinement(name: str, id: str, estimate: cost_estimates.Estimate | None = None) -> Function:
-    """A narrower check of a resource."""
-    return dispatching.function(name, _member(id, RESOURCE_CHECK, RESOURCE_CHECK, estimate))
-
-
-def _property(name: str, id: str, result: Type) -> Function:
-    return dispatching.function(name, _member(id, DECISION, result, strings=0))
+def _overloads(name: str) -> Iterator[Overload]:
+    for function, receiver, strings, result, id in _SIGNATURES:
+        if function == name:
+            arguments = (receiver, *[STRING] * strings)
+            yield Overload(id, arguments, result, _unavailable, member=True)
 
 
 LIBRARY = Library(
     "authorizers",
-    (
-        dispatching.function("path", _member("authorizer_path", AUTHORIZER, PATH_CHECK)),
-        dispatching.function("group", _member("authorizer_group", AUTHORIZER, GROUP_CHECK)),
-        dispatching.function(
-            "serviceAccount",
-            _member("authorizer_serviceaccount", AUTHORIZER, AUTHORIZER, strings=2),
-        ),
-        dispatching.function(
-            "resource", _member("groupcheck_resource", GROUP_CHECK, RESOURCE_CHECK)
-        ),
-        _refinement("subresource", "resourcecheck_subresource"),
-        _refinement("namespace", "resourcecheck_namespace"),
-        _refinement("name", "resourcecheck_name"),
-        _refinement("fieldSelector", "authorizer_fieldselector", _selector_estimate),
-        _refinement("labelSelector", "authorizer_labelselector", _selector_estimate),
-        dispatching.function(
-            "check",
-            _member("pathcheck_check", PATH_CHECK, DECISION, cost_estimates.fixed(_CHECK_COST)),
-            _member(
-                "resourcecheck_check", RESOURCE_CHECK, DECISION, cost_estimates.fixed(_CHECK_COST)
-            ),
-        ),
-        _property("errored", "decision_errored", types.BOOL),
-        _property("error", "decision_error", types.STRING),
-        _property("allowed", "decision_allowed", types.BOOL),
-        _property("reason", "decision_reason", types.STRING),
+    tuple(
+        dispatching.function(name, *_overloads(name))
+        for name in dict.fromkeys(signature[0] for signature in _SIGNATURES)
     ),
 )

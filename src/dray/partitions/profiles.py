@@ -1,8 +1,8 @@
-"""The sizes in which partitionable devices are published: profiles, and which of them suffice.
+"""Profiles: the sizes in which partitions are published.
 
-Pure. A profile is what partitions of one kind have in common: `2g.20gb`. Its nominal size is what
-its name says (2 compute slices, 20Gi), its real size what the device publishes (19968Mi); people
-ask for nominal sizes. Devices without such a name are told apart by what they publish.
+A profile is what partitions of one size have in common: `2g.20gb`. Its nominal size is that of its
+name (2 compute slices, 20Gi), its real size what the device publishes (19968Mi). Requests use
+nominal sizes. Devices without such a name are distinguished by what they publish.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NOT_IN_LABEL = re.compile(r"[^a-z0-9]+")
 
 
 class PartitionDevice(NamedTuple):
-    """A device that is part of a larger one, and the attribute that says of which sort it is."""
+    """A device that is part of a larger one, and the attribute that names its profile."""
 
     driver: str
     device: Device
@@ -32,34 +32,36 @@ class PartitionDevice(NamedTuple):
 
     @property
     def type_name(self) -> str:
-        """`2g.20gb`; empty where the device does not say."""
+        """Return the name of its profile, such as `2g.20gb`, or an empty text."""
         attributes = self.device.attributes
-        found = attributes.get(self.type_attribute) or attributes.get(
+        attribute = attributes.get(self.type_attribute) or attributes.get(
             f"{self.driver}/{self.type_attribute}"
         )
-        return found.string_value or "" if found else ""
+        return attribute.string_value or "" if attribute else ""
 
 
 class Profile(NamedTuple):
+    """A size of partitions; `sizes` are nominal, `real_sizes` as published."""
+
     driver: str
     type_attribute: str
     name: str
     sizes: tuple[tuple[str, Quantity], ...]
     real_sizes: tuple[tuple[str, Quantity], ...]
 
-    def has(self, wanted: Sizes) -> bool:
+    def is_enough(self, requested: Sizes) -> bool:
         sizes = dict(self.sizes)
-        return all(name in sizes and sizes[name] >= amount for name, amount in wanted.items())
+        return all(name in sizes and sizes[name] >= amount for name, amount in requested.items())
 
     @property
     def label(self) -> str:
-        """A name that a request may have."""
+        """Return the profile's name in the form of a request's name."""
         text = self.name or "-".join(str(amount) for _, amount in self.real_sizes)
         return _NOT_IN_LABEL.sub("-", text.lower()).strip("-")[:40].rstrip("-") or "partition"
 
     @property
     def expression(self) -> str:
-        """Selects the devices of this profile, without failing on any other."""
+        """Return a CEL expression that matches its devices and fails on no other."""
         if self.name:
             domain, _, attribute = self.type_attribute.rpartition("/")
             field = f'device.attributes["{domain or self.driver}"].{attribute}'
@@ -74,15 +76,15 @@ class Profile(NamedTuple):
             yield f'device.capacity["{self.driver}"].{name}', amount
 
     def describe(self, names: Iterable[str]) -> str:
-        """The name and what devices of this profile really have of the resources named."""
+        """Return the name with the real sizes of the resources in `names`."""
         real = dict(self.real_sizes)
         sizes = ", ".join(f"{name} {real[name]}" for name in names if name in real)
         title = self.name or self.label
         return f"{title} ({sizes})" if sizes else title
 
 
-def offers(resource_slice: ResourceSlice) -> Iterator[PartitionDevice]:
-    """The devices of a slice that share counters with others."""
+def partition_devices(resource_slice: ResourceSlice) -> Iterator[PartitionDevice]:
+    """Return the devices of a slice that share counters with others."""
     spec = resource_slice.spec
     attribute = (spec.partition_type_attribute or PROFILE).removeprefix(f"{spec.driver}/")
     for device in spec.devices:
@@ -90,26 +92,26 @@ def offers(resource_slice: ResourceSlice) -> Iterator[PartitionDevice]:
             yield PartitionDevice(spec.driver, device, attribute)
 
 
-def profiles(published: Iterable[PartitionDevice]) -> list[Profile]:
-    """The distinct profiles, from the one that takes least of its device to the largest."""
-    found = {
+def distinct_profiles(published: Iterable[PartitionDevice]) -> list[Profile]:
+    """Return the profiles of partitions, from the smallest share of a device to the largest."""
+    distinct = {
         (profile.driver, profile.name or profile.label): profile
         for profile in map(_profile, published)
     }
-    largest = _largest(found.values())
-    return sorted(found.values(), key=lambda profile: (_share(profile, largest), profile.name))
+    largest = _largest(distinct.values())
+    return sorted(distinct.values(), key=lambda profile: (_share(profile, largest), profile.name))
 
 
-def _profile(offer: PartitionDevice) -> Profile:
+def _profile(partition: PartitionDevice) -> Profile:
     real = {
-        name.removeprefix(f"{offer.driver}/"): quantity.parse(capacity.value)
-        for name, capacity in offer.device.capacity.items()
+        name.removeprefix(f"{partition.driver}/"): quantity.parse(capacity.value)
+        for name, capacity in partition.device.capacity.items()
     }
-    sizes = {**real, **_nominal_sizes(offer.type_name)}
+    sizes = {**real, **_nominal_sizes(partition.type_name)}
     return Profile(
-        offer.driver,
-        offer.type_attribute,
-        offer.type_name,
+        partition.driver,
+        partition.type_attribute,
+        partition.type_name,
         tuple(sorted(sizes.items())),
         tuple(sorted(real.items())),
     )
@@ -126,16 +128,16 @@ def _nominal_sizes(name: str) -> dict[str, Quantity]:
     }
 
 
-def _largest(found: Iterable[Profile]) -> dict[str, Quantity]:
+def _largest(profiles: Iterable[Profile]) -> dict[str, Quantity]:
     largest: dict[str, Quantity] = {}
-    for profile in found:
+    for profile in profiles:
         for name, amount in profile.sizes:
             largest[name] = max(amount, largest.get(name, quantity.ZERO))
     return largest
 
 
 def _share(profile: Profile, largest: Sizes) -> Fraction:
-    """How much of the whole it takes, over compute and memory: what little there is of both."""
+    """Return its share of the largest profile: that of compute plus that of memory."""
     sizes = dict(profile.sizes)
     counted: Sequence[str] = [name for name in ("compute", "memory") if name in sizes] or list(
         sizes

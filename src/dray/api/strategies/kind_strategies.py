@@ -15,9 +15,8 @@ from dray.api.conversion import canonical
 from dray.api.features import Features
 from dray.api.formats import gotime
 from dray.api.kinds import Kind
+from dray.api.strategies import gated_fields, pod_strategy
 from dray.api.types.meta import JsonObject
-from dray.apiserver.storage import store_keys
-from dray.apiserver.strategies import gated_fields, pod_strategy
 
 Prepare = Callable[[JsonObject], None]
 PrepareUpdate = Callable[[JsonObject, JsonObject, datetime.datetime], None]
@@ -77,7 +76,7 @@ def prepare_create(kind: Kind, document: JsonObject, features: Features) -> None
     strategy = of(kind)
     if kind.subresource("status") and not strategy.keeps_status_on_create:
         status = strategy.initial_status(document)
-        type_name = store_keys.storage_gvk(kind).schema_type
+        type_name = kind.preferred.schema_type
         _set(document, "status", canonical.write_field(type_name, "status", status))
     if strategy.counts_generation:
         document["metadata"]["generation"] = 1
@@ -106,7 +105,7 @@ def prepare_update(
 def _is_new_generation(strategy: Strategy, new: JsonObject, old: JsonObject) -> bool:
     if _without_status(new) != _without_status(old):
         return True
-    annotations = [each["metadata"].get("annotations") for each in (new, old)]
+    annotations = [document["metadata"].get("annotations") for document in (new, old)]
     return strategy.counts_annotations and annotations[0] != annotations[1]
 
 

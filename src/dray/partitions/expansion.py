@@ -1,13 +1,14 @@
-"""`partitionRequest`: asking for a part of a device by its size, turned into plain DRA.
+"""`partitionRequest`: a request for a partition by its size, expanded to plain DRA.
 
-Pure, and used by the command line too. A request may say
+This is dray's only extension of the API. A request may contain
 
     partitionRequest: {count: 1, resources: {memory: 20Gi, compute: 2}}
 
-beside its class and selectors, in every version of the API. `lift` takes that out of the object and
-notes it in an annotation, so that what remains is a claim as Kubernetes knows it. `expand` replaces
-a request with such a note by `firstAvailable`: the profiles that are large enough, from small to
-large. The note stays, and an object that is written again with the same note keeps its expansion.
+beside its class and selectors, in every version of the API. `move_to_annotation` moves it to an
+annotation, so that the rest is a claim as Kubernetes defines it. `expand` replaces a request that
+the annotation names by `firstAvailable`: the profiles that are large enough, from small to large.
+The annotation stays, and an object that is written again with the same annotation keeps its
+expansion.
 """
 
 from __future__ import annotations
@@ -16,27 +17,26 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dray.api import well_known
 from dray.api.formats import quantity
 from dray.api.formats.quantity import Quantity
 from dray.api.types.dra import DeviceClass
 from dray.api.types.meta import JsonObject
-from dray.apiserver.admission import partition_profiles
-from dray.apiserver.admission.partition_profiles import PartitionDevice, Profile
 from dray.cel import device as cel
-from dray.cel.runtime.values import CostExceeded, EvaluationError
+from dray.partitions import profiles
+from dray.partitions.profiles import PartitionDevice, Profile
 from dray.validation import fields
 from dray.validation.fields import FieldError, Path
 
 FIELD = "partitionRequest"
 ANNOTATION = "dray.dev/partition-requests"
-CLASS_MARK = "dray.dev/partitions-of"
 MAX_ALTERNATIVES = 8
 _KINDS = ("ResourceClaim", "ResourceClaimTemplate")
 _COPIED = ("tolerations", "capacity", "derivedAttributes")
 
 
 class PartitionRequestError(Exception):
-    """A partition request that cannot be turned into anything."""
+    """A partition request that cannot be expanded."""
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(str(error))
@@ -44,7 +44,7 @@ class PartitionRequestError(Exception):
 
 
 class Expansion(NamedTuple):
-    """A spec as it will be stored, what was wrong with it, and what people may want to know."""
+    """A spec as it will be stored, its errors, and remarks for the author."""
 
     spec: JsonObject
     errors: tuple[FieldError, ...] = ()
@@ -52,25 +52,28 @@ class Expansion(NamedTuple):
 
 
 def move_to_annotation(document: JsonObject) -> None:
-    """Move every partition request from its request to the annotation, in any version.
+    """Move every partition request to the annotation, in any version of the API.
 
-    Of `document` only the members change, and not what is inside of them: others may have that too.
+    Replaces members of `document` and changes nothing inside of them: a patch that is applied
+    again after a conflict shares them.
     """
     if document.get("kind") not in _KINDS:
         return
-    asked = {
-        request["name"]: place[FIELD]
+    requested = {
+        request["name"]: fields_of[FIELD]
         for request in _requests(claim_spec(document))
-        for place in (request, request.get("exactly"))
-        if isinstance(place, dict) and FIELD in place and isinstance(request.get("name"), str)
+        for fields_of in (request, request.get("exactly"))
+        if isinstance(fields_of, dict)
+        and FIELD in fields_of
+        and isinstance(request.get("name"), str)
     }
-    if not asked:
+    if not requested:
         return
     document["spec"] = _without_partition_requests(document["spec"])
     metadata = document.get("metadata", {})
     annotations = metadata.get("annotations") or {} if isinstance(metadata, dict) else None
     if isinstance(annotations, dict):
-        text = json.dumps(asked, separators=(",", ":"), sort_keys=True)
+        text = json.dumps(requested, separators=(",", ":"), sort_keys=True)
         document["metadata"] = {**metadata, "annotations": {**annotations, ANNOTATION: text}}
 
 
@@ -80,27 +83,27 @@ def _without_partition_requests(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     return {
-        key: _without_partition_requests(inner) if key in _ON_THE_WAY else inner
+        key: _without_partition_requests(inner) if key in _PARENTS_OF_FIELD else inner
         for key, inner in value.items()
         if key != FIELD
     }
 
 
-_ON_THE_WAY = ("spec", "devices", "requests", "exactly")
+_PARENTS_OF_FIELD = ("spec", "devices", "requests", "exactly")
 
 
 def requested_partitions(document: JsonObject) -> dict[str, Any]:
-    """What was asked for, by request."""
+    """Return the partition requests of a claim or template by the name of their request."""
     text = ((document.get("metadata") or {}).get("annotations") or {}).get(ANNOTATION)
     try:
-        asked = json.loads(text) if isinstance(text, str) else {}
+        requested = json.loads(text) if isinstance(text, str) else {}
     except ValueError:
         return {}
-    return asked if isinstance(asked, dict) else {}
+    return requested if isinstance(requested, dict) else {}
 
 
 def claim_spec(document: JsonObject) -> JsonObject:
-    """The spec of a claim, or of the claims that a template makes."""
+    """Return the spec of a claim, or of the claims that a template makes."""
     spec = document.get("spec") or {}
     if document.get("kind") == "ResourceClaimTemplate" and isinstance(spec, dict):
         spec = spec.get("spec") or {}
@@ -111,27 +114,29 @@ def _requests(spec: JsonObject) -> list[JsonObject]:
     devices = spec.get("devices")
     requests = devices.get("requests") if isinstance(devices, dict) else None
     listed = requests if isinstance(requests, list) else []
-    return [each for each in listed if isinstance(each, dict)]
+    return [request for request in listed if isinstance(request, dict)]
 
 
 def expand(
     spec: JsonObject,
-    asked: Mapping[str, Any],
+    requested: Mapping[str, Any],
     published: Iterable[PartitionDevice],
     classes: Iterable[DeviceClass],
     path: Path = fields.SPEC,
 ) -> Expansion:
-    """A claim's spec, in the storage version, with each request that is asked for expanded."""
-    market = PublishedPartitions(published, classes)
+    """Expand the requests that `requested` names, in a spec of the storage version."""
+    partitions = PublishedPartitions(published, classes)
     path = path.child("devices").child("requests")
     requests, errors, remarks = [], list[FieldError](), list[str]()
     for index, request in enumerate(_requests(spec)):
-        wanted = asked.get(request.get("name", ""))
-        if wanted is None or request.get("firstAvailable"):
+        partition_request = requested.get(request.get("name", ""))
+        if partition_request is None or request.get("firstAvailable"):
             requests.append(request)
             continue
         try:
-            expanded, remark = _expand_request(request, wanted, market, path.index(index))
+            expanded, remark = _expand_request(
+                request, partition_request, partitions, path.index(index)
+            )
             requests.append(expanded)
             remarks.append(remark)
         except PartitionRequestError as refusal:
@@ -144,20 +149,21 @@ def expand(
 def keep_previous_expansion(
     new: JsonObject, old: JsonObject, classes: Iterable[DeviceClass]
 ) -> JsonObject:
-    """`new`, with the requests of `old` that it asks for in the words it used before."""
-    market = PublishedPartitions((), classes)
+    """Return `new` with the expanded requests of `old` where it still requests the same."""
+    partitions = PublishedPartitions((), classes)
     before = {request.get("name"): request for request in _requests(old)}
     requests = [
-        _kept(request, before.get(request.get("name"), {}), market) for request in _requests(new)
+        _kept(request, before.get(request.get("name"), {}), partitions)
+        for request in _requests(new)
     ]
     return {**new, "devices": {**new["devices"], "requests": requests}}
 
 
-def _kept(request: JsonObject, before: JsonObject, market: PublishedPartitions) -> JsonObject:
+def _kept(request: JsonObject, before: JsonObject, partitions: PublishedPartitions) -> JsonObject:
     alternatives, exactly = before.get("firstAvailable"), request.get("exactly")
     if not alternatives or not exactly:
         return request
-    class_name = market.partition_class(exactly.get("deviceClassName", ""))
+    class_name = partitions.partition_class(exactly.get("deviceClassName", ""))
     is_same = all(
         alternative.get("deviceClassName") == class_name
         and (alternative.get("selectors") or [])[:-1] == (exactly.get("selectors") or [])
@@ -168,7 +174,7 @@ def _kept(request: JsonObject, before: JsonObject, market: PublishedPartitions) 
 
 
 class PublishedPartitions:
-    """What is published, by class."""
+    """Published partitions, and the device classes that select them."""
 
     def __init__(
         self, published: Iterable[PartitionDevice], classes: Iterable[DeviceClass]
@@ -177,73 +183,66 @@ class PublishedPartitions:
         self._classes = {device_class.metadata.name: device_class for device_class in classes}
 
     def partition_class(self, name: str) -> str:
-        """The class of the partitions of a class's devices; without one, the class itself."""
+        """Return the class of the partitions of a class's devices, or the class itself."""
         for device_class in self._classes.values():
             if name in (
-                device_class.metadata.labels.get(CLASS_MARK),
-                device_class.metadata.annotations.get(CLASS_MARK),
+                device_class.metadata.labels.get(well_known.PARTITIONS_OF_ANNOTATION),
+                device_class.metadata.annotations.get(well_known.PARTITIONS_OF_ANNOTATION),
             ):
                 return device_class.metadata.name
         return name
 
     def selectors(self, class_name: str) -> list[str]:
-        found = self._classes.get(class_name)
+        device_class = self._classes.get(class_name)
         return (
-            [selector.cel.expression for selector in found.spec.selectors if selector.cel]
-            if found
+            [selector.cel.expression for selector in device_class.spec.selectors if selector.cel]
+            if device_class
             else []
         )
 
     def profiles(self, class_name: str, selectors: Sequence[str]) -> list[Profile]:
-        """The profiles of all devices that the class and the selectors accept."""
+        """Return the profiles of all devices that the class and the selectors match."""
         expressions = (*self.selectors(class_name), *selectors)
         compiled = [cel.compile_selector(expression, stored=True) for expression in expressions]
-        answers: dict[Any, bool] = {}
-        return partition_profiles.profiles(
-            offer for offer in self._published if _is_accepted(offer, compiled, answers)
+        cached: dict[Any, bool] = {}
+        return profiles.distinct_profiles(
+            partition for partition in self._published if _is_accepted(partition, compiled, cached)
         )
 
 
 def _is_accepted(
-    offer: PartitionDevice, selectors: Sequence[cel.Selector], answers: dict[Any, bool]
+    partition: PartitionDevice, selectors: Sequence[cel.Selector], cached: dict[Any, bool]
 ) -> bool:
-    view = cel.view(offer.driver, offer.device)
+    view = cel.view(partition.driver, partition.device)
     for selector in selectors:
         if selector.error is not None:
             return False
-        question = (selector.expression, selector.shape(view))
-        if question not in answers:
-            answers[question] = _matches(selector, view)
-        if not answers[question]:
+        key = (selector.expression, selector.shape(view))
+        if key not in cached:
+            cached[key] = selector.matches_or_false(view)
+        if not cached[key]:
             return False
     return True
 
 
-def _matches(selector: cel.Selector, view: cel.DeviceView) -> bool:
-    try:
-        return selector.matches(view)
-    except (EvaluationError, CostExceeded):
-        return False
-
-
-def pending(spec: JsonObject, asked: Mapping[str, Any]) -> list[JsonObject]:
-    """The requests that are asked for by size and are not expanded yet."""
+def pending(spec: JsonObject, requested: Mapping[str, Any]) -> list[JsonObject]:
+    """Return the partition requests that are not expanded yet."""
     return [
         request
         for request in _requests(spec)
-        if request.get("name") in asked and not request.get("firstAvailable")
+        if request.get("name") in requested and not request.get("firstAvailable")
     ]
 
 
-def expressions(request: JsonObject, market: PublishedPartitions) -> list[str]:
-    """Every selector that decides which partitions a request may have."""
+def expressions(request: JsonObject, partitions: PublishedPartitions) -> list[str]:
+    """Return every selector that decides which partitions a request may get."""
     exactly = request.get("exactly") or {}
-    class_name = market.partition_class(exactly.get("deviceClassName", ""))
-    return [*market.selectors(class_name), *_expressions(exactly)]
+    class_name = partitions.partition_class(exactly.get("deviceClassName", ""))
+    return [*partitions.selectors(class_name), *_expressions(exactly)]
 
 
 def _expand_request(
-    request: JsonObject, wanted: Any, market: PublishedPartitions, path: Path
+    request: JsonObject, requested: Any, partitions: PublishedPartitions, path: Path
 ) -> tuple[JsonObject, str]:
     path = path.child(FIELD)
     exactly = request.get("exactly")
@@ -251,18 +250,18 @@ def _expand_request(
         raise PartitionRequestError(
             fields.forbidden(path, "needs a request with a deviceClassName of its own")
         )
-    count, sizes = _read(wanted, path)
+    count, sizes = _read(requested, path)
     _check_exactly(exactly, path)
-    class_name = market.partition_class(exactly.get("deviceClassName", ""))
-    found = market.profiles(class_name, _expressions(exactly))
-    if not found:
+    class_name = partitions.partition_class(exactly.get("deviceClassName", ""))
+    published = partitions.profiles(class_name, _expressions(exactly))
+    if not published:
         raise PartitionRequestError(
-            fields.invalid(path, wanted, f'no partition of class "{class_name}" is published')
+            fields.invalid(path, requested, f'no partition of class "{class_name}" is published')
         )
-    enough = [profile for profile in found if profile.has(sizes)][:MAX_ALTERNATIVES]
+    enough = [profile for profile in published if profile.is_enough(sizes)][:MAX_ALTERNATIVES]
     if not enough:
         raise PartitionRequestError(
-            fields.invalid(path.child("resources"), wanted["resources"], _largest(found))
+            fields.invalid(path.child("resources"), requested["resources"], _largest(published))
         )
     alternatives = [_alternative(profile, exactly, class_name, count) for profile in enough]
     shown = ", else ".join(profile.describe(sizes) for profile in enough)
@@ -275,20 +274,20 @@ def _expressions(exactly: JsonObject) -> list[str]:
     return [selector["cel"]["expression"] for selector in selectors if selector.get("cel")]
 
 
-def _read(wanted: Any, path: Path) -> tuple[int, dict[str, Quantity]]:
-    if not isinstance(wanted, dict):
+def _read(requested: Any, path: Path) -> tuple[int, dict[str, Quantity]]:
+    if not isinstance(requested, dict):
         raise PartitionRequestError(
-            fields.invalid(path, wanted, "must be an object with count and resources")
+            fields.invalid(path, requested, "must be an object with count and resources")
         )
-    unknown = sorted(set(wanted) - {"count", "resources"})
+    unknown = sorted(set(requested) - {"count", "resources"})
     if unknown:
         raise PartitionRequestError(fields.not_supported(path, unknown[0], ("count", "resources")))
-    count = wanted.get("count", 1)
+    count = requested.get("count", 1)
     if type(count) is not int or count < 1:
         raise PartitionRequestError(
             fields.invalid(path.child("count"), count, "must be greater than zero")
         )
-    resources = wanted.get("resources")
+    resources = requested.get("resources")
     if not isinstance(resources, dict) or not resources:
         raise PartitionRequestError(
             fields.required(path.child("resources"), "say how much memory or compute it must have")
@@ -311,7 +310,7 @@ def _sizes(resources: JsonObject, path: Path) -> Iterator[tuple[str, Quantity]]:
 
 
 def _check_exactly(exactly: JsonObject, path: Path) -> None:
-    """What a whole request may say and a partition request cannot mean."""
+    """Reject fields that a partition request cannot be combined with."""
     if exactly.get("allocationMode", "ExactCount") != "ExactCount":
         raise PartitionRequestError(
             fields.forbidden(path, "cannot be combined with allocationMode: All")
@@ -324,8 +323,8 @@ def _check_exactly(exactly: JsonObject, path: Path) -> None:
         raise PartitionRequestError(fields.forbidden(path, "cannot be combined with adminAccess"))
 
 
-def _largest(found: Sequence[Profile]) -> str:
-    largest = found[-1]
+def _largest(published: Sequence[Profile]) -> str:
+    largest = published[-1]
     sizes = ", ".join(f"{name} {amount}" for name, amount in largest.sizes)
     return f"no partition is large enough; the largest published is {largest.name} with {sizes}"
 
@@ -344,8 +343,8 @@ def _alternative(profile: Profile, exactly: JsonObject, class_name: str, count: 
 
 
 def _named_apart(alternatives: list[JsonObject]) -> list[JsonObject]:
-    """Names of alternatives differ; where two would not, they get their numbers."""
-    names = [each["name"] for each in alternatives]
+    """Make the names of the alternatives unique: equal ones get their index."""
+    names = [alternative["name"] for alternative in alternatives]
     for index, alternative in enumerate(alternatives):
         if names.count(alternative["name"]) > 1:
             alternative["name"] = f"{names[index]}-{index}"

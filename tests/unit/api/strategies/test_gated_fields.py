@@ -10,7 +10,7 @@ import pytest
 
 from dray.api import features
 from dray.api.features import Features
-from dray.apiserver.strategies import gated_fields
+from dray.api.strategies import gated_fields
 
 OFF = msgspec.structs.replace(
     features.DEFAULT,

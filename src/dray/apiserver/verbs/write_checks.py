@@ -1,0 +1,82 @@
+"""Checks of a written object against the request and the stored object: name, uid, revision."""
+
+from __future__ import annotations
+
+from dray.api import errors
+from dray.api.formats import gotext
+from dray.api.ids import GroupKind
+from dray.api.strategies import kind_strategies
+from dray.api.types.meta import JsonObject
+from dray.apiserver.request.call import Call
+from dray.apiserver.storage import store_keys
+
+
+def check_namespace(call: Call, document: JsonObject) -> None:
+    metadata = document["metadata"]
+    if not call.kind.namespaced:
+        metadata.pop("namespace", None)
+        return
+    if metadata.get("namespace", call.namespace) not in ("", call.namespace):
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    metadata["namespace"] = call.namespace
+
+
+def check_name(call: Call, document: JsonObject) -> None:
+    name = (document.get("metadata") or {}).get("name")
+    if not name:
+        raise errors.bad_request(
+            "the name of the object must be set: metadata.name: Required value: name is required"
+        )
+    if name != call.info.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
+        )
+
+
+def check_identity(call: Call, patched: JsonObject, old: JsonObject) -> None:
+    """Raise 400 or 422 if a patch changed the name or the uid."""
+    metadata = patched.get("metadata") or {}
+    name, uid = metadata.get("name"), metadata.get("uid")
+    if not name:
+        raise errors.bad_request(
+            f"the name of the object ({call.info.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if name != call.info.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({call.info.name})"
+        )
+    if uid and uid != old["metadata"]["uid"]:
+        message = f"Invalid value: {gotext.quote(uid)}: field is immutable"
+        cause = errors.Cause("metadata.uid", "FieldValueInvalid", message)
+        raise errors.invalid(store_keys.group_kind(call.kind), call.info.name, [cause])
+
+
+def check_revision_is_named(call: Call, document: JsonObject) -> None:
+    if document["metadata"].get("resourceVersion", "0") not in ("", "0"):
+        return
+    if call.info.version in kind_strategies.of(call.kind).revision_is_named_in:
+        message = "Invalid value: 0: must be specified for an update"
+        cause = errors.Cause("metadata.resourceVersion", "FieldValueInvalid", message)
+        resource = GroupKind(call.kind.group, call.kind.plural)
+        raise errors.invalid(resource, call.info.name, [cause])
+
+
+def check_preconditions(call: Call, new: JsonObject, old: JsonObject) -> bool:
+    """Return whether the client named a revision. Raises 409 if it is not the current one."""
+    expected, current = new["metadata"], old["metadata"]
+    if expected.get("uid") and expected["uid"] != current["uid"]:
+        raise errors.conflict(
+            store_keys.group_resource(call.kind),
+            call.info.name,
+            f"Precondition failed: UID in precondition: {expected['uid']}, "
+            f"UID in object meta: {current['uid']}",
+        )
+    revision = expected.get("resourceVersion")
+    if not revision or revision == "0":
+        return False
+    if revision != current["resourceVersion"]:
+        raise errors.conflict(store_keys.group_resource(call.kind), call.info.name)
+    return True

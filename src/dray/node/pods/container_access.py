@@ -1,0 +1,55 @@
+"""Containers of one pod for `kubectl logs`, `exec` and `attach`."""
+
+from __future__ import annotations
+
+from dray.node.containers.container_attempts import Attempt, Command
+from dray.node.pods.pod_context import PodContext
+
+
+class ContainerUnavailable(Exception):
+    """A container that has no log, or does not run, now; the text is for the user."""
+
+
+class ContainerAccess:
+    """Finds the logs and the running starts of a pod's containers."""
+
+    def __init__(self, context: PodContext) -> None:
+        self._context = context
+
+    def has_container(self, name: str) -> bool:
+        return name in self._context.state.containers
+
+    def logged(self, container: str, *, previous: bool = False) -> Attempt:
+        """Return the start whose log is requested. Raises ContainerUnavailable without a log."""
+        last = self._context.last_attempt(container)
+        attempt = last.previous if last is not None and previous else last
+        if attempt is not None and attempt.log.exists():
+            return attempt
+        where = f'container "{container}" in pod "{self._context.pod.metadata.name}"'
+        if previous:
+            raise ContainerUnavailable(f"previous terminated {where} not found")
+        reason = self._context.state.containers[container].waiting
+        raise ContainerUnavailable(f"{where} is waiting to start: {reason}")
+
+    def running(self, container: str) -> Attempt:
+        """Return the running start. Raises ContainerUnavailable where the container is not up."""
+        last = self._context.last_attempt(container)
+        if last is None or last.exit() is not None:
+            raise ContainerUnavailable(
+                f"container {container} of pod {self._context.pod.metadata.name} does not run"
+            )
+        return last
+
+    def exec_command(
+        self, container: str, argv: tuple[str, ...], *, stdin: bool = False, tty: bool = False
+    ) -> Command:
+        """Return the command line that runs a program in a running container.
+
+        Raises ContainerUnavailable where the container does not run.
+        """
+        attempt = self.running(container)
+        try:
+            runtime = self._context.node.runtime
+            return runtime.exec_command(attempt, argv, stdin=stdin, tty=tty)
+        except LookupError as error:
+            raise ContainerUnavailable(str(error)) from error

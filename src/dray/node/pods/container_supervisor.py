@@ -1,0 +1,116 @@
+"""Starts one container of a pod, and starts it again where its restart policy says so."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from dray.api import errors
+from dray.api.types.containers import Container
+from dray.driverkit.cdi import CdiError
+from dray.node.containers import container_attempts
+from dray.node.containers.container_attempts import Attempt, Command, Exit
+from dray.node.pods import container_specs
+from dray.node.pods.container_lifecycle import ContainerLifecycle
+from dray.node.pods.pod_context import PodContext
+from dray.node.pods.retries import MAX_RETRY_SECONDS, RETRY_SECONDS
+from dray.node.runtimes.interface import ContainerConfigError, ImageError
+
+ALWAYS: Final = "Always"
+ON_FAILURE: Final = "OnFailure"
+NEVER: Final = "Never"
+BACKOFF_SECONDS: Final = 10.0
+MAX_BACKOFF_SECONDS: Final = 300.0
+BACKOFF_RESET_SECONDS: Final = 600.0
+"""A container that ran longer than this is restarted at once."""
+
+
+class ContainerSupervisor:
+    """Supervises one container of a pod."""
+
+    def __init__(self, context: PodContext, container: Container) -> None:
+        self._context = context
+        self._container = container
+        self._observed = context.state.containers[container.name]
+
+    async def run(self, restart_policy: str) -> Exit:
+        """Run the container until it has ended for good, and return its last exit.
+
+        A start that an earlier agent made is watched, not repeated.
+        """
+        folder = self._context.container_folder(self._container.name)
+        attempt = self._context.last_attempt(self._container.name)
+        if attempt is None or not attempt.has_begun:
+            attempt = await self._start_when_possible(attempt.number if attempt else 0)
+        while True:
+            ended = await self._watch(attempt)
+            if restart_policy == NEVER or (restart_policy == ON_FAILURE and not ended.code):
+                return ended
+            await self._back_off(attempt, ended)
+            # The log of the start before stays: `kubectl logs --previous` shows it.
+            container_attempts.remove(folder / str(attempt.number - 1))
+            attempt = await self._start_when_possible(attempt.number + 1)
+
+    async def until_started(self) -> None:
+        """Wait until the container runs and its startup probe has succeeded."""
+        await self._context.state.until(lambda: self._observed.is_started)
+
+    async def _watch(self, attempt: Attempt) -> Exit:
+        """Probe one start of the container until it ends."""
+        observed, state = self._observed, self._context.state
+        observed.attempt, observed.exit = attempt, attempt.exit()
+        state.notify_changed()
+        lifecycle = ContainerLifecycle(self._context, self._container, attempt)
+        async with asyncio.TaskGroup() as group:
+            probing = group.create_task(lifecycle.watch())
+            ended = observed.exit = await attempt.wait()
+            probing.cancel()
+        if ended.reason == container_attempts.LOST_REASON:
+            self._context.node.runtime.discard(attempt)
+        state.notify_changed()
+        return ended
+
+    async def _back_off(self, attempt: Attempt, ended: Exit) -> None:
+        restarts = attempt.number
+        if not restarts or ended.finished_at - attempt.started_at > BACKOFF_RESET_SECONDS:
+            return
+        seconds = min(BACKOFF_SECONDS * 2.0 ** min(restarts - 1, 8), MAX_BACKOFF_SECONDS)
+        metadata = self._context.pod.metadata
+        message = (
+            f"back-off {seconds:.0f}s restarting failed container={self._container.name} "
+            f"pod={metadata.name}_{metadata.namespace}({metadata.uid})"
+        )
+        self._report_waiting("CrashLoopBackOff", message)
+        self._context.record_warning("BackOff", message)
+        await asyncio.sleep(seconds)
+
+    async def _start_when_possible(self, number: int) -> Attempt:
+        context, name = self._context, self._container.name
+        delay = RETRY_SECONDS
+        while True:
+            try:
+                command = await self._command(number)
+                break
+            except ImageError as error:
+                reason, message = error.reason, str(error)
+            except (ContainerConfigError, CdiError, errors.StatusError) as error:
+                reason, message = "CreateContainerConfigError", str(error)
+            self._report_waiting(reason, message)
+            context.record_warning("Failed", f"Error: {message}; next try in {delay:.1f} s")
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, MAX_RETRY_SECONDS)
+        self._observed.waits("ContainerCreating")
+        started = await context.node.starter.start(context.container_folder(name), number, command)
+        context.record_event("Started", f"Container started: {name}")
+        return started
+
+    async def _command(self, number: int) -> Command:
+        node, state, container = self._context.node, self._context.state, self._container
+        spec = await container_specs.build(node, state, container)
+        await node.runtime.pull(container.image, container.image_pull_policy)
+        folder = self._context.container_folder(container.name) / str(number)
+        return node.runtime.command(spec, str(folder))
+
+    def _report_waiting(self, reason: str, message: str) -> None:
+        self._observed.waits(reason, message)
+        self._context.state.notify_changed()
