@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 """Receives the number of claims that are done, and of all claims."""
 
 
-class Difference(msgspec.Struct, frozen=True):
+class ResultDifference(msgspec.Struct, frozen=True):
     """The first claim whose result differs from the recorded one."""
 
     claim: str
@@ -53,7 +53,7 @@ class Report(msgspec.Struct, kw_only=True):
     """Results by claim: {node, devices}, {error} or null, as in recorded results."""
     refusals: dict[str, Rejection]
     """The reason of the last node for claims that fit nowhere."""
-    difference: Difference | None = None
+    difference: ResultDifference | None = None
 
     def figures(self) -> dict[str, Any]:
         """Return the content of `--json`."""
@@ -81,12 +81,12 @@ def run(
     return report
 
 
-def compare(answers: Mapping[str, Any], recorded: Mapping[str, Any]) -> Difference | None:
+def compare(answers: Mapping[str, Any], recorded: Mapping[str, Any]) -> ResultDifference | None:
     """Return the first recorded claim, in order, whose result differs, or None."""
     for claim, expected in recorded.items():
         got = answers.get(claim)
         if got != expected:
-            return Difference(claim, expected, got)
+            return ResultDifference(claim, expected, got)
     return None
 
 

@@ -34,7 +34,7 @@ LIST_ROUNDS = 5
 CHANGES = 5
 
 
-class Size(msgspec.Struct, frozen=True):
+class BenchmarkSize(msgspec.Struct, frozen=True):
     """The amounts of everything; the targets are for the default."""
 
     pairs: int = 10_000
@@ -44,10 +44,10 @@ class Size(msgspec.Struct, frozen=True):
     """Claims and pods, each, to create without a socket, and then to allocate."""
 
 
-FULL = Size()
+FULL = BenchmarkSize()
 
 
-class Measurement(msgspec.Struct, frozen=True):
+class ServerMeasurement(msgspec.Struct, frozen=True):
     """One figure, its target, and figures measured beside it."""
 
     name: str
@@ -64,8 +64,8 @@ class Measurement(msgspec.Struct, frozen=True):
 
 class Report(msgspec.Struct, frozen=True):
     cores: int
-    size: Size
-    measurements: tuple[Measurement, ...]
+    size: BenchmarkSize
+    measurements: tuple[ServerMeasurement, ...]
 
     def figures(self) -> dict[str, Any]:
         """Return the content of `--json`."""
@@ -75,7 +75,7 @@ class Report(msgspec.Struct, frozen=True):
         return built
 
 
-def run(size: Size = FULL) -> Report:
+def run(size: BenchmarkSize = FULL) -> Report:
     with _confined() as cores, tempfile.TemporaryDirectory(prefix="dray-bench-") as name:
         directory = Path(name)
         environment = _environment(directory)
@@ -161,12 +161,12 @@ def _line(process: subprocess.Popen[str]) -> str:
     return line
 
 
-def _start(directory: Path, environment: Mapping[str, str]) -> Measurement:
+def _start(directory: Path, environment: Mapping[str, str]) -> ServerMeasurement:
     """Measure from the start of the interpreter to the first successful readiness check."""
     taken = [_start_once(directory, environment) for _ in range(STARTS + 1)]
     # The first start compiles the modules and makes keys, certificates and the store.
     first, *others = taken
-    return Measurement(
+    return ServerMeasurement(
         "start to ready",
         statistics.median(others),
         "s",
@@ -182,7 +182,9 @@ def _start_once(directory: Path, environment: Mapping[str, str]) -> float:
         return time.perf_counter() - started
 
 
-def _outside(directory: Path, environment: Mapping[str, str], size: Size) -> Iterator[Measurement]:
+def _outside(
+    directory: Path, environment: Mapping[str, str], size: BenchmarkSize
+) -> Iterator[ServerMeasurement]:
     with _process("dray.apiserver.standalone", str(directory), environment=environment) as server:
         url = _line(server)
         path = directory / "bench.kubeconfig"
@@ -210,12 +212,14 @@ def _do(load: subprocess.Popen[str], task: apiserver_load.Task) -> dict[str, Any
     return result
 
 
-def _creates(server: subprocess.Popen[str], load: subprocess.Popen[str], size: Size) -> Measurement:
+def _creates(
+    server: subprocess.Popen[str], load: subprocess.Popen[str], size: BenchmarkSize
+) -> ServerMeasurement:
     busy, load_before = Busy(server.pid), cpu_seconds(load.pid)
-    result = _do(load, apiserver_load.Creates(CLIENTS, size.pairs))
+    result = _do(load, apiserver_load.CreateTask(CLIENTS, size.pairs))
     server_seconds = busy.cpu_seconds()
     load_seconds = cpu_seconds(load.pid) - load_before
-    return Measurement(
+    return ServerMeasurement(
         "creates over HTTPS",
         result["creates"] / result["seconds"],
         "/s",
@@ -232,22 +236,26 @@ def _creates(server: subprocess.Popen[str], load: subprocess.Popen[str], size: S
     )
 
 
-def _list(load: subprocess.Popen[str]) -> Measurement:
-    result = _do(load, apiserver_load.List(LIST_ROUNDS))
-    return Measurement(
+def _list(load: subprocess.Popen[str]) -> ServerMeasurement:
+    result = _do(load, apiserver_load.ListTask(LIST_ROUNDS))
+    return ServerMeasurement(
         f"list of {result.pop('items'):,} claims", result.pop("seconds"), "s", 0.6, details=result
     )
 
 
-def _watch(load: subprocess.Popen[str], size: Size) -> Measurement:
-    result = _do(load, apiserver_load.Watch(size.watchers, CHANGES))
+def _watch(load: subprocess.Popen[str], size: BenchmarkSize) -> ServerMeasurement:
+    result = _do(load, apiserver_load.WatchTask(size.watchers, CHANGES))
     # Every change counts, and all watchers must have it.
     slowest, median = result["slowest_seconds"], result["seconds"]
     name = f"one change to {result['watchers']:,} watchers"
-    return Measurement(name, slowest, "s", 0.5, details={"median": median, "changes": CHANGES})
+    return ServerMeasurement(
+        name, slowest, "s", 0.5, details={"median": median, "changes": CHANGES}
+    )
 
 
-def _inside(directory: Path, environment: Mapping[str, str], size: Size) -> Iterator[Measurement]:
+def _inside(
+    directory: Path, environment: Mapping[str, str], size: BenchmarkSize
+) -> Iterator[ServerMeasurement]:
     directory.mkdir()
     with _process(
         "dray.bench.apiserver_in_process",
@@ -256,7 +264,7 @@ def _inside(directory: Path, environment: Mapping[str, str], size: Size) -> Iter
         environment=environment,
     ) as inside:
         result = msgspec.json.decode(_line(inside))
-    yield Measurement(
+    yield ServerMeasurement(
         "creates without a socket",
         result["creates"] / result["seconds"],
         "/s",
@@ -269,4 +277,4 @@ def _inside(directory: Path, environment: Mapping[str, str], size: Size) -> Iter
     )
     pairs = result["pairs"]
     name = f"memory with {pairs:,} pods and {pairs:,} allocated claims"
-    yield Measurement(name, result["megabytes"], "MB", 600)
+    yield ServerMeasurement(name, result["megabytes"], "MB", 600)

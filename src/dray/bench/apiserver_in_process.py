@@ -38,11 +38,11 @@ async def run(directory: Path, pairs: int) -> Mapping[str, Any]:
     ):
         await _allow(Client(InProcessTransport(opened.app.handle, _user("admin", True))))
         client = Client(InProcessTransport(opened.app.handle, _user(workload.USER)))
-        await _each(range(-1, 0), lambda number: _create(client, number))
+        await _create_all(range(-1, 0), lambda number: _create(client, number))
         with gc_tuning.rare_collections(), measured_process.settled():
             figures = await _measured(client, min(pairs, MEASURED_PAIRS))
-        await _each(range(MEASURED_PAIRS, pairs), lambda number: _create(client, number))
-        await _each(range(pairs), lambda number: _allocate(client, number))
+        await _create_all(range(MEASURED_PAIRS, pairs), lambda number: _create(client, number))
+        await _create_all(range(pairs), lambda number: _allocate(client, number))
         return {**figures, "pairs": pairs, "megabytes": measured_process.memory_bytes() / 1e6}
 
 
@@ -60,12 +60,12 @@ async def _allow(admin: Client) -> None:
 
 async def _measured(client: Client, pairs: int) -> Mapping[str, Any]:
     started, cpu = time.perf_counter(), time.process_time()
-    await _each(range(pairs), lambda number: _create(client, number))
+    await _create_all(range(pairs), lambda number: _create(client, number))
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
     return {"creates": 2 * pairs, "seconds": seconds, "cpu_seconds": cpu_seconds}
 
 
-async def _each(numbers: range, work: Callable[[int], Awaitable[None]]) -> None:
+async def _create_all(numbers: range, work: Callable[[int], Awaitable[None]]) -> None:
     left = iter(numbers)
 
     async def worker() -> None:

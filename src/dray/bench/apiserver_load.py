@@ -30,27 +30,27 @@ HANDSHAKES_AT_ONCE = 32
 READ_BYTES = 2**20
 
 
-class Creates(msgspec.Struct, frozen=True, tag=True):
+class CreateTask(msgspec.Struct, frozen=True, tag=True):
     """Create pairs of a claim and a pod from several connections, each with one open request."""
 
     clients: int
     pairs: int
 
 
-class List(msgspec.Struct, frozen=True, tag=True):
+class ListTask(msgspec.Struct, frozen=True, tag=True):
     """List every claim several times."""
 
     rounds: int
 
 
-class Watch(msgspec.Struct, frozen=True, tag=True):
+class WatchTask(msgspec.Struct, frozen=True, tag=True):
     """Open watches on one claim, change it several times, and wait for every event."""
 
     watchers: int
     changes: int
 
 
-Task = Creates | List | Watch
+Task = CreateTask | ListTask | WatchTask
 
 
 class Connections(contextlib.AsyncExitStack):
@@ -116,7 +116,7 @@ class Exchange:
         return int(status_line.split(" ", 2)[1]), headers
 
 
-async def create(connections: Connections, task: Creates) -> Mapping[str, Any]:
+async def create(connections: Connections, task: CreateTask) -> Mapping[str, Any]:
     numbers = iter(range(task.pairs))
     latencies: list[float] = []
     exchanges = [await connections.open() for _ in range(task.clients)]
@@ -144,7 +144,7 @@ async def _create_pairs(exchange: Exchange, numbers: Iterator[int], latencies: l
             latencies.append(time.perf_counter() - started)
 
 
-async def list_claims(connections: Connections, task: List) -> Mapping[str, Any]:
+async def list_claims(connections: Connections, task: ListTask) -> Mapping[str, Any]:
     exchange = await connections.open()
     taken, body = [], b""
     for _ in range(task.rounds):
@@ -159,7 +159,7 @@ async def list_claims(connections: Connections, task: List) -> Mapping[str, Any]
     }
 
 
-async def watch(connections: Connections, task: Watch) -> Mapping[str, Any]:
+async def watch(connections: Connections, task: WatchTask) -> Mapping[str, Any]:
     """Open all watches on one claim, and time each change until the last watch has it."""
     writer = await connections.open()
     body = msgspec.json.encode(workload.claim("watched"))
@@ -200,9 +200,9 @@ async def _change(writer: Exchange, watchers: list[Exchange], number: int) -> fl
 
 
 DOING: Mapping[type[Task], Callable[[Connections, Any], Awaitable[Mapping[str, Any]]]] = {
-    Creates: create,
-    List: list_claims,
-    Watch: watch,
+    CreateTask: create,
+    ListTask: list_claims,
+    WatchTask: watch,
 }
 
 

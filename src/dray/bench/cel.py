@@ -38,7 +38,7 @@ MODELS = (
 ROUNDS = 7
 
 
-class Measurement(msgspec.Struct, frozen=True):
+class MethodTime(msgspec.Struct, frozen=True):
     """The time of one method, and its ratio to generated code."""
 
     name: str
@@ -52,7 +52,7 @@ class Report(msgspec.Struct, frozen=True):
     matched: int
     code_form: str
     compile_microseconds: float
-    measurements: tuple[Measurement, ...]
+    measurements: tuple[MethodTime, ...]
 
 
 def make_devices(count: int) -> list[dra.Device]:
@@ -95,7 +95,7 @@ def run(count: int = 10_000) -> Report:
         selector.code_form,
         compile_seconds * 1e6,
         tuple(
-            Measurement(name, taken / count * 1e6, taken / base)
+            MethodTime(name, taken / count * 1e6, taken / base)
             for name, taken in zip(ways, seconds, strict=True)
         ),
     )

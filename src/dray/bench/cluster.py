@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ClusterScale:
     nodes: int = 200
     pods: int = 1000
     hopeless: int = 1000
@@ -69,7 +69,7 @@ class Report(msgspec.Struct, kw_only=True):
     """Events about pending pods."""
 
 
-async def run(scale: Scale, say: Say = lambda _: None) -> Report:
+async def run(scale: ClusterScale, say: Say = lambda _: None) -> Report:
     with tempfile.TemporaryDirectory(prefix="dray-bench-") as folder:
         directory = Path(folder)
         plan = ClusterPlan(fleet=_fleet(scale.nodes))
@@ -81,7 +81,7 @@ async def run(scale: Scale, say: Say = lambda _: None) -> Report:
 
 
 class _Measured:
-    def __init__(self, client: Client, scale: Scale, say: Say) -> None:
+    def __init__(self, client: Client, scale: ClusterScale, say: Say) -> None:
         self._client, self._scale, self._say = client, scale, say
 
     async def report(self) -> Report:

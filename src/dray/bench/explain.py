@@ -41,7 +41,7 @@ REFUSED = 1
 Say = Callable[[str], None]
 
 
-class Scale(msgspec.Struct, frozen=True):
+class ExplainScale(msgspec.Struct, frozen=True):
     nodes: int = 5000
     """With eight GPUs each."""
     runs: int = 5
@@ -68,7 +68,7 @@ class Taken(NamedTuple):
     cpu_seconds: float
 
 
-def run(scale: Scale, say: Say = lambda _: None) -> Report:
+def run(scale: ExplainScale, say: Say = lambda _: None) -> Report:
     with tempfile.TemporaryDirectory(prefix="dray-bench-", ignore_cleanup_errors=True) as folder:
         directory = Path(folder)
         say(f"starting {scale.nodes} nodes")

@@ -42,7 +42,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class NodeScale:
     single: int = 21
     """Pods that are created one at a time."""
     together: int = 100
@@ -69,7 +69,7 @@ class Report(msgspec.Struct, kw_only=True):
     nodes_memory_mb: float
 
 
-async def run(scale: Scale, say: Say = lambda _: None) -> Report:
+async def run(scale: NodeScale, say: Say = lambda _: None) -> Report:
     async with _running(
         ClusterPlan(fleet=fleets.load(FLEET, nodes=1), runtime=sandbox.NAME)
     ) as client:

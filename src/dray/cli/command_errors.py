@@ -1,11 +1,11 @@
-"""What goes wrong, as one sentence with the next step, and the exit codes that scripts can use.
+"""Errors of commands: one sentence with the next step, and the exit codes for scripts.
 
 0  done
-1  refused, or not as it should be
+1  rejected, or the check failed
 2  called with wrong arguments
-3  the cluster cannot be reached, or does not let us in
-4  there is no such object or resource type
-5  waited in vain
+3  the cluster cannot be reached, or denies access
+4  no such object or resource type
+5  timed out
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Unreachable(CommandError):
     exit_code = 3
 
 
-class NotFound(CommandError):
+class ObjectNotFound(CommandError):
     exit_code = 4
 
 
@@ -53,7 +53,7 @@ class TimedOut(CommandError):
     exit_code = 5
 
 
-class Command(click.Command):
+class DrayCommand(click.Command):
     """A command whose expected errors end it with a sentence instead of a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -96,7 +96,7 @@ def of_status(error: errors.StatusError) -> CommandError:
     if isinstance(error, errors.Forbidden):
         return CommandError(f"not allowed: {error}")
     if isinstance(error, errors.NotFound):
-        return NotFound(str(error))
+        return ObjectNotFound(str(error))
     if isinstance(error, errors.Timeout):
         return TimedOut(str(error))
     return CommandError(str(error))

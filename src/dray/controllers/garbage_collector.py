@@ -54,7 +54,7 @@ class OwnedObject:
 
 
 class OwnerState(enum.Enum):
-    """What the state of an owner means for its dependent."""
+    """The state of an owner, as far as it matters for its dependent."""
 
     SOLID = "keeps it"
     DANGLING = "is gone"

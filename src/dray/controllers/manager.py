@@ -28,10 +28,10 @@ from dray.controllers.jobs.jobs import Jobs
 from dray.controllers.loops import Clock, Context, Loop
 from dray.controllers.metrics import Metrics
 from dray.controllers.namespaces.namespaces import Namespaces
-from dray.controllers.namespaces.quotas import Quotas
-from dray.controllers.namespaces.serviceaccounts import ServiceAccounts
+from dray.controllers.namespaces.quotas import QuotaLoop
+from dray.controllers.namespaces.serviceaccounts import ServiceAccountLoop
 from dray.controllers.nodes.node_eviction import NodeEviction
-from dray.controllers.nodes.node_lifecycle import Nodes
+from dray.controllers.nodes.node_lifecycle import NodeLifecycle
 from dray.controllers.nodes.pod_garbage import PodGarbage
 from dray.controllers.workloads.daemonsets import DaemonSets
 from dray.controllers.workloads.deployments import Deployments
@@ -55,12 +55,12 @@ LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "daemonsets": DaemonSets,
     "jobs": Jobs,
     "budgets": Budgets,
-    "nodes": Nodes,
+    "nodes": NodeLifecycle,
     "node-eviction": NodeEviction,
     "pod-garbage": PodGarbage,
-    "serviceaccounts": ServiceAccounts,
+    "serviceaccounts": ServiceAccountLoop,
     "namespaces": Namespaces,
-    "quotas": Quotas,
+    "quotas": QuotaLoop,
     "garbage": Garbage,
 }
 """Every loop by its name in `only`.

@@ -13,7 +13,7 @@ from dray.apiserver import server, standalone
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
-from dray.cli.command_errors import Command, CommandError, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground, store_option
 from dray.client import kubeconfig
 from dray.store import compaction
@@ -31,7 +31,7 @@ audit_log_option = click.option(
 )
 
 
-@click.command("apiserver", cls=Command)
+@click.command("apiserver", cls=DrayCommand)
 @click.option(
     "--store", default="", metavar="STORE", help=f"{store_option.FORMS}; sqlite in --data."
 )

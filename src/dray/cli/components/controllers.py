@@ -8,7 +8,7 @@ import functools
 import click
 
 from dray.api import features
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.components.metrics_endpoint import LeaderReadiness
 from dray.cli.session import connection, server_version
@@ -16,7 +16,7 @@ from dray.cli.session.connection import Target
 from dray.controllers import manager
 
 
-@click.command("controllers", cls=Command)
+@click.command("controllers", cls=DrayCommand)
 @connection.options
 @click.option("--only", default="", metavar="A,B", help=f"Some of {', '.join(manager.LOOPS)}.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")

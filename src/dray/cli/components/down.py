@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from dray.cli.command_errors import Command, CommandError, TimedOut
+from dray.cli.command_errors import CommandError, DrayCommand, TimedOut
 from dray.cli.components import instance
 from dray.cli.components.apiserver import DEFAULT_DATA
-from dray.cli.components.instance import Instance
+from dray.cli.components.instance import UpInstance
 from dray.cli.output import durations
 from dray.cli.session import progress
 from dray.node.containers import container_attempts
@@ -21,7 +21,7 @@ GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 
 
-@click.command("down", cls=Command)
+@click.command("down", cls=DrayCommand)
 @click.option("--data", default=DEFAULT_DATA, show_default=True, metavar="DIR")
 @click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
 @click.option(
@@ -31,7 +31,7 @@ def down(data: str, keep_pods: bool, timeout: float) -> None:
     """End the `dray up` of a data directory, and wait until it has ended.
 
     The state stays: `dray up` goes on where this one ends, and starts the containers of its pods
-    again. Where nothing is up there is nothing to do, which is no error.
+    again. If nothing is up, the command succeeds.
     """
     directory = Path(data).expanduser()
     running = instance.find(directory)
@@ -41,7 +41,7 @@ def down(data: str, keep_pods: bool, timeout: float) -> None:
     click.echo(_said(directory, running, stopped))
 
 
-def _end(running: Instance, directory: Path, timeout_seconds: float, keep_pods: bool) -> None:
+def _end(running: UpInstance, directory: Path, timeout_seconds: float, keep_pods: bool) -> None:
     with progress.shown(f"Waiting for process {running.pid} to end"):
         try:
             running.end(keep_pods=keep_pods)
@@ -56,7 +56,7 @@ def _end(running: Instance, directory: Path, timeout_seconds: float, keep_pods: 
             raise TimedOut(message, advice)
 
 
-def _said(directory: Path, running: Instance | None, stopped: int) -> str:
+def _said(directory: Path, running: UpInstance | None, stopped: int) -> str:
     what = f"dray is down on {directory}" if running else f"dray is not up on {directory}"
     if not stopped:
         return f"{what}."

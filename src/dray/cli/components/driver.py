@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dray import telemetry
-from dray.cli.command_errors import Command, CommandError
+from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.session.connection import Target
 from dray.driverkit.plugin import Directories
@@ -38,7 +38,7 @@ def driver() -> None:
     """Run a driver on this node."""
 
 
-@driver.command("nvidia", cls=Command)
+@driver.command("nvidia", cls=DrayCommand)
 @click.option("--kubeconfig", default="", metavar="FILE", help="Instead of $KUBECONFIG.")
 @click.option("--node", envvar="NODE_NAME", default=platform.node, help="This node's name.")
 @folder("--registry", PLACES.registry, "Where the kubelet looks for drivers.")

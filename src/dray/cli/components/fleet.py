@@ -10,11 +10,11 @@ import click
 
 from dray.api import errors, kinds, well_known
 from dray.api.types.dra import Device
-from dray.cli.command_errors import Command, NotFound, WrongUsage
+from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
 from dray.cli.inputs import cluster_objects
 from dray.cli.lazy_group import LazyGroup
 from dray.cli.output import durations, formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices, listing
@@ -49,9 +49,9 @@ _COMMANDS = {
 fleet = LazyGroup(_COMMANDS, name="fleet", help="Simulated machines, and what becomes of them.")
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=DrayCommand)
 @formats.option
-def list_(format: Format) -> None:
+def list_(format: OutputFormat) -> None:
     """List the fleets that come with dray: `dray up --fleet NAME`."""
     shipped = [fleets.load(name) for name in fleets.shipped()]
     if not format.is_table:
@@ -65,7 +65,7 @@ def list_(format: Format) -> None:
     tables.show([header, *rows], has_header=True)
 
 
-def _show_summaries(shipped: list[Fleet], format: Format) -> None:
+def _show_summaries(shipped: list[Fleet], format: OutputFormat) -> None:
     if format.name == "name":
         for described in shipped:
             click.echo(described.name)
@@ -97,11 +97,11 @@ def _models(described: Fleet) -> Counter[str]:
     return counts
 
 
-@click.command("show", cls=Command)
+@click.command("show", cls=DrayCommand)
 @click.argument("name")
 @click.option("--nodes", type=int, help="With so many machines of each kind.")
 @formats.option
-def show(name: str, nodes: int | None, format: Format) -> None:
+def show(name: str, nodes: int | None, format: OutputFormat) -> None:
     """Show the machines of a fleet, by name or file, and one device of each model.
 
     -o yaml gives all nodes, classes and slices.
@@ -115,7 +115,7 @@ def show(name: str, nodes: int | None, format: Format) -> None:
         return
     click.echo(f"{described.name}: {described.description}\n")
     _show_machines(described)
-    for pool in _one_of_each(described):
+    for pool in _first_pools(described):
         click.echo()
         _show_devices(pool)
 
@@ -138,7 +138,7 @@ def _show_machines(described: Fleet) -> None:
     tables.show([header, *rows], has_header=True)
 
 
-def _one_of_each(described: Fleet) -> list[PublishedPool]:
+def _first_pools(described: Fleet) -> list[PublishedPool]:
     """Return the pools of the first machine of each kind, and those without a machine."""
     firsts = {id(machine.group): machine for machine in reversed(described.machines.values())}
     machines = list(firsts.values())[::-1]
@@ -166,7 +166,7 @@ def _lines(device: Device) -> list[str]:
     return tables.aligned([*attributes, *capacity])
 
 
-@click.command("fail", cls=Command)
+@click.command("fail", cls=DrayCommand)
 @click.argument("node")
 @click.argument("names", metavar="DEVICE…", nargs=-1, required=True)
 @connection.options
@@ -194,7 +194,7 @@ def _failed_annotation(failed: Mapping[str, str]) -> str | None:
     return ",".join(f"{name}:{effect}" for name, effect in failed.items()) or None
 
 
-@click.command("slow", cls=Command)
+@click.command("slow", cls=DrayCommand)
 @click.argument("node")
 @click.argument("delay", metavar="DURATION")
 @connection.options
@@ -208,7 +208,7 @@ def slow(target: Target, node: str, delay: str) -> None:
     click.echo(f"{node}: preparing a claim takes {delay}")
 
 
-@click.command("crash", cls=Command)
+@click.command("crash", cls=DrayCommand)
 @click.argument("node")
 @connection.options
 def crash(target: Target, node: str) -> None:
@@ -217,7 +217,7 @@ def crash(target: Target, node: str) -> None:
     click.echo(f"{node}: its driver crashes when it prepares a claim")
 
 
-@click.command("heal", cls=Command)
+@click.command("heal", cls=DrayCommand)
 @click.argument("node")
 @click.argument("names", metavar="[DEVICE…]", nargs=-1)
 @connection.options
@@ -236,12 +236,12 @@ def heal(target: Target, node: str, names: tuple[str, ...]) -> None:
     click.echo(f"{node}: {', '.join(names) or 'everything'} healed")
 
 
-@click.command("scale", cls=Command)
+@click.command("scale", cls=DrayCommand)
 @click.argument("nodes", type=click.IntRange(0))
 @connection.options
 @click.option("--fleet", "name", default="", help="Which, where a cluster has several.")
 def scale(target: Target, nodes: int, name: str) -> None:
-    """Have so many machines of each kind in a running `dray up`.
+    """Set the number of machines of each kind in a running `dray up`.
 
     Machines that go take their devices with them; their pods are deleted.
     """
@@ -252,7 +252,7 @@ def scale(target: Target, nodes: int, name: str) -> None:
             await scaling.set_desired_size(session.client, chosen, nodes)
         except errors.NotFound as error:
             message = f"this cluster runs no simulated fleet {chosen}"
-            raise NotFound(message, "Start one with: dray up --fleet NAME") from error
+            raise ObjectNotFound(message, "Start one with: dray up --fleet NAME") from error
         return chosen
 
     click.echo(f"{connection.run(target, body)}: {nodes} machines of each kind")
@@ -276,7 +276,7 @@ async def _edit(session: Session, node: str, edit: Edit) -> None:
     try:
         current = await session.client.get(kinds.NODE, node)
     except errors.NotFound as error:
-        raise NotFound(str(error), "See which there are: dray get nodes") from error
+        raise ObjectNotFound(str(error), "See which there are: dray get nodes") from error
     metadata = current["metadata"]
     if FLEET_LABEL not in (metadata.get("labels") or {}):
         raise WrongUsage(f"node {node} is not simulated; nothing was done to it.")
@@ -292,4 +292,4 @@ async def _require_devices(session: Session, node: str, names: tuple[str, ...]) 
     unknown = [name for name in names if name not in published]
     if unknown and published:
         message = f"node {node} has no device {unknown[0]}"
-        raise NotFound(message, f"It has: {_some(sorted(published))}")
+        raise ObjectNotFound(message, f"It has: {_some(sorted(published))}")

@@ -23,7 +23,7 @@ from dray.durable_files import replace_file
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
 
 
-class Instance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class UpInstance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """The description of a `dray up`; without a url it is still starting."""
 
     pid: int
@@ -55,18 +55,18 @@ def locked(directory: Path) -> Iterator[None]:
     with _lock_file(directory) as lock:
         if not _try_lock(lock):
             raise _already_up(directory)
-        write(directory, Instance(os.getpid()))
+        write(directory, UpInstance(os.getpid()))
         try:
             yield
         finally:
             _description(directory).unlink(missing_ok=True)
 
 
-def write(directory: Path, instance: Instance) -> None:
+def write(directory: Path, instance: UpInstance) -> None:
     replace_file(_description(directory), msgspec.json.encode(instance))
 
 
-def find(directory: Path) -> Instance | None:
+def find(directory: Path) -> UpInstance | None:
     """Return the `dray up` that runs on a directory, or None."""
     if not _lock(directory).exists():
         return None
@@ -74,7 +74,7 @@ def find(directory: Path) -> Instance | None:
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(_description(directory).read_bytes(), type=Instance)
+        return msgspec.json.decode(_description(directory).read_bytes(), type=UpInstance)
     return None
 
 

@@ -16,7 +16,7 @@ from dray import telemetry
 from dray.api import features
 from dray.api.features import Features
 from dray.apiserver.access.certificates import Authority
-from dray.cli.command_errors import Command, CommandError, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
@@ -55,7 +55,7 @@ class Settings:
     metrics_listen: str
 
 
-@click.command("node", cls=Command)
+@click.command("node", cls=DrayCommand)
 @connection.options
 @click.option("--name", default=platform.node(), show_default=True, help="Of the Node.")
 @click.option("--address", default="", help="Where the API server reaches this computer.")

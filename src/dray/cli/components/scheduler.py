@@ -14,7 +14,7 @@ from dray.allocator.search import device_order
 from dray.api import features
 from dray.api.features import Features
 from dray.api.types.dra import ResourceClaim
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.components.metrics_endpoint import LeaderReadiness
 from dray.cli.session import connection, server_version
@@ -29,7 +29,7 @@ from dray.scheduler import scheduler as scheduling
 LEASE_NAME = "dray-scheduler"
 
 
-@click.command("scheduler", cls=Command)
+@click.command("scheduler", cls=DrayCommand)
 @connection.options
 @click.option("--scheduler-name", default=scheduling.DEFAULT_NAME, show_default=True)
 @click.option("--node-selector", default="", help="Only nodes with these labels.")

@@ -15,12 +15,12 @@ from dray.api import kinds
 from dray.api.formats.durations import since
 from dray.api.http_messages import Request
 from dray.cli import command_errors
-from dray.cli.command_errors import Command, CommandError, Unreachable
+from dray.cli.command_errors import CommandError, DrayCommand, Unreachable
 from dray.cli.components import instance
 from dray.cli.components.apiserver import DEFAULT_DATA
-from dray.cli.components.instance import Instance
+from dray.cli.components.instance import UpInstance
 from dray.cli.output import formats
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices, listing
@@ -30,10 +30,10 @@ from dray.clock import utc_now
 Counts = dict[str, dict[str, int]]
 
 
-@click.command("status", cls=Command)
+@click.command("status", cls=DrayCommand)
 @click.option("--data", default=DEFAULT_DATA, show_default=True, metavar="DIR")
 @formats.option
-def status(data: str, format: Format) -> None:
+def status(data: str, format: OutputFormat) -> None:
     """Say whether `dray up` runs on a data directory, and how its cluster is.
 
     The exit code is 0 while it is up and well, 1 while its API server is not ready (as when writes
@@ -58,7 +58,7 @@ def _up(data: str) -> str:
     return "dray up" if data == DEFAULT_DATA else f"dray up --data {data}"
 
 
-def _counted(directory: Path, running: Instance | None) -> tuple[Counts, CommandError | None]:
+def _counted(directory: Path, running: UpInstance | None) -> tuple[Counts, CommandError | None]:
     if running is None or not running.url:
         return {}, None
     try:
@@ -111,12 +111,12 @@ def _pod_state(pod: dict[str, Any]) -> str:
     return str((pod.get("status") or {}).get("phase") or "Pending").lower()
 
 
-def _document(directory: Path, running: Instance | None, counts: Counts) -> dict[str, Any]:
+def _document(directory: Path, running: UpInstance | None, counts: Counts) -> dict[str, Any]:
     about = msgspec.to_builtins(running) if running else {}
     return {"up": running is not None, "data": str(directory), **about, **counts}
 
 
-def _show(directory: Path, running: Instance, counts: Counts) -> None:
+def _show(directory: Path, running: UpInstance, counts: Counts) -> None:
     state = "up" if running.url else "starting"
     now = utc_now()
     age = f" for {since(running.since, now)}" if running.since else ""

@@ -20,9 +20,9 @@ from dray.api.formats import gotime
 from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
-from dray.cli.command_errors import Command, CommandError, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, instance, store_option
-from dray.cli.components.instance import Instance
+from dray.cli.components.instance import UpInstance
 from dray.cli.output import durations
 from dray.client import kubeconfig
 from dray.clock import utc_now
@@ -40,7 +40,7 @@ QUICKSTART = "quickstart"
 RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pods in name only."
 
 
-@click.command("up", cls=Command)
+@click.command("up", cls=DrayCommand)
 @click.option(
     "--fleet",
     default="",
@@ -190,8 +190,8 @@ def _about_containers(chosen: Choice) -> str:
     return f"Containers run in: {chosen.name} ({chosen.why})."
 
 
-def _instance(url: str, store: str, directory: Path, plan: ClusterPlan) -> Instance:
-    return Instance(
+def _instance(url: str, store: str, directory: Path, plan: ClusterPlan) -> UpInstance:
+    return UpInstance(
         pid=os.getpid(),
         since=gotime.write(utc_now()),
         url=url,

@@ -25,7 +25,7 @@ class UnexpectedOutput(click.ClickException):
 
 
 @dataclass(frozen=True)
-class Running:
+class BackgroundCommand:
     """A command that runs in the background."""
 
     process: subprocess.Popen[bytes]
@@ -91,7 +91,7 @@ class Terminal:
         return printed
 
     @contextlib.contextmanager
-    def running(self, command: str) -> Iterator[Running]:
+    def running(self, command: str) -> Iterator[BackgroundCommand]:
         """Run a command in the background; its output goes to a file."""
         self._prompt(command)
         log = self._folder / f"{shlex.split(command)[1]}.log"
@@ -105,12 +105,12 @@ class Terminal:
                 stderr=subprocess.STDOUT,
             )
         try:
-            yield Running(process, log)
+            yield BackgroundCommand(process, log)
         finally:
             process.terminate()
             process.wait()
 
-    def show(self, running: Running, expect: str, lines: int | None = None) -> None:
+    def show(self, running: BackgroundCommand, expect: str, lines: int | None = None) -> None:
         """Show the output of a background command once it has what is expected."""
         self.until(lambda: expect in running.printed or running.has_ended, f"seeing {expect!r}")
         if expect not in running.printed:

@@ -8,24 +8,24 @@ import click
 
 from dray.api import http_messages, kinds
 from dray.api.well_known import FAILED_PREPARE_REASON
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.doctor import problems
 from dray.cli.doctor.problems import ClusterProblem, Deletion, Repair
 from dray.cli.inputs import cluster_objects
 from dray.cli.output import formats
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.client.api_client import ObjectSelection
 
 
-@click.command("doctor", cls=Command)
+@click.command("doctor", cls=DrayCommand)
 @connection.options
 @cluster_objects.option
 @formats.option
 @click.option("--fix", is_flag=True, help="Mend what can be mended; asks before each repair.")
 @click.option("--yes", is_flag=True, help="With --fix: do not ask.")
-def doctor(target: Target, against: str, format: Format, fix: bool, yes: bool) -> None:
+def doctor(target: Target, against: str, format: OutputFormat, fix: bool, yes: bool) -> None:
     """Say what is wrong with a cluster's claims, slices and drivers, and how to mend it.
 
     The exit code is 1 while something is wrong.

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import click
 
 from dray.api import features as gates
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs import cluster_objects
 from dray.cli.insight import selector_report
-from dray.cli.insight.selector_report import Read, Report, Shape
+from dray.cli.insight.selector_report import DeviceShape, Read, Report
 from dray.cli.output import formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 
@@ -20,13 +20,13 @@ SHAPES_SHOWN = 20
 _COLOURS = {selector_report.YES: "green", selector_report.NO: None, selector_report.ERROR: "yellow"}
 
 
-@click.command("cel", cls=Command)
+@click.command("cel", cls=DrayCommand)
 @click.argument("expression")
 @connection.options
 @cluster_objects.option
 @click.option("--cluster", is_flag=True, help="Try it on the devices of the current context.")
 @formats.option
-def cel(target: Target, expression: str, against: str, cluster: bool, format: Format) -> None:
+def cel(target: Target, expression: str, against: str, cluster: bool, format: OutputFormat) -> None:
     """Check a CEL selector: types, cost, what it reads and which devices it matches."""
     if against or cluster:
         objects = cluster_objects.load(against, target)
@@ -74,7 +74,7 @@ def _reads(report: Report, where: str) -> Iterator[str]:
             yield f"  The {kind} {close.domain}/{close.name} exists on {close.devices}."
 
 
-def _show_shapes(reads: Sequence[Read], shapes: Sequence[Shape]) -> None:
+def _show_shapes(reads: Sequence[Read], shapes: Sequence[DeviceShape]) -> None:
     shown = shapes[:SHAPES_SHOWN]
     header = [*(read.name.upper() for read in reads), "DEVICES", "MATCHES"]
     rows = [[*shape.values, str(shape.devices), shape.answer] for shape in shown]

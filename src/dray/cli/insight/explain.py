@@ -22,12 +22,12 @@ from dray.api.types.dra import (
 )
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.cli.command_errors import Command, CommandError, NotFound, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, ObjectNotFound, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests, pod_claims
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.inputs.pod_claims import ExplainTarget
 from dray.cli.output import formats
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection
@@ -48,7 +48,7 @@ NEEDED_FOR_DEVICES = frozenset({"ResourceSlice", "DeviceClass", "Node"})
 _SHORT = {"claim": "ResourceClaim", "template": "ResourceClaimTemplate"}
 
 
-@click.command("explain", cls=Command)
+@click.command("explain", cls=DrayCommand)
 @click.argument("what", nargs=-1)
 @connection.options
 @manifests.files_option()
@@ -60,7 +60,7 @@ def explain(
     what: tuple[str, ...],
     files: tuple[str, ...],
     against: str,
-    format: Format,
+    format: OutputFormat,
     recursive: bool,
 ) -> None:
     """Say why pods and claims have no devices: pod/NAME, claim/NAME or -f FILE.
@@ -77,7 +77,7 @@ def explain(
     _print_limits(objects)
     targets = [*_named(what, objects, _namespace(target, against)), *_in_files(own, objects)]
     if not targets:
-        raise NotFound(f"there is no pod, claim or template in {', '.join(files)}")
+        raise ObjectNotFound(f"there is no pod, claim or template in {', '.join(files)}")
     with progress.shown("Looking for devices"):
         fleet = objects.inventory()
         explained = [_explained(item, fleet, objects) for item in targets]
@@ -90,12 +90,12 @@ def _field_help(text: str, recursive: bool) -> str:
     name, *path = text.split(".")
     kind = kinds.by_name(_SHORT.get(name.lower(), name))
     if kind is None:
-        raise NotFound(f"there is no kind {name}", "To explain an object, write TYPE/NAME.")
+        raise ObjectNotFound(f"there is no kind {name}", "To explain an object, write TYPE/NAME.")
     try:
         return field_docs.explain(kind.in_version(kind.versions[0]), path, recursive=recursive)
     except field_docs.UnknownField as error:
         advice = f"See which there are: dray explain {'.'.join([name, *path[:-1]])}"
-        raise NotFound(f"{text}: {error}", advice) from error
+        raise ObjectNotFound(f"{text}: {error}", advice) from error
 
 
 def _events_about(what: Sequence[str]) -> ObjectSelection | None:
@@ -159,7 +159,7 @@ def _named(
         if value is None:
             advice = f"See what there is: dray get {kind.plural} -A"
             where = f"namespace {namespace} of {objects.source}"
-            raise NotFound(f"there is no {kind.singular} {name} in {where}", advice)
+            raise ObjectNotFound(f"there is no {kind.singular} {name} in {where}", advice)
         yield _target_of(value, objects)
 
 
@@ -256,7 +256,7 @@ def _time(event: CoreEvent) -> str:
     return series or event.last_timestamp or event.event_time or ""
 
 
-def _show(explained: Sequence[Explained], format: Format) -> None:
+def _show(explained: Sequence[Explained], format: OutputFormat) -> None:
     if not format.is_table:
         documents = [_document(item) for item in explained]
         formats.show_document(documents[0] if len(documents) == 1 else documents, format)

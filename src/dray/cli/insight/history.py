@@ -15,9 +15,9 @@ from dray.api import errors, kinds
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command, CommandError, NotFound, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, ObjectNotFound, WrongUsage
 from dray.cli.output import formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices
@@ -150,12 +150,12 @@ def history() -> None:
     """Say what was, from the revisions that the server still has."""
 
 
-@history.command("device", cls=Command)
+@history.command("device", cls=DrayCommand)
 @click.argument("device")
 @connection.options
 @formats.option
 @click.option("--at", default="", metavar="TIME", help="Only then: 14:02, or 2026-11-15T14:02:00Z.")
-def device(target: Target, device: str, format: Format, at: str) -> None:
+def device(target: Target, device: str, format: OutputFormat, at: str) -> None:
     """Say who had a device when: NODE/DEVICE, or DRIVER/POOL/DEVICE.
 
     How far back can be seen depends on the server: `dray up --history 24h` keeps a day, other
@@ -184,7 +184,7 @@ async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Perio
         published = await devices.published_devices(session)
         if not any(_is_meant(f"{item.driver}/{item.label}", device) for item in published):
             message = f"no device {device} is published, and no claim had one"
-            raise NotFound(message, "See: dray get devices")
+            raise ObjectNotFound(message, "See: dray get devices")
     return past, [await _timed(session, item) for item in past_periods]
 
 
@@ -212,7 +212,7 @@ def moment(text: str) -> str:
 
 def require_visible(past: ClaimHistory, instant: str, at: str) -> None:
     if past.reaches_back_to and instant < past.reaches_back_to:
-        raise NotFound(
+        raise ObjectNotFound(
             f"{at} is before what the server remembers, which is from "
             f"{_local(past.reaches_back_to)} on",
             "To remember longer from now on: dray up --history 24h",

@@ -24,7 +24,7 @@ YES, NO, ERROR = "yes", "no", "error"
 ABSENT = "<none>"
 
 
-class Similar(msgspec.Struct, frozen=True):
+class SimilarName(msgspec.Struct, frozen=True):
     """A similar name, and the number of devices that have it."""
 
     field: str
@@ -41,10 +41,10 @@ class Read(msgspec.Struct, frozen=True):
     name: str
     devices: int
     """The number of devices that have it."""
-    similar: tuple[Similar, ...] = ()
+    similar: tuple[SimilarName, ...] = ()
 
 
-class Shape(msgspec.Struct, frozen=True):
+class DeviceShape(msgspec.Struct, frozen=True):
     """Devices that agree in everything that the expression reads."""
 
     values: tuple[str, ...]
@@ -60,7 +60,7 @@ class Report(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     cost: int = 0
     cost_limit: int = values.COST_LIMIT
     reads: tuple[Read, ...] = ()
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[DeviceShape, ...] = ()
     devices: int = 0
     matched: int = 0
     rewrites: tuple[str, ...] = ()
@@ -116,12 +116,12 @@ def _published(devices: Iterable[tuple[PoolId, Device]]) -> Counter[SelectorSubj
 def _read(subject: SelectorSubject, published: Counter[SelectorSubject]) -> Read:
     devices = published[subject]
     close = [] if devices else spelling.similar_subjects(subject, published)[:SIMILAR_SHOWN]
-    return Read(*subject, devices, tuple(Similar(*name, published[name]) for name in close))
+    return Read(*subject, devices, tuple(SimilarName(*name, published[name]) for name in close))
 
 
 def _shapes(
     selector: Selector, subjects: list[SelectorSubject], devices: Iterable[tuple[PoolId, Device]]
-) -> Iterator[Shape]:
+) -> Iterator[DeviceShape]:
     """Yield one shape per combination of values that are read, the most common first."""
     groups: dict[Hashable, list[tuple[PoolId, Device]]] = {}
     for pool, device in devices:
@@ -132,7 +132,7 @@ def _shapes(
         result, error = _answer(selector, pool, device)
         shown = tuple(_value(subject, pool, device) for subject in subjects)
         example = f"{pool.driver}/{pool.pool}/{device.name}"
-        yield Shape(shown, len(members), result, error, example)
+        yield DeviceShape(shown, len(members), result, error, example)
 
 
 def _answer(selector: Selector, pool: PoolId, device: Device) -> tuple[str, str]:
@@ -156,7 +156,9 @@ def _value(subject: SelectorSubject, pool: PoolId, device: Device) -> str:
     return str(first).lower() if isinstance(first, bool) else str(first)
 
 
-def _rewrites(expression: str, reads: Sequence[Read], shapes: Sequence[Shape]) -> Iterator[str]:
+def _rewrites(
+    expression: str, reads: Sequence[Read], shapes: Sequence[DeviceShape]
+) -> Iterator[str]:
     """Yield corrected expressions: similar names, and guards for missing attributes."""
     for read in reads:
         subject = SelectorSubject(read.field, read.domain, read.name)
@@ -170,7 +172,7 @@ def _rewrites(expression: str, reads: Sequence[Read], shapes: Sequence[Shape]) -
             )
 
 
-def _lacks(shape: Shape, number: int) -> bool:
+def _lacks(shape: DeviceShape, number: int) -> bool:
     """Return whether devices fail because they lack what is read."""
     return shape.answer == ERROR and shape.values[number] == ABSENT
 

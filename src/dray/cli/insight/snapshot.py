@@ -13,7 +13,7 @@ import click
 from dray.api import errors, kinds
 from dray.api.types.core import CoreEvent
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs.cluster_objects import READ, VERSION_ANNOTATION
 from dray.cli.output import serialization
 from dray.cli.session import connection, progress, server_version
@@ -169,7 +169,7 @@ def _group_and_kind(document: JsonObject) -> tuple[str, str]:
     return group, str(document.get("kind", ""))
 
 
-@click.command("snapshot", cls=Command)
+@click.command("snapshot", cls=DrayCommand)
 @connection.options
 @click.option("--anonymise", is_flag=True, help="Other names for everything that has one.")
 def snapshot(target: Target, anonymise: bool) -> None:

@@ -19,11 +19,11 @@ from dray.api.semantics.conditions import find_condition
 from dray.api.types.dra import DeviceClass, ResourceClaim
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs import cluster_objects
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.output import durations, formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.clock import utc_now
@@ -133,7 +133,7 @@ REST = 4
 _COLOURS = {"free": "green", "allocated": "blue", "shared": "cyan", "tainted": "red"}
 
 
-@click.command("top", cls=Command)
+@click.command("top", cls=DrayCommand)
 @connection.options
 @cluster_objects.option
 @formats.option
@@ -146,7 +146,7 @@ _COLOURS = {"free": "green", "allocated": "blue", "shared": "cyan", "tainted": "
     metavar="DURATION",
     help="How often to look.",
 )
-def top(target: Target, against: str, format: Format, once: bool, interval: float) -> None:
+def top(target: Target, against: str, format: OutputFormat, once: bool, interval: float) -> None:
     """Show devices by class and state, and what waits and why, until Ctrl-C."""
     if not format.is_table:
         formats.show_document(summarize(cluster_objects.load(against, target)), format)

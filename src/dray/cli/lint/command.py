@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dray.api import features as gates
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.lint import (
     findings,
@@ -23,7 +23,7 @@ from dray.cli.session import connection
 from dray.cli.session.connection import Target
 
 
-@click.command("lint", cls=Command)
+@click.command("lint", cls=DrayCommand)
 @click.argument("files", nargs=-1, required=True)
 @connection.options
 @cluster_objects.option

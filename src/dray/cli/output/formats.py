@@ -17,7 +17,7 @@ from dray.cli.session import resource_types
 FORMATS = ("json", "yaml", "name", "wide", "jsonpath=TEMPLATE", "jsonpath-file=FILE")
 
 
-class Format(NamedTuple):
+class OutputFormat(NamedTuple):
     """A parsed `-o`: its name, and the text after the equals sign."""
 
     name: str = ""
@@ -32,16 +32,16 @@ class Format(NamedTuple):
         return self.name == "wide"
 
 
-def _parse(context: click.Context, parameter: click.Parameter, text: str) -> Format:
+def _parse(context: click.Context, parameter: click.Parameter, text: str) -> OutputFormat:
     name, _, argument = text.partition("=")
     if name == "jsonpath-file":
-        return Format("jsonpath", _file_text(argument))
+        return OutputFormat("jsonpath", _file_text(argument))
     if name not in ("", "json", "yaml", "name", "wide", "table", "jsonpath"):
         raise click.BadParameter(f"{name!r} is none of {', '.join(FORMATS)}", context, parameter)
     if name == "jsonpath" and not argument:
         example = "jsonpath='{.metadata.name}'"
         raise click.BadParameter(f"needs a template, such as {example}", context, parameter)
-    return Format(name, argument)
+    return OutputFormat(name, argument)
 
 
 def _file_text(path: str) -> str:
@@ -63,7 +63,7 @@ option = click.option(
 )
 
 
-def show_document(document: Any, format: Format) -> None:
+def show_document(document: Any, format: OutputFormat) -> None:
     """Print one document in a machine-readable format."""
     if format.name != "jsonpath":
         click.echo(rendered(document, format), nl=False)
@@ -78,7 +78,7 @@ def show_document(document: Any, format: Format) -> None:
         click.echo(hint, err=True)
 
 
-def rendered(document: Any, format: Format) -> str:
+def rendered(document: Any, format: OutputFormat) -> str:
     """Return a document as text; structs and tuples in it become JSON types."""
     document = msgspec.json.decode(msgspec.json.encode(document))
     if format.name == "yaml":
@@ -93,7 +93,7 @@ def show_names(kind: Kind, objects: Sequence[JsonObject]) -> None:
         click.echo(f"{resource_types.full_name(kind)}/{object_['metadata']['name']}")
 
 
-def show_change(kind: Kind, changed: JsonObject, verb: str, format: Format) -> None:
+def show_change(kind: Kind, changed: JsonObject, verb: str, format: OutputFormat) -> None:
     """Report one written object: `resourceclaim.resource.k8s.io/x created`, or the object."""
     if format.name == "name":
         show_names(kind, [changed])

@@ -44,7 +44,7 @@ class Template:
 
     def _values(self, parts: Sequence[Part], data: Any) -> Iterator[list[Any]]:
         for part in parts:
-            if isinstance(part, syntax.Range):
+            if isinstance(part, syntax.RangePart):
                 for value in self._finder.walk([data], part.path):
                     yield from self._values(part.parts, value)
             else:
@@ -91,7 +91,7 @@ class Finder:
         match step:
             case syntax.Constant(value):
                 return [value for _ in values]
-            case syntax.Field(name):
+            case syntax.FieldStep(name):
                 return self._field(values, name)
             case syntax.Wildcard():
                 return [child for value in values for child in _children(value)]

@@ -37,7 +37,7 @@ def _walked(parts: Sequence[Part], data: Any) -> Iterator[tuple[Path, Any, list[
     """Yield every path, each value it starts from, and the values it leads to."""
     finder = Finder(requires_keys=False)
     for part in parts:
-        if isinstance(part, syntax.Range):
+        if isinstance(part, syntax.RangePart):
             for value in _found(finder, data, part.path):
                 yield from _walked(part.parts, value)
         else:
@@ -54,7 +54,7 @@ def _found(finder: Finder, data: Any, path: Path) -> list[Any]:
 def _hint(path: Path, starts: Sequence[Any]) -> str:
     written = _written(path)
     last = path[-1] if path else None
-    if not isinstance(last, syntax.Field) or "?" in written:
+    if not isinstance(last, syntax.FieldStep) or "?" in written:
         return ""
     meant = next(_meant(path, last.name, starts), "")
     return f"Nothing has {written}. Did you mean {meant}?" if meant else ""
@@ -64,7 +64,7 @@ def _meant(path: Path, last: str, starts: Sequence[Any]) -> Iterator[str]:
     """Yield where the first missing name is, or the last name below what exists."""
     existing = _known(path, starts)
     missing = path[existing]
-    if isinstance(missing, syntax.Field):
+    if isinstance(missing, syntax.FieldStep):
         rest = _written(path[existing + 1 :])
         yield from (place + rest for one in starts for place in _places(one, missing.name))
     beginning = _written(path[:existing])
@@ -86,7 +86,7 @@ def _written(path: Path) -> str:
 
 def _text(step: syntax.Step) -> str:
     """Return a step as it is written, or "?" for steps that hints do not use."""
-    if isinstance(step, syntax.Field):
+    if isinstance(step, syntax.FieldStep):
         return f".{step.name}"
     is_all = isinstance(step, syntax.Slice) and step[:3] == (None, None, None)
     return "[*]" if is_all or isinstance(step, syntax.Wildcard) else "?"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dray.cli.command_errors import JsonPathError
 
 
-class Field(NamedTuple):
+class FieldStep(NamedTuple):
     name: str
 
 
@@ -51,19 +51,19 @@ class Union(NamedTuple):
     members: tuple[Path, ...]
 
 
-Step = Field | Wildcard | Recursive | Slice | Constant | Filter | Union
+Step = FieldStep | Wildcard | Recursive | Slice | Constant | Filter | Union
 Path = tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class RangePart:
     """Parts that are printed once for each value of the path."""
 
     path: Path
     parts: tuple[Part, ...]
 
 
-Part = Path | Range
+Part = Path | RangePart
 
 _TERMINATORS = frozenset(" \t\r\n.,[]$@{}")
 _SLICE = re.compile(r"(-?\d*)(:-?\d*)?(:-?\d*)?")
@@ -95,7 +95,7 @@ def _group(actions: list[_Action], at: int, *, inside: bool) -> tuple[tuple[Part
         at += 1
         if action.keyword == _RANGE:
             inner, at = _group(actions, at, inside=True)
-            parts.append(Range(action.path, inner))
+            parts.append(RangePart(action.path, inner))
         elif action.keyword == _END:
             if not inside:
                 raise JsonPathError("not in range, nothing to end")
@@ -185,7 +185,7 @@ class _Scanner:
         while end < len(self._text) and self._text[end] not in _TERMINATORS:
             end += 2 if self._text[end] == "\\" else 1
         name = self._take(min(end, len(self._text)))
-        self._steps.append(Wildcard() if name == "*" else Field(name.replace("\\", "")))
+        self._steps.append(Wildcard() if name == "*" else FieldStep(name.replace("\\", "")))
 
     def _recursive(self) -> None:
         if self._steps and isinstance(self._steps[-1], Recursive):

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from dray.api import kinds
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli.command_errors import NotFound, WrongUsage
+from dray.cli.command_errors import ObjectNotFound, WrongUsage
 from dray.client import api_client
 from dray.client.api_client import Client
 
@@ -56,7 +56,7 @@ class Resources:
         return members
 
     async def of(self, api_version: str, kind_name: str) -> Kind:
-        """Return the kind of an object's apiVersion and kind. Raises NotFound."""
+        """Return the kind of an object's apiVersion and kind. Raises ObjectNotFound."""
         group, version = kinds.parse_api_version(api_version)
         served = await self.all()
         same_group = [
@@ -84,21 +84,21 @@ def _is_called(kind: Kind, name: str) -> bool:
     return rest in ("", kind.group, version, f"{version}.{kind.group}")
 
 
-def _unknown(name: str, served: Iterable[Kind]) -> NotFound:
+def _unknown(name: str, served: Iterable[Kind]) -> ObjectNotFound:
     words = {word for kind in served for word in (kind.plural, kind.singular)}
     close = difflib.get_close_matches(name.lower(), words, n=1)
     advice = f"Did you mean {close[0]}?" if close else "See them all: dray api-resources"
     message = f'the server doesn\'t have a resource type "{name}"'
-    return NotFound(message, advice)
+    return ObjectNotFound(message, advice)
 
 
-def _unknown_version(api_version: str, kind_name: str, same_group: list[Kind]) -> NotFound:
+def _unknown_version(api_version: str, kind_name: str, same_group: list[Kind]) -> ObjectNotFound:
     message = f'no matches for kind "{kind_name}" in version "{api_version}"'
     advice = "See what is served: dray api-resources"
     if same_group:
         served = ", ".join(kind.preferred.api_version for kind in same_group)
         advice = f"It is served as {served}."
-    return NotFound(message, advice)
+    return ObjectNotFound(message, advice)
 
 
 async def _discover(client: Client, path: str) -> list[Kind]:
@@ -165,32 +165,32 @@ def _listed(group_version: str, document: dict[str, Any]) -> Iterator[Kind]:
             )
 
 
-class Reference(NamedTuple):
+class ObjectArgument(NamedTuple):
     """One object of a kind, or all of them if `name` is empty."""
 
     kind: Kind
     name: str = ""
 
 
-async def resolve(words: Sequence[str], resources: Resources) -> list[Reference]:
+async def resolve(words: Sequence[str], resources: Resources) -> list[ObjectArgument]:
     """Return the references that the words of the command line name, in their order."""
     if any("/" in word for word in words):
         return [await _single(word, resources) for word in words]
     types, *names = words
     kinds = [kind for name in types.split(",") for kind in await resources.named(name)]
     if not names:
-        return [Reference(kind) for kind in dict.fromkeys(kinds)]
-    return [Reference(kind, name) for kind in kinds for name in names]
+        return [ObjectArgument(kind) for kind in dict.fromkeys(kinds)]
+    return [ObjectArgument(kind, name) for kind in kinds for name in names]
 
 
-async def _single(word: str, resources: Resources) -> Reference:
+async def _single(word: str, resources: Resources) -> ObjectArgument:
     type_name, slash, name = word.partition("/")
     if not slash or not name or "/" in name:
         raise WrongUsage(f"{word}: write TYPE/NAME, and no other form beside it")
-    return Reference((await resources.named(type_name))[0], name)
+    return ObjectArgument((await resources.named(type_name))[0], name)
 
 
-def require_names(references: Sequence[Reference], what: str) -> None:
+def require_names(references: Sequence[ObjectArgument], what: str) -> None:
     """Raise WrongUsage for references to all objects, which could be a mistake."""
     for reference in references:
         if not reference.name:

@@ -11,11 +11,11 @@ from dray.api import errors, http_messages
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.cli import command_errors
-from dray.cli.command_errors import Command, CommandError
+from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.inputs import manifests
 from dray.cli.inputs.manifests import Manifest
 from dray.cli.output import formats
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import FIELD_MANAGER, Session, Target
 from dray.client import api_client
@@ -27,7 +27,7 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Let the server check, w
 _recursive = click.option("--recursive", "-R", is_flag=True, help="Also subdirectories.")
 
 
-@click.command("apply", cls=Command)
+@click.command("apply", cls=DrayCommand)
 @connection.options
 @manifests.files_option(required=True)
 @_recursive
@@ -39,7 +39,7 @@ def apply(
     target: Target,
     files: tuple[str, ...],
     recursive: bool,
-    format: Format,
+    format: OutputFormat,
     dry_run: bool,
     field_manager: str,
     force_conflicts: bool,
@@ -53,14 +53,14 @@ def apply(
     _write_all(target, manifests.read(files, recursive=recursive), one, format, dry_run)
 
 
-@click.command("create", cls=Command)
+@click.command("create", cls=DrayCommand)
 @connection.options
 @manifests.files_option(required=True)
 @_recursive
 @formats.option
 @_dry_run
 def create(
-    target: Target, files: tuple[str, ...], recursive: bool, format: Format, dry_run: bool
+    target: Target, files: tuple[str, ...], recursive: bool, format: OutputFormat, dry_run: bool
 ) -> None:
     """Create the objects of the files."""
     query = _with_dry_run([("fieldManager", FIELD_MANAGER)], dry_run)
@@ -140,7 +140,7 @@ async def _send(
 
 
 def _write_all(
-    target: Target, documents: list[Manifest], one: Writing, format: Format, dry_run: bool
+    target: Target, documents: list[Manifest], one: Writing, format: OutputFormat, dry_run: bool
 ) -> None:
     """Write objects one after the other; rejected ones do not stop the rest."""
 

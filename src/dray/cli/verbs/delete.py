@@ -10,20 +10,20 @@ import click
 from dray.api import errors
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command, TimedOut, WrongUsage
+from dray.cli.command_errors import DrayCommand, TimedOut, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import formats
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.session.resource_types import Reference
+from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import listing
 from dray.client.api_client import ObjectSelection
 
 POLL_SECONDS = 0.2
 
 
-@click.command("delete", cls=Command)
+@click.command("delete", cls=DrayCommand)
 @click.argument("what", nargs=-1, shell_complete=resource_types.complete)
 @connection.options
 @manifests.files_option()
@@ -39,7 +39,7 @@ def delete(
     target: Target,
     what: tuple[str, ...],
     files: tuple[str, ...],
-    format: Format,
+    format: OutputFormat,
     selector: str,
     every: bool,
     cascade: str | None,
@@ -94,7 +94,7 @@ async def _meant(
 
 
 async def _of_reference(
-    session: Session, reference: Reference, selector: str
+    session: Session, reference: ObjectArgument, selector: str
 ) -> list[tuple[Kind, str, str]]:
     kind = reference.kind
     namespace = session.namespace if kind.namespaced else ""
@@ -106,7 +106,7 @@ async def _of_reference(
     ]
 
 
-def _report(kind: Kind, name: str, format: Format) -> None:
+def _report(kind: Kind, name: str, format: OutputFormat) -> None:
     named = {"metadata": {"name": name}}
     if format.name == "name":
         formats.show_names(kind, [named])

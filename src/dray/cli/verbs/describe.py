@@ -13,12 +13,12 @@ from typing import Any
 import click
 
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import tables
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.session.resource_types import Reference
+from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import events, listing, pod_description
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
@@ -31,7 +31,7 @@ _HIDDEN_METADATA = ("managedFields", "name", "namespace", "labels", "annotations
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 
 
-@click.command("describe", cls=Command)
+@click.command("describe", cls=DrayCommand)
 @click.argument("what", nargs=-1, shell_complete=resource_types.complete)
 @connection.options
 @connection.all_namespaces_option
@@ -51,7 +51,7 @@ def describe(
 
     async def body(session: Session) -> list[str]:
         meant = [
-            Reference(await session.resources.of(*manifest.type), manifest.name)
+            ObjectArgument(await session.resources.of(*manifest.type), manifest.name)
             for manifest in manifests.read(files)
         ]
         if what:
@@ -69,7 +69,9 @@ def describe(
     click.echo("\n\n".join(described), nl=bool(described))
 
 
-async def _documents(session: Session, reference: Reference, selector: str) -> list[JsonObject]:
+async def _documents(
+    session: Session, reference: ObjectArgument, selector: str
+) -> list[JsonObject]:
     kind = reference.kind
     namespace = session.namespace if kind.namespaced else ""
     if reference.name:

@@ -24,7 +24,7 @@ from dray.api.types.dra import (
     ResourceClaim,
     ResourceSlice,
 )
-from dray.cli.command_errors import NotFound, WrongUsage
+from dray.cli.command_errors import ObjectNotFound, WrongUsage
 from dray.cli.output import formats, tables
 from dray.cli.session import progress
 from dray.cli.session.connection import Session
@@ -36,7 +36,7 @@ from dray.clock import utc_now
 NAMES = ("devices", "device", "dev")
 
 
-class Holder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class ClaimHolder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A claim that holds a device, or a share of it."""
 
     namespace: str
@@ -60,7 +60,7 @@ class PublishedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     capacity: dict[str, str] = {}
     taints: tuple[DeviceTaint, ...] = ()
     shareable: bool = False
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[ClaimHolder, ...] = ()
 
     @property
     def label(self) -> str:
@@ -108,7 +108,7 @@ async def _inputs(
     claims = await _read(session, "ResourceClaim", ResourceClaim)
     try:
         rules = await _read(session, "DeviceTaintRule", DeviceTaintRule)
-    except (NotFound, errors.Forbidden):
+    except (ObjectNotFound, errors.Forbidden):
         # Not every cluster has rules, and not everybody may read them.
         rules = []
     return slices, claims, rules
@@ -163,12 +163,12 @@ def _tainted(
             yield resource_slice, msgspec.structs.replace(device, taints=tainted)
 
 
-def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:
-    by_device: dict[DeviceId, list[Holder]] = {}
+def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[ClaimHolder]]:
+    by_device: dict[DeviceId, list[ClaimHolder]] = {}
     for claim in claims:
         allocation = claim.status.allocation
         for result in allocation.devices.results if allocation else ():
-            holder = Holder(
+            holder = ClaimHolder(
                 claim.metadata.namespace,
                 claim.metadata.name,
                 result.request,
@@ -186,7 +186,7 @@ def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:
 
 
 def _device(
-    resource_slice: ResourceSlice, device: Device, holders: Mapping[DeviceId, list[Holder]]
+    resource_slice: ResourceSlice, device: Device, holders: Mapping[DeviceId, list[ClaimHolder]]
 ) -> PublishedDevice:
     spec = resource_slice.spec
     key = DeviceId(spec.driver, spec.pool.name, device.name)
@@ -236,7 +236,7 @@ def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list
     return [*row, _pairs(device.attributes)] if wide else row
 
 
-def _state(tainted: Iterable[DeviceTaint], holders: Iterable[Holder]) -> str:
+def _state(tainted: Iterable[DeviceTaint], holders: Iterable[ClaimHolder]) -> str:
     exclusive = [not holder.share_id for holder in holders if not holder.admin_access]
     return device_state(is_owned=any(exclusive), is_shared=bool(exclusive), taints=tainted)
 

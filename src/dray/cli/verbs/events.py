@@ -9,9 +9,9 @@ import click
 
 from dray.api.formats.durations import since
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 from dray.cli.output import formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
@@ -19,14 +19,14 @@ from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
 
-@click.command("events", cls=Command)
+@click.command("events", cls=DrayCommand)
 @connection.options
 @connection.all_namespaces_option
 @formats.option
 @click.option("--for", "about", default="", metavar="TYPE/NAME", help="Only about this object.")
 @click.option("--types", default="", metavar="Normal,Warning", help="Only of these types.")
 @click.option("--headers/--no-headers", default=True, help="With or without the first line.")
-def events(target: Target, format: Format, about: str, types: str, headers: bool) -> None:
+def events(target: Target, format: OutputFormat, about: str, types: str, headers: bool) -> None:
     """Show events."""
     requested = [word.lower() for word in types.split(",") if word]
 

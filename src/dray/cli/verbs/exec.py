@@ -18,7 +18,7 @@ import click
 from dray.api import kinds, remote_command
 from dray.api.http_messages import Request
 from dray.api.remote_command import Outcome, Size
-from dray.cli.command_errors import Command, CommandError
+from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import logs
@@ -28,7 +28,7 @@ CHUNK_BYTES = 32768
 INPUT = 0
 
 
-@click.command("exec", cls=Command, context_settings={"ignore_unknown_options": True})
+@click.command("exec", cls=DrayCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("pod")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @connection.options
@@ -48,7 +48,7 @@ def exec_(
     _interact(target, "exec", pod, container, stdin, wants_tty, query)
 
 
-@click.command("attach", cls=Command)
+@click.command("attach", cls=DrayCommand)
 @click.argument("pod")
 @connection.options
 @click.option("--container", "-c", default="", help="Which container, where there are several.")

@@ -10,13 +10,13 @@ import click
 
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import formats, tables
 from dray.cli.output.tables import TableOptions
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.session.resource_types import Reference, full_name
+from dray.cli.session.resource_types import ObjectArgument, full_name
 from dray.cli.verbs import devices, listing, watch
 from dray.cli.verbs.listing import GetRequest
 from dray.client import api_client
@@ -24,7 +24,7 @@ from dray.client import api_client
 ASKING = "Asking the cluster"
 
 
-@click.command("get", cls=Command)
+@click.command("get", cls=DrayCommand)
 @click.argument("what", nargs=-1, shell_complete=resource_types.complete)
 @connection.options
 @connection.all_namespaces_option
@@ -77,17 +77,17 @@ async def _get(session: Session, request: GetRequest) -> None:
         await _show_documents(session, request, references)
 
 
-async def _references(session: Session, request: GetRequest) -> list[Reference]:
+async def _references(session: Session, request: GetRequest) -> list[ObjectArgument]:
     if not request.files:
         return await resource_types.resolve(request.words, session.resources)
     return [
-        Reference(await session.resources.of(*manifest.type), manifest.name)
+        ObjectArgument(await session.resources.of(*manifest.type), manifest.name)
         for manifest in manifests.read(request.files)
     ]
 
 
 async def _show_tables(
-    session: Session, request: GetRequest, references: Sequence[Reference]
+    session: Session, request: GetRequest, references: Sequence[ObjectArgument]
 ) -> None:
     several = len({reference.kind for reference in references}) > 1
     with progress.shown(ASKING):
@@ -111,14 +111,14 @@ def _options(request: GetRequest, kind: Kind, several: bool) -> TableOptions:
     )
 
 
-def _nothing_found(session: Session, references: Iterable[Reference]) -> str:
+def _nothing_found(session: Session, references: Iterable[ObjectArgument]) -> str:
     if session.namespace and all(reference.kind.namespaced for reference in references):
         return f"No resources found in {session.namespace} namespace."
     return "No resources found"
 
 
 async def _show_documents(
-    session: Session, request: GetRequest, references: Sequence[Reference]
+    session: Session, request: GetRequest, references: Sequence[ObjectArgument]
 ) -> None:
     with progress.shown(ASKING):
         collected = await listing.objects(session, request, references)

@@ -12,11 +12,11 @@ from dray.api import errors
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import NotFound
+from dray.cli.command_errors import ObjectNotFound
 from dray.cli.output import jsonpath
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session.connection import Session
-from dray.cli.session.resource_types import Reference
+from dray.cli.session.resource_types import ObjectArgument
 from dray.client import api_client
 from dray.client.api_client import ObjectSelection
 
@@ -31,7 +31,7 @@ class GetRequest:
 
     words: tuple[str, ...]
     files: tuple[str, ...]
-    format: Format
+    format: OutputFormat
     label_selector: str
     field_selector: str
     sort_by: str
@@ -42,13 +42,13 @@ class GetRequest:
     ignore_not_found: bool
     all_namespaces: bool
 
-    def selection(self, session: Session, reference: Reference) -> ObjectSelection:
+    def selection(self, session: Session, reference: ObjectArgument) -> ObjectSelection:
         namespace = session.namespace if reference.kind.namespaced else ""
         return ObjectSelection(namespace, self.label_selector, self.field_selector)
 
 
 async def tables(
-    session: Session, request: GetRequest, references: Sequence[Reference]
+    session: Session, request: GetRequest, references: Sequence[ObjectArgument]
 ) -> list[tuple[Kind, Table]]:
     """Return one Table for each kind with rows, in the requested order."""
     by_kind: dict[Kind, Table] = {}
@@ -64,7 +64,7 @@ async def tables(
     return list(by_kind.items())
 
 
-async def _table(session: Session, request: GetRequest, reference: Reference) -> Table | None:
+async def _table(session: Session, request: GetRequest, reference: ObjectArgument) -> Table | None:
     query = request.selection(session, reference).query()
     if request.sort_by:
         query.append(("includeObject", "Object"))
@@ -78,20 +78,20 @@ async def _table(session: Session, request: GetRequest, reference: Reference) ->
     return document if document.get("kind") == "Table" else _plain_table(document)
 
 
-def _path(session: Session, reference: Reference) -> str:
+def _path(session: Session, reference: ObjectArgument) -> str:
     namespace = session.namespace if reference.kind.namespaced else ""
     if reference.name:
         return api_client.object_path(reference.kind, reference.name, namespace)
     return api_client.collection_path(reference.kind, namespace)
 
 
-def _explained(error: errors.StatusError, session: Session, reference: Reference) -> Exception:
-    """Return a NotFound error with the command that lists the existing objects."""
+def _explained(error: errors.StatusError, session: Session, reference: ObjectArgument) -> Exception:
+    """Return an ObjectNotFound error with the command that lists the existing objects."""
     if not isinstance(error, errors.NotFound) or not reference.name:
         return error
     is_inside = reference.kind.namespaced and session.namespace
     where = f" -n {session.namespace}" if is_inside else ""
-    return NotFound(str(error), f"See what there is: dray get {reference.kind.plural}{where}")
+    return ObjectNotFound(str(error), f"See what there is: dray get {reference.kind.plural}{where}")
 
 
 def _plain_table(document: JsonObject) -> Table:
@@ -108,7 +108,7 @@ def _plain_table(document: JsonObject) -> Table:
 
 
 async def objects(
-    session: Session, request: GetRequest, references: Sequence[Reference]
+    session: Session, request: GetRequest, references: Sequence[ObjectArgument]
 ) -> list[tuple[Kind, JsonObject]]:
     """Return every requested object, with its kind."""
     collected: list[tuple[Kind, JsonObject]] = []
@@ -121,7 +121,9 @@ async def objects(
     return collected
 
 
-async def _objects(session: Session, request: GetRequest, reference: Reference) -> list[JsonObject]:
+async def _objects(
+    session: Session, request: GetRequest, reference: ObjectArgument
+) -> list[JsonObject]:
     kind = reference.kind
     if not reference.name:
         return await listed(session, kind, request.selection(session, reference))
@@ -142,10 +144,10 @@ async def listed(session: Session, kind: Kind, selection: ObjectSelection) -> li
 
 
 async def expanded(
-    session: Session, meant: Sequence[Reference], label_selector: str
-) -> list[Reference]:
+    session: Session, meant: Sequence[ObjectArgument], label_selector: str
+) -> list[ObjectArgument]:
     """Return the same objects, each by its name."""
-    result: list[Reference] = []
+    result: list[ObjectArgument] = []
     for reference in meant:
         if reference.name:
             result.append(reference)
@@ -155,7 +157,7 @@ async def expanded(
             session, reference.kind, ObjectSelection(namespace, label_selector)
         )
         result += [
-            Reference(reference.kind, document["metadata"]["name"]) for document in documents
+            ObjectArgument(reference.kind, document["metadata"]["name"]) for document in documents
         ]
     return result
 

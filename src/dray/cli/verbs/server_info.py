@@ -10,21 +10,25 @@ import click
 import dray
 from dray.api.kinds import Kind
 from dray.cli import command_errors
-from dray.cli.command_errors import Command, CommandError
+from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.output import formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, resource_types, server_version
 from dray.cli.session.connection import Session, Target
 
 
-@click.command("api-resources", cls=Command)
+@click.command("api-resources", cls=DrayCommand)
 @connection.options
 @formats.option
 @click.option("--api-group", default=None, help="Only of this group; empty for the core group.")
 @click.option("--namespaced", type=bool, default=None, help="Only those in namespaces, or not.")
 @click.option("--headers/--no-headers", default=True, help="With or without the first line.")
 def api_resources(
-    target: Target, format: Format, api_group: str | None, namespaced: bool | None, headers: bool
+    target: Target,
+    format: OutputFormat,
+    api_group: str | None,
+    namespaced: bool | None,
+    headers: bool,
 ) -> None:
     """List what the cluster serves."""
 
@@ -76,11 +80,11 @@ def _document(kind: Kind) -> dict[str, Any]:
     }
 
 
-@click.command("version", cls=Command)
+@click.command("version", cls=DrayCommand)
 @connection.options
 @formats.option
 @click.option("--client", "client_only", is_flag=True, help="Do not ask the server.")
-def version(target: Target, format: Format, client_only: bool) -> None:
+def version(target: Target, format: OutputFormat, client_only: bool) -> None:
     """Print the versions of dray and of the server."""
     own = {"version": dray.__version__, "pythonVersion": platform.python_version()}
     document: dict[str, Any] = {"clientVersion": own}

@@ -12,11 +12,11 @@ import msgspec
 
 from dray.api import errors
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command, TimedOut, WrongUsage
+from dray.cli.command_errors import DrayCommand, TimedOut, WrongUsage
 from dray.cli.output import durations, formats, jsonpath
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.session.resource_types import Reference
+from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import listing
 from dray.client.api_client import ObjectSelection
 
@@ -31,7 +31,7 @@ class Goal(NamedTuple):
     message: str = "condition met"
 
 
-@click.command("wait", cls=Command)
+@click.command("wait", cls=DrayCommand)
 @click.argument("what", nargs=-1, required=True)
 @connection.options
 @click.option(
@@ -115,7 +115,7 @@ def _path_goal(text: str) -> Goal:
 
 
 async def _wait_for_all(
-    session: Session, meant: Sequence[Reference], goal: Goal, timeout: float
+    session: Session, meant: Sequence[ObjectArgument], goal: Goal, timeout: float
 ) -> None:
     for reference in meant:
         named = {"metadata": {"name": reference.name}}
@@ -132,7 +132,7 @@ async def _wait_for_all(
         click.echo(f"{shown} {goal.message}")
 
 
-async def _wait_for(session: Session, reference: Reference, goal: Goal) -> None:
+async def _wait_for(session: Session, reference: ObjectArgument, goal: Goal) -> None:
     namespace = session.namespace if reference.kind.namespaced else ""
     while True:
         document, version = await _current(session, reference, namespace)
@@ -144,7 +144,7 @@ async def _wait_for(session: Session, reference: Reference, goal: Goal) -> None:
 
 
 async def _current(
-    session: Session, reference: Reference, namespace: str
+    session: Session, reference: ObjectArgument, namespace: str
 ) -> tuple[JsonObject | None, str]:
     """Return the object, and the version to watch from."""
     selection = ObjectSelection(namespace, field_selector=f"metadata.name={reference.name}")
@@ -154,7 +154,7 @@ async def _current(
 
 
 async def _follow(
-    session: Session, reference: Reference, namespace: str, version: str, goal: Goal
+    session: Session, reference: ObjectArgument, namespace: str, version: str, goal: Goal
 ) -> bool:
     """Watch the object. Returns whether the goal was met before the watch ended."""
     selection = ObjectSelection(namespace, field_selector=f"metadata.name={reference.name}")

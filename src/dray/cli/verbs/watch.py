@@ -14,14 +14,17 @@ from dray.cli.command_errors import WrongUsage
 from dray.cli.output import formats, tables
 from dray.cli.output.tables import TableOptions
 from dray.cli.session.connection import Session
-from dray.cli.session.resource_types import Reference
+from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs.listing import TABLE, GetRequest
 from dray.client import api_client
 from dray.client.api_client import ObjectSelection
 
 
 async def watch(
-    session: Session, request: GetRequest, references: Sequence[Reference], options: TableOptions
+    session: Session,
+    request: GetRequest,
+    references: Sequence[ObjectArgument],
+    options: TableOptions,
 ) -> None:
     if len(references) != 1:
         raise WrongUsage("one type at a time can be watched")
@@ -41,7 +44,7 @@ def _named(selection: ObjectSelection, name: str) -> ObjectSelection:
 
 
 async def _watch_objects(
-    session: Session, request: GetRequest, reference: Reference, selection: ObjectSelection
+    session: Session, request: GetRequest, reference: ObjectArgument, selection: ObjectSelection
 ) -> None:
     async for event in session.client.watch(reference.kind, selection):
         if event.type == "BOOKMARK":
@@ -54,7 +57,7 @@ async def _watch_objects(
 
 
 async def _watch_table(
-    session: Session, reference: Reference, selection: ObjectSelection, options: TableOptions
+    session: Session, reference: ObjectArgument, selection: ObjectSelection, options: TableOptions
 ) -> None:
     """Print rows as they change, below one header."""
     query = (("watch", "true"), *selection.query())

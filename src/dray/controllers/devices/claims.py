@@ -38,21 +38,21 @@ log = logging.getLogger(__name__)
 COMPONENT = "resource_claim"
 
 
-class Subject(enum.Enum):
+class ClaimSubject(enum.Enum):
     POD = "pod"
     POD_GROUP = "podgroup"
     CLAIM = "claim"
 
 
-class Work(NamedTuple):
-    subject: Subject
+class ClaimWork(NamedTuple):
+    subject: ClaimSubject
     key: ObjectKey
 
     def __str__(self) -> str:
         return f"{self.subject.value} {self.key}"
 
 
-class Claims(Loop[Work]):
+class Claims(Loop[ClaimWork]):
     def __init__(self, context: Context) -> None:
         super().__init__("claims", context, workers=16)
         features, shared = context.features, context.caches
@@ -63,8 +63,8 @@ class Claims(Loop[Work]):
         self._groups = shared.pod_groups if self._groups_matter else None
         self._generator = Generator(context.client, shared, features)
         self._recorder = context.recorder(COMPONENT)
-        self._claim_writes: OwnWrites[Work] = OwnWrites(self._claims)
-        self._pod_writes: OwnWrites[Work] = OwnWrites(self._pods)
+        self._claim_writes: OwnWrites[ClaimWork] = OwnWrites(self._claims)
+        self._pod_writes: OwnWrites[ClaimWork] = OwnWrites(self._pods)
         self._gone = GoneUsers()
         holders = self._groups if self._group_claims else None
         self._releaser = Releaser(context.client, self._pods, holders, self._gone)
@@ -76,15 +76,15 @@ class Claims(Loop[Work]):
 
     def resync(self) -> None:
         for claim in self._claims:
-            self._add(Subject.CLAIM, _key(claim))
+            self._add(ClaimSubject.CLAIM, _key(claim))
         for pod in self._pods:
             if pod.spec.resource_claims:
-                self._add(Subject.POD, _key(pod))
+                self._add(ClaimSubject.POD, _key(pod))
         for group in self._groups or ():
-            self._add(Subject.POD_GROUP, _key(group))
+            self._add(ClaimSubject.POD_GROUP, _key(group))
 
-    def _add(self, subject: Subject, key: ObjectKey) -> None:
-        self.queue.add(Work(subject, key))
+    def _add(self, subject: ClaimSubject, key: ObjectKey) -> None:
+        self.queue.add(ClaimWork(subject, key))
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         pod = change.new or change.old
@@ -102,13 +102,13 @@ class Claims(Loop[Work]):
         if change.new is None or pod_status.is_done(pod):
             self._release(pod)
         elif not pod_status.is_deleted(pod) and _uses_otherwise(change.old, pod):
-            self._add(Subject.POD, change.key)
+            self._add(ClaimSubject.POD, change.key)
 
     def _release(self, pod: Pod) -> None:
         """Queue every claim that the pod used or that was created for it."""
         owned = (_key(claim) for claim in self._claims.find(caches.OWNER, pod.metadata.uid))
         for key in {*pod_claims.used_claims(pod), *owned}:
-            self._add(Subject.CLAIM, ObjectKey(*key))
+            self._add(ClaimSubject.CLAIM, ObjectKey(*key))
 
     def _claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
         if (
@@ -118,49 +118,49 @@ class Claims(Loop[Work]):
         ):
             return
         if change.new is not None:
-            self._add(Subject.CLAIM, change.key)
+            self._add(ClaimSubject.CLAIM, change.key)
         for pod in self._pods.find(caches.CLAIM, change.key):
             if pod_status.is_active(pod):
-                self._add(Subject.POD, _key(pod))
+                self._add(ClaimSubject.POD, _key(pod))
         if self._groups is not None:
             for group in self._groups.find(caches.CLAIM, change.key):
-                self._add(Subject.POD_GROUP, _key(group))
+                self._add(ClaimSubject.POD_GROUP, _key(group))
 
     def _template_changed(self, change: ObjectChange[ClaimTemplate]) -> None:
         if change.new is None:
             return
         for pod in self._pods.find(caches.TEMPLATE, change.key):
             if pod_status.is_active(pod):
-                self._add(Subject.POD, _key(pod))
+                self._add(ClaimSubject.POD, _key(pod))
         if self._groups is not None:
             for group in self._groups.find(caches.TEMPLATE, change.key):
-                self._add(Subject.POD_GROUP, _key(group))
+                self._add(ClaimSubject.POD_GROUP, _key(group))
 
     def _group_changed(self, change: ObjectChange[PodGroup]) -> None:
         group = change.new or change.old
         assert group is not None
         assert self._groups is not None
         if change.new is not None:
-            self._add(Subject.POD_GROUP, change.key)
+            self._add(ClaimSubject.POD_GROUP, change.key)
         elif caches.is_gone(self._groups, change.key):
             self._gone.add(group.metadata.uid)
             for key in pod_claims.group_claims(group):
-                self._add(Subject.CLAIM, ObjectKey(*key))
+                self._add(ClaimSubject.CLAIM, ObjectKey(*key))
         for pod in self._pods.find(caches.GROUP, change.key):
             if pod_status.is_active(pod):
-                self._add(Subject.POD, _key(pod))
+                self._add(ClaimSubject.POD, _key(pod))
 
-    async def reconcile(self, key: Work) -> float | None:
+    async def reconcile(self, key: ClaimWork) -> float | None:
         match key.subject:
-            case Subject.POD:
+            case ClaimSubject.POD:
                 return await self._reconcile_pod(key)
-            case Subject.POD_GROUP:
+            case ClaimSubject.POD_GROUP:
                 return await self._reconcile_group(key)
-            case Subject.CLAIM:
+            case ClaimSubject.CLAIM:
                 await self._reconcile_claim(key.key)
         return None
 
-    async def _reconcile_pod(self, work: Work) -> float | None:
+    async def _reconcile_pod(self, work: ClaimWork) -> float | None:
         pod = self._pods.get(work.key.name, work.key.namespace)
         if pod is None or not pod_status.is_active(pod):
             self._forget(work)
@@ -184,7 +184,7 @@ class Claims(Loop[Work]):
             await self._reserve_all(pod, group)
         return None
 
-    def _forget(self, work: Work) -> None:
+    def _forget(self, work: ClaimWork) -> None:
         self._claim_writes.forget(work)
         self._pod_writes.forget(work)
 
@@ -194,7 +194,9 @@ class Claims(Loop[Work]):
             return None
         return self._groups.get(name, pod.metadata.namespace)
 
-    async def _ensure_claims(self, work: Work, pod: Pod, group: PodGroup | None) -> dict[str, str]:
+    async def _ensure_claims(
+        self, work: ClaimWork, pod: Pod, group: PodGroup | None
+    ) -> dict[str, str]:
         """Create missing claims. Returns those that the status does not name yet."""
         created: dict[str, str] = {}
         owner = Owner(kinds.POD, pod)
@@ -207,7 +209,7 @@ class Claims(Loop[Work]):
         return created
 
     async def _claim_for_pod(
-        self, work: Work, pod: Pod, group: PodGroup | None, source: PodResourceClaim
+        self, work: ClaimWork, pod: Pod, group: PodGroup | None, source: PodResourceClaim
     ) -> str:
         if not pod_claims.is_group(pod_claims.consumer(pod, group, source)):
             return await self._obtain(work, Owner(kinds.POD, pod), source)
@@ -245,7 +247,7 @@ class Claims(Loop[Work]):
         controller = owner_references.controller_of(claim.metadata)
         return controller is not None and controller.uid == owner.metadata.uid
 
-    async def _obtain(self, work: Work, owner: Owner, source: ClaimSource) -> str:
+    async def _obtain(self, work: ClaimWork, owner: Owner, source: ClaimSource) -> str:
         """Return the name of the claim of a template, created now or earlier."""
         claim = await self._generator.find(owner, source)
         if claim is not None:
@@ -273,7 +275,7 @@ class Claims(Loop[Work]):
             replace=True,
         )
 
-    async def _record_in_pod(self, work: Work, pod: Pod, created: dict[str, str]) -> None:
+    async def _record_in_pod(self, work: ClaimWork, pod: Pod, created: dict[str, str]) -> None:
         written = await self.client.patch(
             kinds.POD,
             pod.metadata.name,
@@ -301,7 +303,7 @@ class Claims(Loop[Work]):
                 reserved = claim_release.consumers((*claim.status.reserved_for, consumer))
                 await claim_release.write_status(self.client, claim, {"reservedFor": reserved})
 
-    async def _reconcile_group(self, work: Work) -> float | None:
+    async def _reconcile_group(self, work: ClaimWork) -> float | None:
         group = self._groups.get(work.key.name, work.key.namespace) if self._groups else None
         if group is None or group.metadata.deletion_timestamp or not self._group_claims:
             self._claim_writes.forget(work)

@@ -103,7 +103,7 @@ class PoolStatuses(Loop[str]):
         return [
             pool_summary.pool_status(
                 sorted(slices, key=lambda item: item.metadata.name),
-                used.get(PoolId(spec.driver, pool), pool_summary.Use()),
+                used.get(PoolId(spec.driver, pool), pool_summary.PoolUse()),
                 rules,
                 spec.default_partition_type_attribute,
             )

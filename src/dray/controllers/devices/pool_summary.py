@@ -45,31 +45,31 @@ class ViewError(Exception):
     """A pool cannot be summarised. The message begins with a machine-readable reason."""
 
 
-class Use(NamedTuple):
+class PoolUse(NamedTuple):
     """Devices and capacity of one pool that claims use."""
 
     devices: frozenset[str] = frozenset()
     capacity: Mapping[str, Quantity] = {}
 
 
-def uses(results: Iterable[DeviceRequestAllocationResult]) -> dict[PoolId, Use]:
+def uses(results: Iterable[DeviceRequestAllocationResult]) -> dict[PoolId, PoolUse]:
     """Return by pool the devices in use and the capacity consumed of them."""
-    by_pool: dict[PoolId, Use] = {}
+    by_pool: dict[PoolId, PoolUse] = {}
     for result in results:
         if result.admin_access:
             continue
-        before = by_pool.get(result.pool_id, Use())
+        before = by_pool.get(result.pool_id, PoolUse())
         capacity = dict(before.capacity)
         for name, amount in result.consumed_capacity.items():
             capacity[name] = capacity.get(name, quantity.ZERO) + quantity.parse(amount)
         devices = before.devices | {result.device}
-        by_pool[result.pool_id] = Use(devices, capacity)
+        by_pool[result.pool_id] = PoolUse(devices, capacity)
     return by_pool
 
 
 def pool_status(
     slices: Sequence[ResourceSlice],
-    use: Use,
+    use: PoolUse,
     rules: Sequence[DeviceTaintRule],
     default_attribute: str | None,
 ) -> PoolStatus:
@@ -97,7 +97,7 @@ def pool_status(
 def _with_counts(
     status: PoolStatus,
     current: Sequence[ResourceSlice],
-    use: Use,
+    use: PoolUse,
     rules: Sequence[DeviceTaintRule],
 ) -> PoolStatus:
     devices = [device for resource_slice in current for device in resource_slice.spec.devices]
@@ -125,7 +125,7 @@ def _is_unavailable(status: PoolStatus, device: Device, rules: Sequence[DeviceTa
 def _with_views(
     status: PoolStatus,
     current: Sequence[ResourceSlice],
-    use: Use,
+    use: PoolUse,
     default_attribute: str | None,
 ) -> PoolStatus:
     """Add the summaries. An error in one sets `validation_error`; the counts stay."""
@@ -162,7 +162,7 @@ class _Partition(NamedTuple):
 def _partition_summary(
     status: PoolStatus,
     current: Sequence[ResourceSlice],
-    use: Use,
+    use: PoolUse,
     default_attribute: str | None,
 ) -> tuple[PartitionTypeStatus, ...]:
     """Return for each partition type the number of partitions, and of those that still fit."""
@@ -250,7 +250,7 @@ def _cost(device: Device) -> Counters:
     }
 
 
-def _counters_left(current: Sequence[ResourceSlice], use: Use) -> Counters:
+def _counters_left(current: Sequence[ResourceSlice], use: PoolUse) -> Counters:
     left = {
         (counters.name, name): quantity.parse(counter.value)
         for resource_slice in current
@@ -284,7 +284,7 @@ def _fitting(devices: Iterable[Device], left: Counters) -> int:
 
 
 def _shareable_summary(
-    status: PoolStatus, current: Sequence[ResourceSlice], use: Use
+    status: PoolStatus, current: Sequence[ResourceSlice], use: PoolUse
 ) -> ShareableSummaryStatus | None:
     """Return the remaining capacity of shareable devices, or None without such devices."""
     devices = [
@@ -312,7 +312,7 @@ def _shareable_summary(
     )
 
 
-def _capacity(name: str, total: Quantity, use: Use) -> ShareableCapacityStatus:
+def _capacity(name: str, total: Quantity, use: PoolUse) -> ShareableCapacityStatus:
     consumed = use.capacity.get(name, quantity.ZERO)
     left = max(total - consumed, quantity.ZERO)
     return ShareableCapacityStatus(

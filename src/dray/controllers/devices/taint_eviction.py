@@ -34,20 +34,20 @@ COMPONENT = "device-taint-eviction-controller"
 STATUS_PERIOD_SECONDS = 10.0
 
 
-class Subject(enum.Enum):
+class EvictionSubject(enum.Enum):
     POD = "pod"
     RULE = "rule"
 
 
-class Work(NamedTuple):
-    subject: Subject
+class EvictionWork(NamedTuple):
+    subject: EvictionSubject
     key: ObjectKey
 
     def __str__(self) -> str:
         return f"{self.subject.value} {self.key}"
 
 
-class TaintEviction(Loop[Work]):
+class TaintEviction(Loop[EvictionWork]):
     def __init__(self, context: Context) -> None:
         super().__init__("taints", context)
         shared = context.caches
@@ -70,11 +70,11 @@ class TaintEviction(Loop[Work]):
             self._add_users(claim)
 
     def _add_rule(self, name: str) -> None:
-        self.queue.add(Work(Subject.RULE, ObjectKey("", name)))
+        self.queue.add(EvictionWork(EvictionSubject.RULE, ObjectKey("", name)))
 
     def _add_pod(self, pod: Pod) -> None:
         key = pod.metadata.key
-        self.queue.add(Work(Subject.POD, key))
+        self.queue.add(EvictionWork(EvictionSubject.POD, key))
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         old, new = change.old, change.new
@@ -157,8 +157,8 @@ class TaintEviction(Loop[Work]):
             if claim is not None and pod_claims.is_reserved_for(claim, pod, self._accept_groups)
         )
 
-    async def reconcile(self, key: Work) -> float | None:
-        if key.subject is Subject.RULE:
+    async def reconcile(self, key: EvictionWork) -> float | None:
+        if key.subject is EvictionSubject.RULE:
             return await self._report(key.key.name)
         return await self._evict(key.key)
 
@@ -196,7 +196,7 @@ class TaintEviction(Loop[Work]):
         desired = set(uids)
         for rule in self._rules or ():
             if rule.metadata.uid in desired:
-                work = Work(Subject.RULE, ObjectKey("", rule.metadata.name))
+                work = EvictionWork(EvictionSubject.RULE, ObjectKey("", rule.metadata.name))
                 self.queue.add_after(work, STATUS_PERIOD_SECONDS)
 
     def _record_event(self, pod: Pod, note: str) -> None:

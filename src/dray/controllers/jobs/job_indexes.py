@@ -14,7 +14,7 @@ Indexes = frozenset[int]
 
 
 def parse(text: str | None, completions: int) -> Indexes:
-    """Return the indexes of a text such as "0-2,5" below `completions`; skips what is no number."""
+    """Return the indexes of a text such as "0-2,5" below `completions`; skips the rest."""
     indexes: set[int] = set()
     for part in filter(None, (text or "").split(",")):
         first, _, last = part.partition("-")

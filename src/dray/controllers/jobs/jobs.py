@@ -40,7 +40,7 @@ COMPONENT = "job-controller"
 MAX_AT_ONCE = 500
 
 
-class Work(NamedTuple):
+class JobWork(NamedTuple):
     """A job, or a pod that still has the finalizer of a job that does not count it any more."""
 
     key: ObjectKey
@@ -70,7 +70,7 @@ class Step:
         self.ready -= sum(map(pod_status.is_ready, pods))
 
 
-class Jobs(Loop[Work]):
+class Jobs(Loop[JobWork]):
     def __init__(self, context: Context) -> None:
         super().__init__("jobs", context)
         self._jobs, self._pods = context.caches.jobs, context.caches.pods
@@ -88,12 +88,12 @@ class Jobs(Loop[Work]):
 
     def resync(self) -> None:
         for job in self._jobs:
-            self.queue.add(Work(_key(job)))
+            self.queue.add(JobWork(_key(job)))
         for pod in self._pods:
             self._add_leftover(pod)
 
     def _job_changed(self, change: ObjectChange[Job]) -> None:
-        self.queue.add(Work(change.key))
+        self.queue.add(JobWork(change.key))
         if change.new is None and change.old is not None:
             for pod in self._pods.find(caches.OWNER, change.old.metadata.uid):
                 self._add_leftover(pod)
@@ -102,16 +102,16 @@ class Jobs(Loop[Work]):
         for pod in (change.old, change.new):
             owner = owner_references.controlled_by(pod.metadata, kinds.JOB) if pod else None
             if owner is not None:
-                self.queue.add(Work(ObjectKey(change.key.namespace, owner.name)))
+                self.queue.add(JobWork(ObjectKey(change.key.namespace, owner.name)))
         if change.new is not None:
             self._add_leftover(change.new)
         for key in adoption.possible_owners(change, self._jobs):
-            self.queue.add(Work(key))
+            self.queue.add(JobWork(key))
 
     def _add_leftover(self, pod: Pod) -> None:
         if job_progress.is_tracked(pod) and self._is_leftover(pod):
             key = pod.metadata.key
-            self.queue.add(Work(key, is_leftover=True))
+            self.queue.add(JobWork(key, is_leftover=True))
 
     def _is_leftover(self, pod: Pod) -> bool:
         """Return whether no job will count the pod any more."""
@@ -128,7 +128,7 @@ class Jobs(Loop[Work]):
             return True
         return _is_ours(job) and job_progress.is_finished(job)
 
-    async def reconcile(self, key: Work) -> float | None:
+    async def reconcile(self, key: JobWork) -> float | None:
         if key.is_leftover:
             await self._free_leftover(key.key)
             return None

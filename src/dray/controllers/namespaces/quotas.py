@@ -28,7 +28,7 @@ from dray.controllers.loops import Context, ObjectLoop
 SETTLE_SECONDS = 0.5
 
 
-class Quotas(ObjectLoop):
+class QuotaLoop(ObjectLoop):
     def __init__(self, context: Context) -> None:
         super().__init__("quotas", context, context.caches.quotas, workers=1)
         shared = context.caches

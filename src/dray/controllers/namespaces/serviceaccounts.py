@@ -11,7 +11,7 @@ from dray.controllers.loops import Context, Loop
 DEFAULT = "default"
 
 
-class ServiceAccounts(Loop[str]):
+class ServiceAccountLoop(Loop[str]):
     """The loop over namespaces. Keys are their names."""
 
     def __init__(self, context: Context) -> None:

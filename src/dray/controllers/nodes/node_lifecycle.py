@@ -52,7 +52,7 @@ _EVICTING = (NODE_NOT_READY, NODE_UNREACHABLE)
 _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-class Nodes(Loop[str]):
+class NodeLifecycle(Loop[str]):
     """The loop over nodes. Keys are their names."""
 
     def __init__(self, context: Context, *, grace_seconds: float = GRACE_SECONDS) -> None:

@@ -58,7 +58,7 @@ class Recorded(NamedTuple):
     collisions: int
 
 
-class History:
+class RevisionHistory:
     """The revisions of the workloads of one kind. Writes are recorded under the owner's key."""
 
     def __init__(

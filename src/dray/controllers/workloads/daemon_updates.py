@@ -31,7 +31,7 @@ class Moves(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
+class DaemonNodes:
     """The names of all nodes, and of those that suit the set."""
 
     existing: Set[str]
@@ -41,8 +41,8 @@ class Nodes:
     """Nodes on which a running pod may stay."""
 
 
-class Budget(NamedTuple):
-    """How many nodes may have two pods, and how many may have none, during an update."""
+class UpdateBudget(NamedTuple):
+    """The number of nodes that may have two pods, and none, during an update."""
 
     surge: int
     unavailable: int
@@ -61,7 +61,7 @@ class Daemons:
 
     daemon_set: DaemonSet
     revision: str
-    nodes: Nodes
+    nodes: DaemonNodes
     by_node: PodsByNode
     now: datetime.datetime
 
@@ -93,12 +93,12 @@ def generation_of(daemon_set: DaemonSet) -> str:
     return text if text.isdecimal() else ""
 
 
-def budget(daemon_set: DaemonSet, desired: int) -> Budget:
+def budget(daemon_set: DaemonSet, desired: int) -> UpdateBudget:
     """Return the budget of an update. Percentages round up; at least one pod may be missing."""
     rolling = daemon_set.spec.update_strategy.rolling_update
     surge = rollouts.scaled(rolling.max_surge if rolling else None, desired, up=True)
     unavailable = rollouts.scaled(rolling.max_unavailable if rolling else None, desired, up=True)
-    return Budget(surge, unavailable if surge or unavailable else 1)
+    return UpdateBudget(surge, unavailable if surge or unavailable else 1)
 
 
 def by_age(pods: Iterable[Pod]) -> list[Pod]:

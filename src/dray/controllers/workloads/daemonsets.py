@@ -25,8 +25,8 @@ from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import DaemonSet
 from dray.controllers.workloads import adoption, daemon_updates, pod_control
 from dray.controllers.workloads.adoption import Adopter
-from dray.controllers.workloads.controller_revisions import POD_LABEL, History
-from dray.controllers.workloads.daemon_updates import Daemons, Moves, Nodes
+from dray.controllers.workloads.controller_revisions import POD_LABEL, RevisionHistory
+from dray.controllers.workloads.daemon_updates import DaemonNodes, Daemons, Moves
 from dray.controllers.workloads.pod_control import PodControl
 
 COMPONENT = "daemonset-controller"
@@ -55,7 +55,7 @@ class DaemonSets(ObjectLoop):
         self._maker = PodControl(self.client, kinds.DAEMON_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.DAEMON_SET)
         revisions = shared.controller_revisions
-        self._history = History(self.client, kinds.DAEMON_SET, revisions, POD_LABEL)
+        self._history = RevisionHistory(self.client, kinds.DAEMON_SET, revisions, POD_LABEL)
         self.follow(self._pods, self._owned_changed)
         self.follow(self._pods, self._pod_changed)
         self.follow(revisions, self._owned_changed)
@@ -124,12 +124,12 @@ class DaemonSets(ObjectLoop):
                 by_node.setdefault(target_node(pod), []).append(pod)
         return Daemons(daemon_set, revision, self._suitable_nodes(daemon_set), by_node, self.now())
 
-    def _suitable_nodes(self, daemon_set: DaemonSet) -> Nodes:
+    def _suitable_nodes(self, daemon_set: DaemonSet) -> DaemonNodes:
         template: dict[str, Any] = daemon_set.spec.template.get("spec") or {}
         spec = status_patches.decode({**template, "tolerations": _tolerations(template)}, PodSpec)
         matching = [node for node in self._nodes if matches(spec, node)]
         stay, come = (well_known.NO_EXECUTE,), (well_known.NO_SCHEDULE, well_known.NO_EXECUTE)
-        return Nodes(
+        return DaemonNodes(
             existing={node.metadata.name for node in self._nodes},
             desired={node.metadata.name for node in matching if tolerates(spec, node, come)},
             tolerable={node.metadata.name for node in matching if tolerates(spec, node, stay)},

@@ -23,7 +23,7 @@ LONGEST_PREFIX = 253
 
 
 class PodBatchResult(NamedTuple):
-    """How many pods succeeded, and the first error of the others."""
+    """The number of pods that succeeded, and the first error of the others."""
 
     done: int
     failure: errors.StatusError | None = None
@@ -65,7 +65,7 @@ class PodControl:
         return PodBatchResult(done)
 
     async def delete(self, owner: ObjectMeta, pod: Pod) -> None:
-        """Delete a pod of the owner. A pod that is gone already is no error."""
+        """Delete a pod of the owner. Does nothing if the pod is gone."""
         options = {"preconditions": {"uid": pod.metadata.uid}}
         try:
             deleted = await self.client.delete(

@@ -23,8 +23,8 @@ Sizes = dict[str, int]
 """The desired number of replicas of each ReplicaSet, by its name."""
 
 
-class Budget(NamedTuple):
-    """How many pods may exist above the desired number, and how many may be missing."""
+class RolloutBudget(NamedTuple):
+    """The number of pods that may exist above the desired number, and that may be missing."""
 
     surge: int
     unavailable: int
@@ -38,16 +38,16 @@ def is_rolling(deployment: Deployment) -> bool:
     return deployment.spec.strategy.type != RECREATE
 
 
-def budget(deployment: Deployment) -> Budget:
+def budget(deployment: Deployment) -> RolloutBudget:
     """Return the budget. Of a Recreate deployment, or with no desired pods, none may be missing."""
     if not is_rolling(deployment):
-        return Budget(0, 0)
+        return RolloutBudget(0, 0)
     desired, update = replicas(deployment), deployment.spec.strategy.rolling_update
     surge = scaled(update.max_surge if update else None, desired, up=True)
     unavailable = scaled(update.max_unavailable if update else None, desired, up=False)
     if not surge and not unavailable:
         unavailable = 1
-    return Budget(surge, min(unavailable, desired))
+    return RolloutBudget(surge, min(unavailable, desired))
 
 
 def scaled(value: int | str | None, total: int, *, up: bool) -> int:

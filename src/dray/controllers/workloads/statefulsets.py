@@ -26,7 +26,7 @@ from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import StatefulSet, Template
 from dray.controllers.workloads import adoption, controller_revisions, rollouts, stateful_pods
 from dray.controllers.workloads.adoption import Adopter
-from dray.controllers.workloads.controller_revisions import History
+from dray.controllers.workloads.controller_revisions import RevisionHistory
 from dray.controllers.workloads.pod_control import PodControl
 
 COMPONENT = "statefulset-controller"
@@ -55,7 +55,7 @@ class StatefulSets(ObjectLoop):
         recorder = context.recorder(COMPONENT)
         self._maker = PodControl(self.client, kinds.STATEFUL_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.STATEFUL_SET)
-        self._history = History(self.client, kinds.STATEFUL_SET, revisions, HASH_LABEL)
+        self._history = RevisionHistory(self.client, kinds.STATEFUL_SET, revisions, HASH_LABEL)
         self.follow(self._pods, self._owned_changed)
         self.follow(self._pods, self._pod_changed)
         self.follow(revisions, self._owned_changed)
