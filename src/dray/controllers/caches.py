@@ -1,6 +1,6 @@
-"""The watched copies that the loops share, each made when the first loop asks for it.
+"""The watch caches that the loops share, each created when the first loop needs it.
 
-There is one per kind, except where somebody can do with much less of the objects than others.
+There is one per kind, except where a loop needs far fewer fields than the others.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ T = TypeVar("T")
 
 
 CLAIM, TEMPLATE, GROUP = "claim", "template", "group"
-"""Indexes of what uses a claim, template or group, filed under its `ObjectKey`."""
+"""Indexes of the consumers of a claim, template or group, by its `ObjectKey`."""
 NODE, NAMESPACE = "node", "namespace"
 POOL = "pool"
-"""Slices of a pool and claims that have devices of it, under its `PoolId`."""
+"""Index of the slices of a pool, and of the claims with devices of it, by `PoolId`."""
 OWNER, ORPHAN = "owner", "orphan"
-"""What has a controller, under the uid of that; what has none, under its namespace."""
+"""Indexes of controlled objects by the uid of the controller, of others by namespace."""
 
 
 class Caches:
@@ -171,13 +171,14 @@ class Caches:
         return self._get(kinds.JOB, Job, {NAMESPACE: _namespace})
 
     def of(self, kind: Kind) -> Cache[Any]:
-        """The copy of any kind, of its metadata at least; ask after the loops that need more.
+        """Return the cache of any kind, with the metadata at least.
 
-        Nobody waits for it but who asked: a kind that cannot be listed stops no other loop.
+        Call it after the loops that need more fields have been created. Other loops do not
+        wait for this cache: a kind that cannot be listed stops none of them.
         """
-        for (group, plural, _), known in self._caches.items():
+        for (group, plural, _), cached in self._caches.items():
             if (group, plural) == (kind.group, kind.plural):
-                return known
+                return cached
         cache = self._get(kind, HasMetadata)
         self._optional.add(cache)
         return cache
@@ -195,26 +196,26 @@ class Caches:
         return cache
 
     async def run(self) -> None:
-        """Keep all copies current until cancelled."""
+        """Keep all caches current until cancelled."""
         async with asyncio.TaskGroup() as group:
             for (_, plural, _), cache in self._caches.items():
                 name = f"cache-{plural}"
                 group.create_task(supervision.run_forever(name, cache.run), name=name)
 
     async def synced(self) -> None:
-        """Wait until every copy that a loop relies on is complete."""
+        """Wait until every cache that a loop depends on is complete."""
         for cache in self._caches.values():
             if cache not in self._optional:
                 await cache.synced.wait()
 
 
 def is_gone(cache: Cache[Any], key: ObjectKey) -> bool:
-    """Whether a key that has no object was deleted; one that cannot be read is still there."""
+    """Return whether the object was deleted. An object that cannot be decoded still exists."""
     return cache.get(key.name, key.namespace) is None and key not in cache.undecodable
 
 
 def pools_of(claim: ResourceClaim) -> set[PoolId]:
-    """The pools that a claim has devices of."""
+    """Return the pools of the devices that are allocated to a claim."""
     if claim.status.allocation is None:
         return set()
     results = claim.status.allocation.devices.results

@@ -1,4 +1,4 @@
-"""How many devices of each class are free, held or tainted; counted again only where that changed.
+"""Counts the devices of each class by state; recounts only pools that changed.
 
 A device counts once for each class whose selectors it matches, and for the class "" if for none. Of
 a pool, the newest generation counts. "Free" means that no claim holds the device: a partition may
