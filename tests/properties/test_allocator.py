@@ -40,7 +40,7 @@ def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
     assert found == worlds.upstream_answer(problem)
     if isinstance(answer, placement.Fit):
         given = worlds.allocated(problem.claims, answer)
-        keys = [each.key for each in given]
+        keys = [item.key for item in given]
         violations = verifier.find_violations(
             problem.slices, given, problem.features, just_allocated=keys
         )
@@ -129,10 +129,10 @@ def test_a_refused_device_leaves_no_trace(seed: int) -> None:
         return
     together = check_sequence.CheckSequence(on_node)
     trail = Trail()
-    for plan in on_node.plans():
-        for slot in plan.slots:
-            for device in on_node.inventory.members(plan.accepted):
-                applying = together.of(plan)
+    for alternative in on_node.alternatives():
+        for slot in alternative.slots:
+            for device in on_node.inventory.members(alternative.eligible):
+                applying = together.of(alternative)
                 mark, state = trail.mark(), _snapshot([applying, on_node.constraints])
                 if _refuses(applying, slot, device, trail):
                     trail.unwind(mark)
@@ -141,8 +141,8 @@ def test_a_refused_device_leaves_no_trace(seed: int) -> None:
                     break
     trail.unwind(0)
     fresh = check_sequence.CheckSequence(on_node)
-    for plan in on_node.plans():
-        assert _snapshot(together.of(plan)) == _snapshot(fresh.of(plan))
+    for alternative in on_node.alternatives():
+        assert _snapshot(together.of(alternative)) == _snapshot(fresh.of(alternative))
 
 
 def _refuses(
@@ -153,10 +153,10 @@ def _refuses(
             continue
         mark, state = trail.mark(), _snapshot(check)
         try:
-            verdict = check.take(slot, device, trail)
+            rejection = check.take(slot, device, trail)
         except AllocationError:
             return True
-        if verdict is not None:
+        if rejection is not None:
             assert trail.mark() == mark
             assert _snapshot(check) == state
             return True
@@ -166,14 +166,14 @@ def _refuses(
 def _snapshot(value: Any) -> Any:
     """What checks and constraints remember, as values that stay."""
     if isinstance(value, list | tuple):
-        return [_snapshot(each) for each in value]
+        return [_snapshot(item) for item in value]
     if isinstance(value, dict):
-        return {str(key): _snapshot(each) for key, each in value.items()}
+        return {str(key): _snapshot(item) for key, item in value.items()}
     if type(value).__module__ in _STATEFUL:
         return {
             name: _snapshot(getattr(value, name))
             for name in type(value).__slots__
-            if name not in ("_devices", "_ledgers", "_problem", "_plan")
+            if name not in ("_devices", "_pool_counters", "_problem", "_alternative")
         }
     return value if isinstance(value, int | str | frozenset) else repr(value)
 

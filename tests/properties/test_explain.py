@@ -57,7 +57,7 @@ def test_every_no_has_a_cause_and_every_change_helps(seed: int) -> None:
 @hypothesis.given(st.integers(min_value=0, max_value=2**63))
 def test_nodes_that_are_alike_are_looked_at_together_to_the_same_effect(seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(claim_explanation, "ASKED_AT_ONCE", 1)
+        patch.setattr(claim_explanation, "NODES_TRIED_FIRST", 1)
         together = explained_on_several_nodes(random.Random(seed))
         patch.setattr(
             equivalence,

@@ -26,7 +26,7 @@ def fleet_of(problem: problems.Problem) -> ClusterInventory:
         fleet.put_class(device_class)
     for piece in problem.slices:
         fleet.put_slice(piece)
-    fleet.hold_state(
+    fleet.record_state(
         AllocatedState(
             [DeviceId(*id) for id in problem.taken],
             [SharedDeviceId(*id, SHARE_ID) for id in problem.shared],

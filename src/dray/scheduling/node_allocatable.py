@@ -55,8 +55,8 @@ def finder(inventory: NodeInventory) -> FindDevice:
 
     def find(result: DeviceRequestAllocationResult) -> Device | None:
         pool = result.pool_id
-        for section in inventory.sections:
-            number = section.numbers.get(result.device) if section.pool.id == pool else None
+        for section in inventory.node_pools:
+            number = section.indexes.get(result.device) if section.pool.id == pool else None
             if number is not None:
                 return inventory.devices[number].device
         return None

@@ -82,5 +82,5 @@ def test_ruling_nodes_out_by_counting_changes_nothing(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_everywhere = explained(SITUATIONS[name]())
-    monkeypatch.setattr(claim_explanation, "ASKED_AT_ONCE", 1)
+    monkeypatch.setattr(claim_explanation, "NODES_TRIED_FIRST", 1)
     assert explained(SITUATIONS[name]()) == asked_everywhere

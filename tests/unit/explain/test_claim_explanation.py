@@ -122,7 +122,7 @@ def test_search_is_given_up_after_many_positions(monkeypatch: pytest.MonkeyPatch
         distinct=f"{DRIVER}/b",
     )
     monkeypatch.setattr(
-        "dray.explain.suggestions.change_tester.BoundedAllocator._is_out_of_patience",
+        "dray.explain.suggestions.change_tester.BoundedAllocator._is_budget_spent",
         lambda self: True,
     )
     found = claim_explanation.explain(fleet(resource_slice(*devices)), [asked], new_share_id=str)

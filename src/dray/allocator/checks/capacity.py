@@ -44,12 +44,12 @@ def demand(
     fractional: bool,
 ) -> Demand | None:
     """What is taken of each capacity, or None if the device lacks one; raises CapacityError."""
-    wanted = requested or {}
-    if any(name not in capacities for name in wanted):
+    needed = requested or {}
+    if any(name not in capacities for name in needed):
         return None
     amounts = {}
     for name, capacity in capacities.items():
-        text = wanted.get(name)
+        text = needed.get(name)
         try:
             taken = consumed(
                 quantity.parse(text) if text is not None else None, capacity, fractional=fractional
@@ -187,7 +187,7 @@ def exceeds(
     return None
 
 
-def refusal(
+def rejection(
     device: DeviceId,
     requested: Mapping[str, str] | None,
     capacities: Mapping[str, DeviceCapacity],
@@ -204,16 +204,16 @@ def refusal(
         return None
     amount = amounts[name]
     if amount.taken.nano > amount.total:
-        return _short(device, name, amount, amount.total)
+        return _insufficient(device, name, amount, amount.total)
     return rejections.CapacityAgainstPolicy(device, name, str(amount.taken))
 
 
-def _short(
+def _insufficient(
     device: DeviceId,
     name: str,
     amount: Amount,
     available: int,
-    holding: DeviceHolders | None = None,
+    holders: DeviceHolders | None = None,
 ) -> rejections.InsufficientCapacity:
     return rejections.InsufficientCapacity(
         device,
@@ -221,7 +221,7 @@ def _short(
         needed=str(amount.taken),
         available=str(Quantity(available, amount.taken.format)),
         total=str(Quantity(amount.total, amount.taken.format)),
-        holders=holding.holders() if holding else (),
+        holders=holders.claims() if holders else (),
     )
 
 
@@ -233,19 +233,19 @@ class Capacity:
     """The check that a device has enough left for one more share."""
 
     name = rejections.CheckName.CAPACITY
-    __slots__ = ("_demand_of", "_devices", "_holding_of", "_picked", "applies_to")
+    __slots__ = ("_demand_of", "_devices", "_holders_of", "_picked", "applies_to")
 
     def __init__(
         self,
         devices: Sequence[Candidate],
         applies_to: int,
-        holding_of: Callable[[Candidate], DeviceHolders | None],
+        device_holders: Callable[[Candidate], DeviceHolders | None],
         demand_of: DemandOf,
     ) -> None:
         self._devices = devices
         self.applies_to = applies_to
         """Devices that are shared or may be; of the others every demand in question fits."""
-        self._holding_of = holding_of
+        self._holders_of = device_holders
         self._demand_of = demand_of
         self._picked: dict[int, Mapping[str, int]] = {}
         """What this search consumes, by device and capacity."""
@@ -253,27 +253,27 @@ class Capacity:
     def take(
         self, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
-        demanded = self._demand_of(slot.option, device)
-        lacking = self._lacking(demanded, device)
-        if lacking is not None:
-            return self._shortage(device, lacking, demanded[lacking])
+        demand = self._demand_of(slot.alternative, device)
+        exhausted = self._exhausted(demand, device)
+        if exhausted is not None:
+            return self._rejection(device, exhausted, demand[exhausted])
         if device.is_shareable:
             picked = self._picked.get(device.index)
             trail.push(self._restore, device.index, picked)
             before = picked or _NOTHING
             self._picked[device.index] = {
-                name: before.get(name, 0) + amount.taken.nano for name, amount in demanded.items()
+                name: before.get(name, 0) + amount.taken.nano for name, amount in demand.items()
             }
         return None
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         kept = candidates
         rest = candidates & self.applies_to
         while rest:
             bit = rest & -rest
             rest ^= bit
             device = self._devices[bit.bit_length() - 1]
-            if self._lacking(self._demand_of(slot.option, device), device) is not None:
+            if self._exhausted(self._demand_of(slot.alternative, device), device) is not None:
                 kept ^= bit
         return kept
 
@@ -283,28 +283,32 @@ class Capacity:
         return bool(candidates & picked.bit)
 
     def state_key(self, device: Candidate) -> Hashable:
-        holding = self._holding_of(device)
-        held = holding.capacity if holding else _NOTHING
+        holders = self._holders_of(device)
+        consumed = holders.capacity if holders else _NOTHING
         picked = self._picked.get(device.index)
-        return frozenset(held.items()), None if picked is None else frozenset(picked.items())
+        return (
+            frozenset(consumed.items()),
+            None if picked is None else frozenset(picked.items()),
+        )
 
-    def _lacking(self, demanded: Demand, device: Candidate) -> str | None:
+    def _exhausted(self, demand: Demand, device: Candidate) -> str | None:
         """The capacity of which too little is left."""
-        holding = self._holding_of(device)
-        held = holding.capacity if holding else _NOTHING
+        holders = self._holders_of(device)
+        consumed = holders.capacity if holders else _NOTHING
         picked = self._picked.get(device.index, _NOTHING)
-        for name, amount in demanded.items():
-            if amount.taken.nano + held.get(name, 0) + picked.get(name, 0) > amount.total:
+        for name, amount in demand.items():
+            if amount.taken.nano + consumed.get(name, 0) + picked.get(name, 0) > amount.total:
                 return name
         return None
 
-    def _shortage(
+    def _rejection(
         self, device: Candidate, name: str, amount: Amount
     ) -> rejections.InsufficientCapacity:
-        holding = self._holding_of(device)
-        held = holding.capacity.get(name, 0) if holding else 0
+        holders = self._holders_of(device)
+        consumed = holders.capacity.get(name, 0) if holders else 0
         picked = self._picked.get(device.index, _NOTHING).get(name, 0)
-        return _short(device.id, name, amount, amount.total - held - picked, holding)
+        available = amount.total - consumed - picked
+        return _insufficient(device.id, name, amount, available, holders)
 
     def _restore(self, index: int, picked: Mapping[str, int] | None) -> None:
         if picked is None:

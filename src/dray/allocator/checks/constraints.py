@@ -21,11 +21,11 @@ MasksOf = Callable[[Alternative, str], Mapping[Value, int] | None]
 """The devices that have each value, where values are scalars that are known beforehand."""
 
 
-def applies_to(constraint: DeviceConstraint, option: Alternative) -> bool:
+def applies_to(constraint: DeviceConstraint, alternative: Alternative) -> bool:
     """No requests means all; a subrequest is meant by its own name or by its parent's."""
     if not constraint.requests:
         return True
-    name = option.name
+    name = alternative.name
     return name.parent in constraint.requests or (
         bool(name.sub) and str(name) in constraint.requests
     )
@@ -68,14 +68,14 @@ class MatchAttribute:
         self._value = narrowed
         return None
 
-    def filter_candidates(self, masks: Mapping[Value, int], candidates: int, wanted: int) -> int:
+    def filter_candidates(self, masks: Mapping[Value, int], candidates: int, needed: int) -> int:
         if self._value is not None:
             return candidates & masks.get(self._value, 0)
         kept = 0
         for value, members in masks.items():
-            found = members & candidates
-            if found.bit_count() >= wanted and (value is not INCOMPARABLE or wanted == 1):
-                kept |= found
+            members = members & candidates
+            if members.bit_count() >= needed and (value is not INCOMPARABLE or needed == 1):
+                kept |= members
         return kept
 
     def _restore(self, value: Value | None) -> None:
@@ -107,14 +107,14 @@ class DistinctAttribute:
         self.values.append(value)
         return None
 
-    def filter_candidates(self, masks: Mapping[Value, int], candidates: int, wanted: int) -> int:
+    def filter_candidates(self, masks: Mapping[Value, int], candidates: int, needed: int) -> int:
         kept = values = 0
         for value, members in masks.items():
-            found = members & candidates
-            if found and value not in self.values:
-                kept |= found
+            members = members & candidates
+            if members and value not in self.values:
+                kept |= members
                 values += 1
-        return kept if values >= wanted else 0
+        return kept if values >= needed else 0
 
 
 Constraint = MatchAttribute | DistinctAttribute
@@ -151,43 +151,45 @@ class Constraints:
         self, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
         mark = trail.mark()
-        for constraint in self.applying[slot.option]:
-            verdict = self._add(constraint, slot, device, trail)
-            if verdict is not None:
+        for constraint in self.applying[slot.alternative]:
+            rejection = self._add(constraint, slot, device, trail)
+            if rejection is not None:
                 trail.unwind(mark)
-                return verdict
+                return rejection
         return None
 
     def _add(
         self, constraint: Constraint, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
-        value = self._value_of(slot.option, device, constraint.attribute)
+        value = self._value_of(slot.alternative, device, constraint.attribute)
         if value is None:
             return rejections.AttributeAbsent(device.id, constraint.number, constraint.attribute)
         return constraint.add(device, value, trail)
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
-        for constraint in self.applying[slot.option]:
-            masks = self.masks(slot.option, constraint)
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
+        for constraint in self.applying[slot.alternative]:
+            masks = self.masks(slot.alternative, constraint)
             if masks is not None:
-                candidates = constraint.filter_candidates(masks, candidates, wanted)
+                candidates = constraint.filter_candidates(masks, candidates, needed)
         return candidates
 
-    def masks(self, option: Alternative, constraint: Constraint) -> Mapping[Value, int] | None:
+    def masks(self, alternative: Alternative, constraint: Constraint) -> Mapping[Value, int] | None:
         """The devices by value, where values are scalars that nobody derives."""
-        return self._masks_of(option, constraint.attribute)
+        return self._masks_of(alternative, constraint.attribute)
 
-    def profile(self, option: Alternative, device: Candidate) -> tuple[Value | None, ...]:
+    def constrained_values(
+        self, alternative: Alternative, device: Candidate
+    ) -> tuple[Value | None, ...]:
         """What the constraints on a request see of a device."""
         return tuple(
-            self._value_of(option, device, constraint.attribute)
-            for constraint in self.applying.get(option, ())
+            self._value_of(alternative, device, constraint.attribute)
+            for constraint in self.applying.get(alternative, ())
         )
 
     def can_conflict(
         self, slot: Slot, candidates: int, other: Alternative, picked: Candidate
     ) -> bool:
-        mine = self.applying[slot.option]
+        mine = self.applying[slot.alternative]
         return any(constraint in mine for constraint in self.applying.get(other, ()))
 
     def state_key(self, device: Candidate) -> Hashable:

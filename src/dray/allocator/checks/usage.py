@@ -30,7 +30,8 @@ class DeviceHolders(msgspec.Struct, eq=False, gc=False):
     capacity: Mapping[str, int] = _NOTHING
     """What the shares consume, in nano units."""
 
-    def holders(self) -> tuple[ClaimKey, ...]:
+    def claims(self) -> tuple[ClaimKey, ...]:
+        """Return every claim that holds the device or a share of it, once."""
         return tuple(dict.fromkeys([*self.owners, *self.shares]))
 
 
@@ -55,38 +56,38 @@ class PoolHolders:
         return self._journal[version - self._dropped :]
 
     def take(self, device: str, owner: ClaimKey) -> None:
-        holding = self._changing(device)
-        holding.owners = (*holding.owners, owner)
+        holders = self._record_change(device)
+        holders.owners = (*holders.owners, owner)
 
     def release(self, device: str, owner: ClaimKey) -> None:
-        holding = self._changing(device)
-        holding.owners = _without_one(holding.owners, owner)
-        self._forget_if_free(device, holding)
+        holders = self._record_change(device)
+        holders.owners = _without_one(holders.owners, owner)
+        self._drop_if_free(device, holders)
 
     def take_share(self, device: str, owner: ClaimKey, capacity: Mapping[str, int]) -> None:
-        holding = self._changing(device)
-        holding.shares = (*holding.shares, owner)
-        holding.capacity = _sum(holding.capacity, capacity, 1)
+        holders = self._record_change(device)
+        holders.shares = (*holders.shares, owner)
+        holders.capacity = _sum(holders.capacity, capacity, 1)
 
     def release_share(self, device: str, owner: ClaimKey, capacity: Mapping[str, int]) -> None:
-        holding = self._changing(device)
-        holding.shares = _without_one(holding.shares, owner)
-        holding.capacity = _sum(holding.capacity, capacity, -1)
-        self._forget_if_free(device, holding)
+        holders = self._record_change(device)
+        holders.shares = _without_one(holders.shares, owner)
+        holders.capacity = _sum(holders.capacity, capacity, -1)
+        self._drop_if_free(device, holders)
 
-    def _changing(self, device: str) -> DeviceHolders:
+    def _record_change(self, device: str) -> DeviceHolders:
         journal = self._journal
         if len(journal) >= _JOURNAL_LIMIT + len(self.by_device):
             self._dropped += len(journal)
             journal.clear()
         journal.append(device)
-        holding = self.by_device.get(device)
-        if holding is None:
-            holding = self.by_device[device] = DeviceHolders()
-        return holding
+        holders = self.by_device.get(device)
+        if holders is None:
+            holders = self.by_device[device] = DeviceHolders()
+        return holders
 
-    def _forget_if_free(self, device: str, holding: DeviceHolders) -> None:
-        if not (holding.owners or holding.shares):
+    def _drop_if_free(self, device: str, holders: DeviceHolders) -> None:
+        if not (holders.owners or holders.shares):
             del self.by_device[device]
 
 
@@ -135,7 +136,7 @@ class UsageCheck:
             self._by_claim[slot.claim] = by_claim | device.bit
         return None
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         return candidates & ~self.blocked(slot)
 
     def can_conflict(

@@ -46,38 +46,38 @@ class _Counted(NamedTuple):
 class DeviceCounts:
     """Asks a fleet; remembers each pool's answer until slices, claims, classes or rules change."""
 
-    def __init__(self, fleet: ClusterInventory) -> None:
-        self._fleet = fleet
+    def __init__(self, cluster: ClusterInventory) -> None:
+        self._cluster = cluster
         self._pools: dict[PoolId, _Counted] = {}
         self._total: Counter[DeviceGroupKey] = Counter()
 
     def counts(self) -> dict[DeviceGroupKey, int]:
         """The groups that have devices now, and those that had some before."""
-        entries = self._fleet.pools()
+        entries = self._cluster.pools()
         for pool_id in self._pools.keys() - entries.keys():
             self._total.subtract(self._pools.pop(pool_id).groups)
         classes = self._classes()
         for pool_id, entry in entries.items():
-            known = self._pools.get(pool_id)
-            if known is not None:
-                if self._is_current(known, entry):
+            cached = self._pools.get(pool_id)
+            if cached is not None:
+                if self._is_current(cached, entry):
                     continue
-                self._total.subtract(known.groups)
+                self._total.subtract(cached.groups)
             counted = self._count(pool_id, entry, classes)
             self._pools[pool_id] = counted
             self._total.update(counted.groups)
         return dict(self._total)
 
-    def _is_current(self, known: _Counted, entry: PoolEntry) -> bool:
+    def _is_current(self, cached: _Counted, entry: PoolEntry) -> bool:
         return (
-            known.version == entry.holdings.version
-            and known.epoch == self._fleet.epoch
-            and len(known.slices) == len(entry.slices)
-            and all(map(operator.is_, known.slices, entry.slices.values()))
+            cached.version == entry.holders.version
+            and cached.epoch == self._cluster.epoch
+            and len(cached.slices) == len(entry.slices)
+            and all(map(operator.is_, cached.slices, entry.slices.values()))
         )
 
     def _classes(self) -> list[_Class]:
-        find = self._fleet.selectors.selector
+        find = self._cluster.selectors.selector
         return [
             (
                 name,
@@ -87,19 +87,19 @@ class DeviceCounts:
                     if selector.cel
                 ],
             )
-            for name, found in self._fleet.classes.items()
+            for name, found in self._cluster.classes.items()
         ]
 
     def _count(self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[_Class]) -> _Counted:
-        rules = taints.rules_for_pool(*pool_id, self._fleet.taint_rules())
+        rules = taints.rules_for_pool(*pool_id, self._cluster.taint_rules())
         candidates = list(_current_devices(entry))
-        states = [_state(candidate, entry.holdings, rules) for candidate in candidates]
+        states = [_state(candidate, entry.holders, rules) for candidate in candidates]
         groups = Counter[DeviceGroupKey]()
         for name, matching in _by_class(candidates, classes):
             for state, count in Counter(itertools.compress(states, matching)).items():
                 groups[DeviceGroupKey(state, name)] = count
         slices = tuple(entry.slices.values())
-        return _Counted(self._fleet.epoch, entry.holdings.version, slices, groups)
+        return _Counted(self._cluster.epoch, entry.holders.version, slices, groups)
 
 
 def _by_class(

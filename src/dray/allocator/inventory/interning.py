@@ -54,15 +54,15 @@ class Interner:
     def _shared_attributes(
         self, published: dict[str, DeviceAttribute]
     ) -> dict[str, DeviceAttribute]:
-        known = self._attributes
-        if len(known) >= _ATTRIBUTES_LIMIT:
-            known.clear()
+        cached = self._attributes
+        if len(cached) >= _ATTRIBUTES_LIMIT:
+            cached.clear()
             self._attribute_maps.clear()
         is_new = False
         for name, attribute in published.items():
-            same = known.get(attribute)
+            same = cached.get(attribute)
             if same is None:
-                known[attribute] = attribute
+                cached[attribute] = attribute
                 is_new = True
             else:
                 published[name] = same

@@ -51,15 +51,15 @@ def pools_of_node(
     `slices` are those that may concern the node: first the ones that name it, then the ones that
     name no node.
     """
-    found: list[PoolOnNode] = []
+    pools: list[PoolOnNode] = []
     with_binding_conditions: list[PoolOnNode] = []
     for pool_id, relevant in sorted(_newest_generations(node, slices, features).items()):
         pool = _pool(pool_id, relevant, of_pool, features)
         if pool is None:
             continue
         is_last = any(device.binding_conditions for device in devices_of(pool))
-        (with_binding_conditions if is_last else found).append(pool)
-    return found + with_binding_conditions
+        (with_binding_conditions if is_last else pools).append(pool)
+    return pools + with_binding_conditions
 
 
 def devices_of(pool: PoolOnNode) -> Iterator[Device]:
@@ -199,23 +199,23 @@ def _pool(
     pool_id: PoolId, relevant: list[ResourceSlice], of_pool: SlicesOfPool, features: Features
 ) -> PoolOnNode | None:
     """The pool of these slices, or None if a newer generation replaces it elsewhere."""
-    wanted = relevant[0].spec.pool.resource_slice_count
-    everything = relevant
-    if len(relevant) != wanted:
+    expected_count = relevant[0].spec.pool.resource_slice_count
+    all_slices = relevant
+    if len(relevant) != expected_count:
         generation = relevant[0].spec.pool.generation
-        everything = list(of_pool(pool_id))
-        if any(resource_slice.spec.pool.generation > generation for resource_slice in everything):
+        all_slices = list(of_pool(pool_id))
+        if any(resource_slice.spec.pool.generation > generation for resource_slice in all_slices):
             return None
-        everything = [
+        all_slices = [
             resource_slice
-            for resource_slice in everything
+            for resource_slice in all_slices
             if resource_slice.spec.pool.generation == generation
             and (features.device_compatibility_groups or not _uses_groups(resource_slice))
         ]
-        if len(everything) != wanted:
+        if len(all_slices) != expected_count:
             return PoolOnNode(pool_id, is_incomplete=True)
     try:
-        return _complete_pool(pool_id, relevant, everything, features)
+        return _complete_pool(pool_id, relevant, all_slices, features)
     except _Invalid as reason:
         return PoolOnNode(pool_id, invalid_reason=str(reason))
 
@@ -223,7 +223,7 @@ def _pool(
 def _complete_pool(
     pool_id: PoolId,
     relevant: list[ResourceSlice],
-    everything: list[ResourceSlice],
+    all_slices: list[ResourceSlice],
     features: Features,
 ) -> PoolOnNode:
     ordered = sorted(relevant, key=lambda resource_slice: resource_slice.metadata.name)
@@ -232,7 +232,7 @@ def _complete_pool(
         return PoolOnNode(pool_id, ordered)
     names = {resource_slice.metadata.name for resource_slice in ordered}
     elsewhere = [
-        resource_slice for resource_slice in everything if resource_slice.metadata.name not in names
+        resource_slice for resource_slice in all_slices if resource_slice.metadata.name not in names
     ]
     with_devices = [
         resource_slice for resource_slice in ordered if not resource_slice.spec.shared_counters

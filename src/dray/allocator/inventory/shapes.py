@@ -34,15 +34,15 @@ def reader(paths: Iterable[Path]) -> Reader:
     return read
 
 
-_SHARED_LIMIT = 1 << 12
-_shared: dict[Hashable, Hashable] = {}
+_INTERNED_LIMIT = 1 << 12
+_interned: dict[Hashable, Hashable] = {}
 
 
-def shared(shape: Hashable) -> Hashable:
+def interned(shape: Hashable) -> Hashable:
     """An equal shape that others use too: thousands of nodes have the same few."""
-    if len(_shared) >= _SHARED_LIMIT:
-        _shared.clear()
-    return _shared.setdefault(shape, shape)
+    if len(_interned) >= _INTERNED_LIMIT:
+        _interned.clear()
+    return _interned.setdefault(shape, shape)
 
 
 def is_usable(device: Device) -> bool:

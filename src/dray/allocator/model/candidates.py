@@ -23,10 +23,10 @@ class Candidate(msgspec.Struct, eq=False, gc=False):
 
     index: int
     bit: int
-    section: int
+    pool_index: int
     """The number of the device's pool on the node."""
     driver: str
-    published_in: ResourceSlice
+    resource_slice: ResourceSlice
     device: Device
     taints: tuple[DeviceTaint, ...] = ()
     """Its own and those that rules add."""
@@ -37,25 +37,25 @@ class Candidate(msgspec.Struct, eq=False, gc=False):
 
     @property
     def id(self) -> DeviceId:
-        return DeviceId(self.driver, self.published_in.spec.pool.name, self.device.name)
+        return DeviceId(self.driver, self.resource_slice.spec.pool.name, self.device.name)
 
 
 class Slot:
     """One device that is wanted: the `ordinal`-th of a request, or of a subrequest."""
 
-    __slots__ = ("claim", "is_admin", "option", "ordinal")
+    __slots__ = ("alternative", "claim", "is_admin", "ordinal")
 
-    def __init__(self, claim: int, option: Alternative, ordinal: int) -> None:
+    def __init__(self, claim: int, alternative: Alternative, ordinal: int) -> None:
         self.claim = claim
-        self.option = option
+        self.alternative = alternative
         self.ordinal = ordinal
-        self.is_admin = bool(option.admin_access)
+        self.is_admin = bool(alternative.admin_access)
 
 
 class DeviceMatches(NamedTuple):
     """Which devices something accepts, and on which it fails."""
 
-    accepted: int
+    matching: int
     failing: int = 0
 
 
@@ -71,7 +71,7 @@ class Check(Protocol):
     ) -> rejections.DeviceRejection | None:
         """Claim `device` for `slot`, or say why not."""
 
-    def filter_candidates(self, slot: Slot, candidates: int, wanted: int) -> int:
+    def filter_candidates(self, slot: Slot, candidates: int, needed: int) -> int:
         """The candidates that `take` would not refuse now, found quickly and without reasons.
 
         May keep some that it would refuse, never drops one that it would take. Zero if fewer than

@@ -55,7 +55,7 @@ class Alternative(msgspec.Struct, frozen=True, eq=False):
 
 class Request(msgspec.Struct, frozen=True, eq=False):
     name: str
-    options: tuple[Alternative, ...]
+    alternatives: tuple[Alternative, ...]
     is_prioritized: bool
     """firstAvailable: the first option that works is taken."""
 
@@ -76,36 +76,37 @@ def signature(claims: Sequence[ResourceClaim]) -> Signature:
     return tuple([_encode(claim.spec.devices) for claim in claims])
 
 
-def parse_claim(asked: DeviceClaim) -> ParsedClaim:
+def parse_claim(spec: DeviceClaim) -> ParsedClaim:
     return ParsedClaim(
-        tuple(_request(request) for request in asked.requests), asked.constraints, asked.config
+        tuple(_request(request) for request in spec.requests), spec.constraints, spec.config
     )
 
 
 def _request(request: DeviceRequest) -> Request:
     if request.first_available:
-        options = tuple(
-            _option(RequestName(request.name, sub.name), sub) for sub in request.first_available
+        alternatives = tuple(
+            _alternative(RequestName(request.name, sub.name), sub)
+            for sub in request.first_available
         )
-        return Request(request.name, options, is_prioritized=True)
+        return Request(request.name, alternatives, is_prioritized=True)
     exactly = request.exactly or ExactDeviceRequest()
-    option = _option(RequestName(request.name), exactly, exactly.admin_access)
-    return Request(request.name, (option,), is_prioritized=False)
+    alternative = _alternative(RequestName(request.name), exactly, exactly.admin_access)
+    return Request(request.name, (alternative,), is_prioritized=False)
 
 
-def _option(
+def _alternative(
     name: RequestName,
-    asked: ExactDeviceRequest | DeviceSubRequest,
+    spec: ExactDeviceRequest | DeviceSubRequest,
     admin_access: bool | None = None,
 ) -> Alternative:
     return Alternative(
         name,
-        asked.device_class_name,
-        tuple(selector.cel.expression if selector.cel else None for selector in asked.selectors),
-        asked.allocation_mode,
-        asked.count,
-        asked.tolerations,
-        asked.capacity.requests if asked.capacity else None,
-        {derived.name: derived.expression for derived in asked.derived_attributes},
+        spec.device_class_name,
+        tuple(selector.cel.expression if selector.cel else None for selector in spec.selectors),
+        spec.allocation_mode,
+        spec.count,
+        spec.tolerations,
+        spec.capacity.requests if spec.capacity else None,
+        {derived.name: derived.expression for derived in spec.derived_attributes},
         admin_access,
     )

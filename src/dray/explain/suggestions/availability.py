@@ -24,12 +24,12 @@ def untolerated_taints(
 ) -> dict[DeviceTaint | None, None]:
     """The taints that keep devices away which are selected; None where one device has several."""
     found: dict[DeviceTaint | None, None] = {}
-    selected = eligibility.selected_devices(resolved, inventory).accepted
-    for device in inventory.members(selected & inventory.suspects):
+    selected = eligibility.selected_devices(resolved, inventory).matching
+    for device in inventory.members(selected & inventory.possibly_excluded):
         reasons = [
             taint
             for taint in device.taints
-            if taints.first_untolerated((taint,), resolved.option.tolerations) is not None
+            if taints.first_untolerated((taint,), resolved.parsed.tolerations) is not None
         ]
         if len(reasons) > 1:
             found[None] = None
@@ -49,48 +49,54 @@ def affordable_amounts(
     inventory: NodeInventory, resolved: ResolvedAlternative
 ) -> Iterator[AffordableAmounts]:
     """What selected devices could give, each by itself, where that is less than was asked for."""
-    selected = eligibility.selected_devices(resolved, inventory).accepted & ~inventory.taken
+    selected = eligibility.selected_devices(resolved, inventory).matching & ~inventory.taken
     for device in inventory.members(selected):
-        found = _affordable(inventory, resolved.option, device)
-        if found is not None and found.amounts != dict(resolved.option.capacity or {}):
+        found = _affordable(inventory, resolved.parsed, device)
+        if found is not None and found.amounts != dict(resolved.parsed.capacity or {}):
             yield found
 
 
 def _affordable(
-    inventory: NodeInventory, option: Alternative, device: Candidate
+    inventory: NodeInventory, alternative: Alternative, device: Candidate
 ) -> AffordableAmounts | None:
     """What the device can give of each capacity that matters."""
-    holding = inventory.holding_of(device)
-    held: Mapping[str, int] = holding.capacity if holding else {}
-    asked = _renamed(option.capacity or {}, device.device.capacity)
+    holders = inventory.device_holders(device)
+    consumed: Mapping[str, int] = holders.capacity if holders else {}
+    requested = _renamed(alternative.capacity or {}, device.device.capacity)
     amounts: dict[str, str] = {}
     share = 1.0
     for name, published in device.device.capacity.items():
         total = quantity.parse(published.value)
-        left = total.nano - held.get(name, 0) if device.is_shareable else total.nano
-        wanted = _wanted(asked.get(name), published, inventory)
-        if wanted is not None and wanted.nano <= left and _is_allowed(wanted, published, inventory):
-            if name in asked:
-                amounts[name] = asked[name]
+        left = total.nano - consumed.get(name, 0) if device.is_shareable else total.nano
+        desired = _consumed(requested.get(name), published, inventory)
+        if (
+            desired is not None
+            and desired.nano <= left
+            and _is_allowed(desired, published, inventory)
+        ):
+            if name in requested:
+                amounts[name] = requested[name]
             continue
         best = _largest(published.request_policy, left, total)
         if best is None:
             return None
         amounts[name] = str(best)
-        share *= best.nano / wanted.nano if wanted and wanted.nano else 1.0
+        share *= best.nano / desired.nano if desired and desired.nano else 1.0
     return AffordableAmounts(amounts, share)
 
 
-def _renamed(asked: Mapping[str, str], published: Mapping[str, DeviceCapacity]) -> dict[str, str]:
+def _renamed(
+    requested: Mapping[str, str], published: Mapping[str, DeviceCapacity]
+) -> dict[str, str]:
     """What is asked for, by the names that the device has; what it has not is left out."""
-    found = {name: amount for name, amount in asked.items() if name in published}
-    for name in asked.keys() - found.keys():
+    found = {name: amount for name, amount in requested.items() if name in published}
+    for name in requested.keys() - found.keys():
         for close in spelling.similar(name, published)[:1]:
-            found.setdefault(close, asked[name])
+            found.setdefault(close, requested[name])
     return found
 
 
-def _wanted(
+def _consumed(
     text: str | None, published: DeviceCapacity, inventory: NodeInventory
 ) -> Quantity | None:
     """What the allocator would take; None where it cannot say."""
@@ -102,11 +108,11 @@ def _wanted(
         return None
 
 
-def _is_allowed(wanted: Quantity, published: DeviceCapacity, inventory: NodeInventory) -> bool:
+def _is_allowed(desired: Quantity, published: DeviceCapacity, inventory: NodeInventory) -> bool:
     fractional = inventory.features.fractional_capacity_range
     policy = published.request_policy
-    return wanted.sign() >= 0 and not capacity.violates_policy(
-        wanted, policy, fractional=fractional
+    return desired.sign() >= 0 and not capacity.violates_policy(
+        desired, policy, fractional=fractional
     )
 
 
@@ -116,7 +122,7 @@ def _largest(policy: CapacityRequestPolicy | None, left: int, total: Quantity) -
         return Quantity(left, total.format) if left > 0 else None
     if policy.valid_values:
         fitting = [
-            each for text in policy.valid_values if (each := quantity.parse(text)).nano <= left
+            value for text in policy.valid_values if (value := quantity.parse(text)).nano <= left
         ]
         return max(fitting, default=None)
     if policy.valid_range is None:
@@ -137,12 +143,12 @@ Holders = Counter[ClaimKey]
 
 def holding_claims(inventory: NodeInventory, resolved: ResolvedAlternative) -> Holders:
     """Who holds devices of the node's pools; those that are selected count twice."""
-    selected = eligibility.selected_devices(resolved, inventory).accepted
+    selected = eligibility.selected_devices(resolved, inventory).matching
     found = Holders()
-    for section in inventory.sections:
-        for name, holding in section.holdings.by_device.items():
-            number = section.numbers.get(name)
-            weight = 2 if number is not None and selected >> number & 1 else 1
-            for key in holding.holders():
+    for node_pool in inventory.node_pools:
+        for name, holders in node_pool.holders.by_device.items():
+            index = node_pool.indexes.get(name)
+            weight = 2 if index is not None and selected >> index & 1 else 1
+            for key in holders.claims():
                 found[key] += weight
     return found

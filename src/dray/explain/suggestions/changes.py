@@ -61,7 +61,7 @@ class SuggestedChange(msgspec.Struct, frozen=True, kw_only=True, tag_field="chan
         """The claims as they would be."""
         return claims
 
-    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
+    def applied_in(self, cluster: ClusterInventory) -> contextlib.AbstractContextManager[None]:
         """The fleet as it would be, until the block ends."""
         return contextlib.nullcontext()
 
@@ -99,10 +99,10 @@ class RequestChange(ClaimChange, frozen=True, kw_only=True):
             exactly = msgspec.structs.replace(request.exactly, **self._fields(request.exactly))
             return msgspec.structs.replace(request, exactly=exactly)
         changed = tuple(
-            msgspec.structs.replace(each, **self._fields(each))
-            if each.name == alternative
-            else each
-            for each in request.first_available
+            msgspec.structs.replace(config, **self._fields(config))
+            if config.name == alternative
+            else config
+            for config in request.first_available
         )
         return msgspec.structs.replace(request, first_available=changed)
 
@@ -193,9 +193,9 @@ class DropRequest(ClaimChange, frozen=True, kw_only=True):
             if (kept := self._kept(constraint.requests)) or not constraint.requests
         )
         config = tuple(
-            msgspec.structs.replace(each, requests=kept)
-            for each in devices.config
-            if (kept := self._kept(each.requests)) or not each.requests
+            msgspec.structs.replace(config, requests=kept)
+            for config in devices.config
+            if (kept := self._kept(config.requests)) or not config.requests
         )
         return DeviceClaim(rest, constraints, config)
 
@@ -244,8 +244,8 @@ class WaitForClaim(SuggestedChange, frozen=True, kw_only=True):
 
     holder: ClaimKey
 
-    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
-        return without(fleet, self.holder)
+    def applied_in(self, cluster: ClusterInventory) -> contextlib.AbstractContextManager[None]:
+        return without(cluster, self.holder)
 
 
 class ClusterChange(SuggestedChange, frozen=True, kw_only=True):
@@ -263,11 +263,11 @@ class ReplaceClassSelector(ClusterChange, frozen=True, kw_only=True):
     old: str = ""
     new: str = ""
 
-    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
+    def applied_in(self, cluster: ClusterInventory) -> contextlib.AbstractContextManager[None]:
         selector = DeviceSelector(CELDeviceSelector(self.replacement))
-        selectors = fleet.classes[self.device_class].spec.selectors
+        selectors = cluster.classes[self.device_class].spec.selectors
         return _with_selectors(
-            fleet, self.device_class, _with_part(selectors, self.index, selector)
+            cluster, self.device_class, _with_part(selectors, self.index, selector)
         )
 
 
@@ -278,9 +278,9 @@ class DropClassSelector(ClusterChange, frozen=True, kw_only=True):
     index: int
     expression: str
 
-    def applied_in(self, fleet: ClusterInventory) -> contextlib.AbstractContextManager[None]:
-        selectors = fleet.classes[self.device_class].spec.selectors
-        return _with_selectors(fleet, self.device_class, _without_part(selectors, self.index))
+    def applied_in(self, cluster: ClusterInventory) -> contextlib.AbstractContextManager[None]:
+        selectors = cluster.classes[self.device_class].spec.selectors
+        return _with_selectors(cluster, self.device_class, _without_part(selectors, self.index))
 
 
 class EnableGate(ClusterChange, frozen=True, kw_only=True):
@@ -289,42 +289,42 @@ class EnableGate(ClusterChange, frozen=True, kw_only=True):
     gate: str
 
     @contextlib.contextmanager
-    def applied_in(self, fleet: ClusterInventory) -> Iterator[None]:
-        before = fleet.features
+    def applied_in(self, cluster: ClusterInventory) -> Iterator[None]:
+        before = cluster.features
         names = [self.gate, *features.GATES[self.gate].needs]
         on = {features.GATES[name].field: True for name in names}
-        fleet.use_features(msgspec.structs.replace(before, **on))
+        cluster.use_features(msgspec.structs.replace(before, **on))
         try:
             yield
         finally:
-            fleet.use_features(before)
+            cluster.use_features(before)
 
 
 @contextlib.contextmanager
 def _with_selectors(
-    fleet: ClusterInventory, device_class: str, selectors: tuple[DeviceSelector, ...]
+    cluster: ClusterInventory, device_class: str, selectors: tuple[DeviceSelector, ...]
 ) -> Iterator[None]:
     """The fleet as if a class had other selectors."""
-    before = fleet.classes
+    before = cluster.classes
     spec = msgspec.structs.replace(before[device_class].spec, selectors=selectors)
     changed = msgspec.structs.replace(before[device_class], spec=spec)
     # Not put_class: everybody else's answers would be forgotten for nothing.
-    fleet.classes = {**before, device_class: changed}
+    cluster.classes = {**before, device_class: changed}
     try:
         yield
     finally:
-        fleet.classes = before
+        cluster.classes = before
 
 
 @contextlib.contextmanager
-def without(fleet: ClusterInventory, key: ClaimKey) -> Iterator[None]:
+def without(cluster: ClusterInventory, key: ClaimKey) -> Iterator[None]:
     """The fleet as if a claim had ended."""
-    allocation = fleet.release(key)
+    allocation = cluster.release(key)
     try:
         yield
     finally:
         if allocation is not None:
-            fleet.record_allocation(key, allocation)
+            cluster.record_allocation(key, allocation)
 
 
 def _with_part(parts: Sequence[_Part], index: int, part: _Part) -> tuple[_Part, ...]:

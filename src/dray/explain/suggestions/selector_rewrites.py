@@ -49,8 +49,8 @@ def corrections(observed: Observation) -> Iterator[Rewrite]:
 def spellings(observed: Observation) -> Iterator[Rewrite]:
     """Values that exist and differ from the one that is asked for only in how they are written."""
     for compared in _equalities(observed):
-        known = [each.text for each in observed.values[compared.subject]]
-        for close in spelling.written_otherwise(str(compared.constant), known)[:_SUGGESTIONS]:
+        values = [value.text for value in observed.values[compared.subject]]
+        for close in spelling.written_otherwise(str(compared.constant), values)[:_SUGGESTIONS]:
             yield _with_value(observed, compared, close, Rewriting.SPELLING)
 
 
@@ -96,7 +96,7 @@ def _renamings(text: str, fact: SubjectFact) -> Iterator[Rewrite]:
 def _retyped(text: str, observed: Observation) -> str:
     """The text with every constant of the type that the devices' values have."""
     for subject, found in observed.values.items():
-        types = {QUANTITY} if subject.field == CAPACITY else {each.type for each in found}
+        types = {QUANTITY} if subject.field == CAPACITY else {value.type for value in found}
         if len(types) == 1:
             (kind,) = types
             text = _all_converted(text, subject, typed_values.FUNCTION_OF.get(kind, kind))
@@ -121,15 +121,15 @@ def _equalities(observed: Observation) -> Iterator[Comparison]:
 
 def _reachable_limits(observed: Observation, compared: Comparison) -> list[TypedValue]:
     """The limits that let some device through which the present one keeps out."""
-    known = typed_values.ordered(observed.values.get(compared.subject, ()))
+    values = typed_values.ordered(observed.values.get(compared.subject, ()))
     limit = TypedValue(type_of(compared), str(compared.constant))
-    if not known or known[0].type != limit.type or not typed_values.is_valid(limit):
+    if not values or values[0].type != limit.type or not typed_values.is_valid(limit):
         return []
     if compared.relation in _UPWARD:
-        known.reverse()
+        values.reverse()
     elif compared.relation not in _DOWNWARD:
         return []
-    refused = [each for each in known if not _meets(each, compared.relation, limit)]
+    refused = [value for value in values if not _meets(value, compared.relation, limit)]
     # A device that has just the limit does not pass `>`: the next value is the one to ask for.
     return refused if compared.relation in (">=", "<=") else refused[1:]
 

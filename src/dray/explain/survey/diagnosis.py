@@ -37,51 +37,54 @@ class Reason(msgspec.Struct, frozen=True):
 
 def reasons(
     survey: Survey,
-    asking: BoundedAllocator,
+    allocator: BoundedAllocator,
     claims: Sequence[ResourceClaim],
-    twins: Mapping[str, str],
+    representatives: Mapping[str, str],
 ) -> tuple[Reason, ...]:
     """The reasons, those first that come closest to success.
 
     `twins` says for each open node which one is asked instead.
     """
     shortfalls = sorted(
-        survey.counts, key=lambda obstacle: (-obstacle.depth, -survey.counts[obstacle])
+        survey.counts, key=lambda shortfall: (-shortfall.depth, -survey.counts[shortfall])
     )
     return (
-        *_joint_reasons((node, asking.ask(claims, twins[node])) for node in survey.open_nodes),
+        *_joint_reasons(
+            (node, allocator.allocate_on(claims, representatives[node]))
+            for node in survey.undecided_nodes
+        ),
         *(
             Reason(
-                obstacle.claim,
-                obstacle.request,
-                survey.counts[obstacle],
-                tuple(survey.obstacles[obstacle]),
-                obstacle.filter,
+                shortfall.claim,
+                shortfall.request,
+                survey.counts[shortfall],
+                tuple(survey.shortfalls[shortfall]),
+                shortfall.filter,
             )
-            for obstacle in shortfalls
+            for shortfall in shortfalls
         ),
     )
 
 
-def _joint_reasons(answers: Iterable[tuple[str, FitResult]]) -> Iterator[Reason]:
+def _joint_reasons(results: Iterable[tuple[str, FitResult]]) -> Iterator[Reason]:
     """Why nodes that could serve each request cannot serve all."""
-    found: dict[Hashable, list[str]] = {}
+    nodes_by_kind: dict[Hashable, list[str]] = {}
     closest: dict[Hashable, rejections.Rejection] = {}
-    for node, answer in answers:
-        if not isinstance(answer, NoFit):
+    for node, result in results:
+        if not isinstance(result, NoFit):
             continue
-        key = _kind(answer.reason)
-        found.setdefault(key, []).append(node)
-        known = closest.get(key)
-        if known is None or _progress(answer.reason) > _progress(known):
-            closest[key] = answer.reason
-    for key, of_reason in sorted(found.items(), key=lambda each: -len(each[1])):
+        key = _kind(result.reason)
+        nodes_by_kind.setdefault(key, []).append(node)
+        best = closest.get(key)
+        if best is None or _progress(result.reason) > _progress(best):
+            closest[key] = result.reason
+    for key, nodes in sorted(nodes_by_kind.items(), key=lambda entry: -len(entry[1])):
         rejection = closest[key]
         claim, request = -1, ""
         if isinstance(rejection, rejections.RequestRejection):
             claim, request = rejection.claim, rejection.request
-        examples = tuple(of_reason[:EXAMPLES_KEPT])
-        yield Reason(claim, request, len(of_reason), examples, rejection=rejection)
+        examples = tuple(nodes[:EXAMPLES_KEPT])
+        yield Reason(claim, request, len(nodes), examples, rejection=rejection)
 
 
 def _kind(rejection: rejections.Rejection) -> Hashable:

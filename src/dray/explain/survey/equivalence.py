@@ -33,7 +33,7 @@ class EquivalentNode(NamedTuple):
     """A node of a group."""
 
     node: str
-    looks: Sequence[int] = ()
+    device_keys: Sequence[int] = ()
     """How each device looks, in the order of the inventory; none for a node that is alone."""
     slices: Sequence[ResourceSlice] = ()
     """What publishes the devices."""
@@ -52,17 +52,19 @@ def paths_read(claims: Iterable[ResolvedClaim], features: Features) -> frozenset
     """The values of devices that decide at a gate."""
     found: set[Path] = set()
     for claim in claims:
-        for option in (option for request in claim.requests for option in request.options):
-            found.update(*(test.selector.paths for test in option.tests))
-            if option.option.derived:
+        for alternative in (
+            alternative for request in claim.requests for alternative in request.alternatives
+        ):
+            found.update(*(located.selector.paths for located in alternative.selectors))
+            if alternative.parsed.derived:
                 found.add(shapes.WHOLE_DEVICE)
         # Otherwise it is enough for constraints that an attribute is there.
         if features.list_type_attributes:
-            found.update(map(_path, _compared(claim)))
+            found.update(map(_path, _constrained_attributes(claim)))
     return frozenset(found)
 
 
-def _compared(claim: ResolvedClaim) -> set[str]:
+def _constrained_attributes(claim: ResolvedClaim) -> set[str]:
     """The attributes that constraints name."""
     constraints = claim.parsed.constraints
     return {
@@ -77,15 +79,15 @@ def _path(attribute: str) -> Path:
 
 
 def group_nodes(
-    fleet: ClusterInventory, nodes: Iterable[str], paths: Iterable[Path]
+    cluster: ClusterInventory, nodes: Iterable[str], paths: Iterable[Path]
 ) -> list[EquivalenceClass]:
     """The nodes by how they look to whom reads `paths`; groups and nodes in the given order."""
-    eye = _NodeClassifier(fleet, paths)
+    classifier = _NodeClassifier(cluster, paths)
     groups: list[EquivalenceClass] = []
-    known: dict[Hashable, EquivalenceClass] = {}
+    groups_by_key: dict[Hashable, EquivalenceClass] = {}
     for node in nodes:
-        look, member = eye.classify(fleet.nodes[node])
-        members = [] if look is None else known.setdefault(look, [])
+        key, member = classifier.classify(cluster.nodes[node])
+        members = [] if key is None else groups_by_key.setdefault(key, [])
         if not members:
             groups.append(members)
         members.append(member)
@@ -93,17 +95,17 @@ def group_nodes(
 
 
 def holders(
-    fleet: ClusterInventory, devices: int, one: EquivalentNode, other: EquivalentNode
+    cluster: ClusterInventory, devices: int, one: EquivalentNode, other: EquivalentNode
 ) -> Iterator[ClaimKey]:
     """Who holds the devices of another member that look like these devices of the one."""
-    lost = {look for index, look in enumerate(one.looks) if devices >> index & 1}
-    looks = iter(other.looks)
+    lost = {key for index, key in enumerate(one.device_keys) if devices >> index & 1}
+    device_keys = iter(other.device_keys)
     for resource_slice in other.slices:
         pool = resource_slice.pool_id
-        held = fleet.pools()[pool].holdings.by_device
-        for device, look in zip(resource_slice.spec.devices, looks, strict=False):
-            if look in lost and device.name in held:
-                yield from held[device.name].holders()
+        by_device = cluster.pools()[pool].holders.by_device
+        for device, key in zip(resource_slice.spec.devices, device_keys, strict=False):
+            if key in lost and device.name in by_device:
+                yield from by_device[device.name].claims()
 
 
 def representatives(
@@ -114,12 +116,12 @@ def representatives(
     It goes from device to device, so order matters. Of the values that constraints compare it
     matters which are the same.
     """
-    compared = sorted(set().union(*map(_compared, claims)))
+    compared = sorted(set().union(*map(_constrained_attributes, claims)))
     found: dict[str, str] = {}
     for members in groups:
         first: dict[Hashable, str] = {}
         for member in members:
-            key = (tuple(member.looks), *(_pattern(member, name) for name in compared))
+            key = (tuple(member.device_keys), *(_pattern(member, name) for name in compared))
             found[member.node] = first.setdefault(key, member.node)
     return found
 
@@ -138,12 +140,14 @@ def _pattern(member: EquivalentNode, attribute: str) -> Hashable:
 class _NodeClassifier:
     """Tells devices from each other as far as claims can."""
 
-    def __init__(self, fleet: ClusterInventory, paths: Iterable[Path]) -> None:
-        self._fleet = fleet
-        self._pools = fleet.pools()
-        self._rules = list(fleet.taint_rules())
+    def __init__(self, cluster: ClusterInventory, paths: Iterable[Path]) -> None:
+        self._cluster = cluster
+        self._pools = cluster.pools()
+        self._rules = list(cluster.taint_rules())
         self._shared = [
-            resource_slice for resource_slice in fleet.slices() if not resource_slice.spec.node_name
+            resource_slice
+            for resource_slice in cluster.slices()
+            if not resource_slice.spec.node_name
         ]
         self._paths = sorted(paths)
         self._attributes: dict[str, Sequence[str] | None] = {}
@@ -155,24 +159,26 @@ class _NodeClassifier:
         assert entry.node is not None, "only nodes that are there are asked"
         slices = [*entry.slices.values(), *self._shared] if self._shared else entry.slices.values()
         try:
-            gathered = pools.pools_of_node(
-                entry.node, slices, self._slices_of, self._fleet.features
+            pools_on_node = pools.pools_of_node(
+                entry.node, slices, self._slices_of, self._cluster.features
             )
         except rejections.AllocationError:
             return None, EquivalentNode(entry.name)
-        if not all(map(self._is_comparable, gathered)):
+        if not all(map(self._is_comparable, pools_on_node)):
             return None, EquivalentNode(entry.name)
-        whole: list[Hashable] = [entry.node.status.declared_features]
-        looks: list[int] = []
-        for pool in gathered:
+        node_key: list[Hashable] = [entry.node.status.declared_features]
+        device_keys: list[int] = []
+        for pool in pools_on_node:
             of_pool = [
-                look for resource_slice in pool.slices for look in self._looks(resource_slice)
+                key for resource_slice in pool.slices for key in self._device_keys(resource_slice)
             ]
-            looks += of_pool
+            device_keys += of_pool
             counters = pool.counter_sets and _encode(pool.counter_sets)
-            whole.append((counters or b"", tuple(sorted(of_pool))))
-        pieces = [resource_slice for pool in gathered for resource_slice in pool.slices]
-        return tuple(whole), EquivalentNode(entry.name, looks, pieces)
+            node_key.append((counters or b"", tuple(sorted(of_pool))))
+        slices_of_node = [
+            resource_slice for pool in pools_on_node for resource_slice in pool.slices
+        ]
+        return tuple(node_key), EquivalentNode(entry.name, device_keys, slices_of_node)
 
     def _slices_of(self, pool: PoolId) -> Iterable[ResourceSlice]:
         return self._pools[pool].slices.values()
@@ -182,7 +188,7 @@ class _NodeClassifier:
 
         What partitions leave of each other is hardly ever the same on two nodes.
         """
-        held = self._pools[pool.id].holdings.by_device
+        by_device = self._pools[pool.id].holders.by_device
         return (
             pool.is_usable
             and not pool.slices_elsewhere
@@ -191,22 +197,22 @@ class _NodeClassifier:
                 and resource_slice.spec.per_device_node_selection is None
                 for resource_slice in pool.slices
             )
-            and not (held and pool.counter_sets)
-            and not any(holding.shares for holding in held.values())
+            and not (by_device and pool.counter_sets)
+            and not any(holders.shares for holders in by_device.values())
         )
 
-    def _looks(self, resource_slice: ResourceSlice) -> list[int]:
+    def _device_keys(self, resource_slice: ResourceSlice) -> list[int]:
         """A number for each device, the same for those that look the same."""
         driver, pool = resource_slice.spec.driver, resource_slice.spec.pool.name
-        held = self._pools[PoolId(driver, pool)].holdings.by_device
+        by_device = self._pools[PoolId(driver, pool)].holders.by_device
         rules = taints.rules_for_pool(driver, pool, self._rules) if self._rules else ()
-        looks = [
+        device_keys = [
             (
                 values,
                 tuple(device.attributes),
                 tuple(device.capacity.items()),
                 shapes.is_usable(device),
-                device.name in held,
+                device.name in by_device,
                 _tainted(device, rules) if device.taints or rules else (),
                 device.binding_conditions,
                 device.allow_multiple_allocations,
@@ -219,7 +225,7 @@ class _NodeClassifier:
             )
         ]
         numbers = self._numbers
-        return [numbers.setdefault(look, len(numbers)) for look in looks]
+        return [numbers.setdefault(key, len(numbers)) for key in device_keys]
 
     def _values(self, resource_slice: ResourceSlice) -> list[Hashable]:
         """The attributes that are read of each device."""
@@ -251,4 +257,4 @@ def _attributes_read(paths: Iterable[Path], driver: str) -> Sequence[str] | None
 
 def _tainted(device: Device, rules: Sequence[DeviceTaintRule]) -> Hashable:
     found = taints.with_rules(device.taints, device.name, rules)
-    return tuple([(each.key, each.value, each.effect) for each in found])
+    return tuple([(taint.key, taint.value, taint.effect) for taint in found])

@@ -122,20 +122,24 @@ FunnelKey = tuple[int, str]
 
 
 def observe(
-    fleet: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim]
+    cluster: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim]
 ) -> tuple[Observation, ...]:
     """The facts about each gate at which devices are lost."""
-    observers = _observers(fleet, survey, claims)
+    observers = _observers(cluster, survey, claims)
     if not any(observers.values()):
         return ()
-    for group in _groups(fleet, survey, claims, observers):
-        panel = NodeFilters(fleet.inventory(fleet.nodes[group[0].node]), claims, fleet.selectors)
-        for plan in (plan for step in panel.steps for plan in step.plans):
-            wanted = observers[plan.claim, str(plan.option.name)]
-            for device_filter, left in _arrivals(panel, plan, wanted):
-                wanted[device_filter].add(panel.inventory, left, len(group))
+    for group in _groups(cluster, survey, claims, observers):
+        node_filters = NodeFilters(
+            cluster.inventory(cluster.nodes[group[0].node]), claims, cluster.selectors
+        )
+        for alternative in (
+            alternative for request in node_filters.requests for alternative in request.alternatives
+        ):
+            observed = observers[alternative.claim, str(alternative.parsed.name)]
+            for device_filter, left in _arriving_devices(node_filters, alternative, observed):
+                observed[device_filter].add(node_filters.inventory, left, len(group))
     return tuple(
-        observer.observation() for wanted in observers.values() for observer in wanted.values()
+        observer.observation() for observed in observers.values() for observer in observed.values()
     )
 
 
@@ -143,36 +147,41 @@ _Observers = Mapping[FunnelKey, Mapping[DeviceFilter, "_Observer"]]
 
 
 def _observers(
-    fleet: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim]
+    cluster: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim]
 ) -> _Observers:
-    clause_selectors = Selectors(fleet.features)
-    options = {
-        (option.claim, str(option.option.name)): option
+    clause_selectors = Selectors(cluster.features)
+    alternatives = {
+        (alternative.claim, str(alternative.parsed.name)): alternative
         for claim in claims
         for request in claim.requests
-        for option in request.options
+        for alternative in request.alternatives
     }
     return {
         (key := (funnel.claim, funnel.request)): {
-            device_filter: _Observer(options[key], device_filter, claims, clause_selectors, fleet)
-            for device_filter in _worth_a_look(funnel)
+            device_filter: _Observer(
+                alternatives[key], device_filter, claims, clause_selectors, cluster
+            )
+            for device_filter in _observed_filters(funnel)
         }
         for funnel in survey.funnels
     }
 
 
 def _groups(
-    fleet: ClusterInventory, survey: Survey, claims: Sequence[ResolvedClaim], observers: _Observers
+    cluster: ClusterInventory,
+    survey: Survey,
+    claims: Sequence[ResolvedClaim],
+    observers: _Observers,
 ) -> Sequence[EquivalenceClass]:
     """The nodes, those together whose devices also agree in the values that are told."""
-    decisive = equivalence.paths_read(claims, fleet.features)
-    told = {path for of in observers.values() for each in of.values() for path in each.paths()}
-    if told <= decisive:
+    decisive = equivalence.paths_read(claims, cluster.features)
+    shown = {path for of in observers.values() for each in of.values() for path in each.paths()}
+    if shown <= decisive:
         return survey.groups
-    return equivalence.group_nodes(fleet, survey.sound, decisive | told)
+    return equivalence.group_nodes(cluster, survey.evaluated_nodes, decisive | shown)
 
 
-def _worth_a_look(funnel: Funnel) -> Sequence[DeviceFilter]:
+def _observed_filters(funnel: Funnel) -> Sequence[DeviceFilter]:
     """The gates that lose devices for something that a claim or class names."""
     losing = [
         stage.filter
@@ -185,18 +194,18 @@ def _worth_a_look(funnel: Funnel) -> Sequence[DeviceFilter]:
 _NAMING = (FilterKind.CAPACITY, FilterKind.CONSTRAINTS)
 
 
-def _arrivals(
-    panel: NodeFilters, plan: NodeAlternative, wanted: Iterable[DeviceFilter]
+def _arriving_devices(
+    node_filters: NodeFilters, alternative: NodeAlternative, observed: Iterable[DeviceFilter]
 ) -> Iterator[tuple[DeviceFilter, int]]:
     """The devices that come to each of the wanted gates."""
-    missing = set(wanted)
-    left = panel.inventory.everything
-    answers = panel.answers(plan)
-    while missing and (answer := next(answers, None)) is not None:
-        if answer.filter in missing:
-            missing.remove(answer.filter)
-            yield answer.filter, left
-        left &= answer.passing
+    missing = set(observed)
+    left = node_filters.inventory.everything
+    results = node_filters.results(alternative)
+    while missing and (result := next(results, None)) is not None:
+        if result.filter in missing:
+            missing.remove(result.filter)
+            yield result.filter, left
+        left &= result.passing
 
 
 class _Observer:
@@ -208,12 +217,12 @@ class _Observer:
         device_filter: DeviceFilter,
         claims: Sequence[ResolvedClaim],
         selectors: Selectors,
-        fleet: ClusterInventory,
+        cluster: ClusterInventory,
     ) -> None:
         self._resolved = resolved
         self._filter = device_filter
-        self._tally = DistinctDevices()
-        self._subjects = tuple(_subjects(resolved, device_filter, claims, fleet))
+        self._distinct = DistinctDevices()
+        self._subjects = tuple(_subjects(resolved, device_filter, claims, cluster))
         self._devices = 0
         self._arrived: Counter[SelectorSubject] = Counter()
         self._publishing: Counter[tuple[str, tuple[str, ...], tuple[str, ...]]] = Counter()
@@ -223,7 +232,7 @@ class _Observer:
         self._having: Counter[SelectorSubject] = Counter()
         self._clauses = _compiled_clauses(device_filter, selectors)
         self._left = [0] * len(self._clauses)
-        self._named = _first_named(self._subjects, [text for text, _ in self._clauses], fleet)
+        self._named = _first_named(self._subjects, [text for text, _ in self._clauses], cluster)
         """The subjects that each clause is the first to name."""
 
     def paths(self) -> set[Path]:
@@ -233,18 +242,18 @@ class _Observer:
 
     def add(self, inventory: NodeInventory, arriving: int, nodes: int) -> None:
         """The devices that come to the gate on one node, and on others that are alike."""
-        fresh = self._tally.fresh("", inventory, arriving)
-        self._devices += nodes * fresh.bit_count()
-        for device in inventory.members(fresh):
+        uncounted = self._distinct.uncounted("", inventory, arriving)
+        self._devices += nodes * uncounted.bit_count()
+        for device in inventory.members(uncounted):
             published = device.device
             names = (device.driver, tuple(published.attributes), tuple(published.capacity))
             self._publishing[names] += nodes
         if not self._clauses:
-            self._read(inventory, fresh, self._subjects, nodes)
+            self._read(inventory, uncounted, self._subjects, nodes)
         for number, (_, selector) in enumerate(self._clauses):
-            self._read(inventory, fresh, self._named[number], nodes)
-            fresh &= selector.matches(inventory).accepted
-            self._left[number] += nodes * fresh.bit_count()
+            self._read(inventory, uncounted, self._named[number], nodes)
+            uncounted &= selector.matches(inventory).matching
+            self._left[number] += nodes * uncounted.bit_count()
 
     def _read(
         self,
@@ -271,7 +280,7 @@ class _Observer:
         compared = expressions.comparisons(self._filter.expression)
         facts = FilterFacts(
             self._resolved.claim,
-            str(self._resolved.option.name),
+            str(self._resolved.parsed.name),
             self._filter,
             self._devices,
             tuple(self._fact(subject, published) for subject in self._subjects),
@@ -322,14 +331,16 @@ class _Observer:
             if each.subject.field == CAPACITY:
                 has = {QUANTITY}
             if has and given not in has:
-                wanted = sorted(has)[0]
+                observed = sorted(has)[0]
                 text = self._filter.expression
                 yield TypeMistake(
                     each.subject.name,
-                    wanted,
+                    observed,
                     given,
                     expressions.written(each.constant),
-                    expressions.converted(text, each, typed_values.FUNCTION_OF.get(wanted, wanted))
+                    expressions.converted(
+                        text, each, typed_values.FUNCTION_OF.get(observed, observed)
+                    )
                     or "",
                 )
 
@@ -357,25 +368,25 @@ def _subjects(
     resolved: ResolvedAlternative,
     device_filter: DeviceFilter,
     claims: Sequence[ResolvedClaim],
-    fleet: ClusterInventory,
+    cluster: ClusterInventory,
 ) -> Iterable[SelectorSubject]:
     """What the gate names."""
     if device_filter.kind is FilterKind.CAPACITY:
-        return [SelectorSubject(CAPACITY, "", name) for name in resolved.option.capacity or ()]
+        return [SelectorSubject(CAPACITY, "", name) for name in resolved.parsed.capacity or ()]
     if device_filter.kind is FilterKind.CONSTRAINTS:
         named = [
             constraint.match_attribute or constraint.distinct_attribute or ""
             for constraint in claims[resolved.claim].parsed.constraints
         ]
-        published = [name for name in named if name not in resolved.option.derived]
+        published = [name for name in named if name not in resolved.parsed.derived]
         distinct = dict.fromkeys(published)
         return [SelectorSubject.published(ATTRIBUTES, "", name) for name in distinct]
-    return subjects_of(device_filter.expression, fleet)
+    return subjects_of(device_filter.expression, cluster)
 
 
-def subjects_of(expression: str, fleet: ClusterInventory) -> list[SelectorSubject]:
+def subjects_of(expression: str, cluster: ClusterInventory) -> list[SelectorSubject]:
     """The attributes and capacities that a selector reads."""
-    compiled = expressions.compiled(expression, fleet.features)
+    compiled = expressions.compiled(expression, cluster.features)
     return expressions.subjects_read(expression, compiled)
 
 
@@ -387,13 +398,13 @@ def _compiled_clauses(
 
 
 def _first_named(
-    subjects: Iterable[SelectorSubject], clauses: Sequence[str], fleet: ClusterInventory
+    subjects: Iterable[SelectorSubject], clauses: Sequence[str], cluster: ClusterInventory
 ) -> list[list[SelectorSubject]]:
     """For each clause the subjects that none before it names."""
     rest = list(subjects)
     found = []
     for text in clauses:
-        named = [each for each in subjects_of(text, fleet) if each in rest]
+        named = [each for each in subjects_of(text, cluster) if each in rest]
         rest = [each for each in rest if each not in named]
         found.append(named)
     return found
@@ -401,8 +412,8 @@ def _first_named(
 
 def _range(found: Iterable[TypedValue]) -> tuple[str, str]:
     """The least and the greatest value, where all are of one type that has an order."""
-    inorder = typed_values.ordered(found)
-    return (inorder[0].text, inorder[-1].text) if inorder else ("", "")
+    ordered = typed_values.ordered(found)
+    return (ordered[0].text, ordered[-1].text) if ordered else ("", "")
 
 
 def _counts(counter: Counter[str]) -> tuple[Count, ...]:

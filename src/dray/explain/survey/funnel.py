@@ -26,11 +26,11 @@ from dray.explain.survey.filters import (
 
 HOLDERS_KEPT = 20
 _HOLDERS_COUNTED = 1 << 16
-_HOLDING = frozenset(
+_LOSING_TO_HOLDERS = frozenset(
     {FilterKind.TAKEN, FilterKind.CAPACITY, FilterKind.GROUPS, FilterKind.COUNTERS}
 )
 _ON_COUNTERS = frozenset({FilterKind.GROUPS, FilterKind.COUNTERS})
-_WITHOUT_SAY = frozenset(
+_SHOWN_IF_LOSING = frozenset(
     {FilterKind.FEATURES, FilterKind.CAPACITY, FilterKind.GROUPS, FilterKind.COUNTERS}
 )
 """Gates that are not mentioned where they keep nothing away."""
@@ -119,7 +119,7 @@ class NodeFunnel(NamedTuple):
     blocked: DeviceFilter | None
     depth: int
     """The number of the gate that blocks, or of all gates."""
-    held: Mapping[int, int]
+    lost_to_holders: Mapping[int, int]
     """Gates, by number, where devices were lost to claims, and which devices."""
 
 
@@ -129,13 +129,13 @@ class DistinctDevices:
     def __init__(self) -> None:
         self._seen: dict[tuple[object, str], int] = {}
 
-    def fresh(self, where: object, inventory: NodeInventory, devices: int) -> int:
+    def uncounted(self, where: object, inventory: NodeInventory, devices: int) -> int:
         """Those of the devices that have not been counted there before."""
         if not devices:
             return 0
         offset = 0
-        for section in inventory.sections:
-            for resource_slice in section.pool.slices:
+        for node_pool in inventory.node_pools:
+            for resource_slice in node_pool.pool.slices:
                 width = len(resource_slice.spec.devices)
                 if resource_slice.spec.node_name is None:
                     key = (where, resource_slice.metadata.name)
@@ -147,7 +147,7 @@ class DistinctDevices:
         return devices
 
     def count(self, where: object, inventory: NodeInventory, devices: int) -> int:
-        return self.fresh(where, inventory, devices).bit_count()
+        return self.uncounted(where, inventory, devices).bit_count()
 
 
 class _Progress:
@@ -169,40 +169,42 @@ class FunnelBuilder:
     their devices is another matter for each of them.
     """
 
-    def __init__(self, plan: NodeAlternative) -> None:
-        option = plan.option
-        needed = 0 if option.is_all else plan.count
-        self._funnel = Funnel(plan.claim, str(option.name), option.device_class, needed)
+    def __init__(self, alternative: NodeAlternative) -> None:
+        option = alternative.parsed
+        needed = 0 if option.is_all else alternative.count
+        self._funnel = Funnel(alternative.claim, str(option.name), option.device_class, needed)
         self._filters: list[_Progress] = []
-        self._tally = DistinctDevices()
+        self._distinct = DistinctDevices()
         self._left = 0
-        self._misses = _Misses()
+        self._near_misses = _NearMisses()
 
-    def add(self, panel: NodeFilters, plan: NodeAlternative, nodes: int) -> NodeFunnel:
-        inventory = panel.inventory
-        answers = list(panel.answers(plan))
+    def add(
+        self, node_filters: NodeFilters, alternative: NodeAlternative, nodes: int
+    ) -> NodeFunnel:
+        inventory = node_filters.inventory
+        results = list(node_filters.results(alternative))
         if not self._filters:
-            self._filters = [_Progress(answer.filter) for answer in answers]
-        published = self._tally.count("published", inventory, inventory.everything)
+            self._filters = [_Progress(result.filter) for result in results]
+        published = self._distinct.count("published", inventory, inventory.everything)
         self._funnel.nodes += nodes
         self._funnel.published += nodes * published
         counts: list[int] = []
-        held: dict[int, int] = {}
+        lost_to_holders: dict[int, int] = {}
         left = inventory.everything
-        for number, (progress, answer) in enumerate(zip(self._filters, answers, strict=True)):
-            arriving = self._tally.fresh(progress, inventory, left)
+        for number, (progress, result) in enumerate(zip(self._filters, results, strict=True)):
+            arriving = self._distinct.uncounted(progress, inventory, left)
             progress.stage.before += nodes * arriving.bit_count()
-            lost = left & ~answer.passing
+            lost = left & ~result.passing
             if lost:
-                _exemplify(progress.stage, panel, plan, answer, lost)
-                progress.stage.failing += nodes * (arriving & lost & answer.failing).bit_count()
-                if answer.filter.kind in _HOLDING:
-                    held[number] = arriving & lost
-            left &= answer.passing
+                _set_example(progress.stage, node_filters, alternative, result, lost)
+                progress.stage.failing += nodes * (arriving & lost & result.failing).bit_count()
+                if result.filter.kind in _LOSING_TO_HOLDERS:
+                    lost_to_holders[number] = arriving & lost
+            left &= result.passing
             counts.append(left.bit_count())
-        self._left += nodes * self._tally.count("left", inventory, left)
-        self._misses.add(panel, plan, answers, counts[-1])
-        return self._passage(panel, plan, counts, held, nodes)
+        self._left += nodes * self._distinct.count("left", inventory, left)
+        self._near_misses.add(node_filters, alternative, results, counts[-1])
+        return self._node_funnel(node_filters, alternative, counts, lost_to_holders, nodes)
 
     def add_holders(self, device_filter: int, holders: Iterable[ClaimKey]) -> None:
         """Of devices that were lost at the gate of that number."""
@@ -228,11 +230,11 @@ class FunnelBuilder:
         for stage, following in zip(stages, [*stages[1:], None], strict=True):
             stage.after = following.before if following else self._left
         for progress in self._filters:
-            most = sorted(progress.holders.items(), key=lambda each: (-each[1], each[0]))
-            progress.stage.holders = tuple(Holder(*each) for each in most[:HOLDERS_KEPT])
+            most = sorted(progress.holders.items(), key=lambda item: (-item[1], item[0]))
+            progress.stage.holders = tuple(Holder(*item) for item in most[:HOLDERS_KEPT])
             progress.stage.holding = len(progress.holders)
         funnel.stages = tuple(
-            stage for stage in stages if stage.lost or stage.filter.kind not in _WITHOUT_SAY
+            stage for stage in stages if stage.lost or stage.filter.kind not in _SHOWN_IF_LOSING
         )
         funnel.blocked = tuple(
             Blockage(
@@ -241,40 +243,44 @@ class FunnelBuilder:
             for device_filter in self._filters
             if device_filter.blocked
         )
-        funnel.nearest = self._misses.nearest()
+        funnel.nearest = self._near_misses.nearest()
         return funnel
 
-    def _passage(
+    def _node_funnel(
         self,
-        panel: NodeFilters,
-        plan: NodeAlternative,
+        node_filters: NodeFilters,
+        alternative: NodeAlternative,
         counts: list[int],
-        held: Mapping[int, int],
+        lost_to_holders: Mapping[int, int],
         nodes: int,
     ) -> NodeFunnel:
-        node = panel.inventory.node.metadata.name
+        node = node_filters.inventory.node.metadata.name
         best = self._funnel.best
         if best is None or counts[-1] > best.left:
             self._funnel.best = NodeCount(node, counts[-1])
-        needed = max(panel.wanted(plan), 1)
+        needed = max(node_filters.needed(alternative), 1)
         self._funnel.most_needed = max(self._funnel.most_needed, needed)
         for depth, (count, progress) in enumerate(zip(counts, self._filters, strict=True)):
             if count < needed:
                 progress.blocked += nodes
                 progress.blocked_example = progress.blocked_example or node
-                return NodeFunnel(tuple(counts), progress.stage.filter, depth, held)
-        return NodeFunnel(tuple(counts), None, len(counts), held)
+                return NodeFunnel(tuple(counts), progress.stage.filter, depth, lost_to_holders)
+        return NodeFunnel(tuple(counts), None, len(counts), lost_to_holders)
 
 
-def _exemplify(
-    stage: FilterCount, panel: NodeFilters, plan: NodeAlternative, answer: FilterResult, lost: int
+def _set_example(
+    stage: FilterCount,
+    node_filters: NodeFilters,
+    alternative: NodeAlternative,
+    result: FilterResult,
+    lost: int,
 ) -> None:
     """One of the devices that a gate keeps away, best one on which the check fails."""
-    failing = lost & answer.failing
+    failing = lost & result.failing
     if stage.example is None or (failing and not stage.failing):
-        device = next(panel.inventory.members(failing or lost))
+        device = next(node_filters.inventory.members(failing or lost))
         stage.example = device.id
-        stage.rejection = panel.rejection(plan, stage.filter, device)
+        stage.rejection = node_filters.rejection(alternative, stage.filter, device)
 
 
 def _holders_of_devices(inventory: NodeInventory, devices: int) -> Iterator[ClaimKey]:
@@ -285,15 +291,15 @@ def _holders_of_devices(inventory: NodeInventory, devices: int) -> Iterator[Clai
 def _holders_on_counters(inventory: NodeInventory, devices: int) -> Iterator[ClaimKey]:
     """Who draws from the counter sets that the devices draw from."""
     sets = {
-        (device.section, consumption.counter_set)
+        (device.pool_index, consumption.counter_set)
         for device in inventory.members(devices)
         for consumption in device.device.consumes_counters
     }
-    for section, counter_set in sorted(sets):
-        yield from inventory.holders_on(section, counter_set)
+    for node_pool, counter_set in sorted(sets):
+        yield from inventory.holders_on(node_pool, counter_set)
 
 
-class _Misses:
+class _NearMisses:
     """Looks for the device that the fewest gates refuse.
 
     A class that refuses a device counts twice: it is a device of another kind.
@@ -302,18 +308,22 @@ class _Misses:
     def __init__(self) -> None:
         self._fewest = 4
         self._most_left = -1
-        self._found: tuple[NodeFilters, NodeAlternative, Candidate, list[DeviceFilter]] | None = (
+        self._nearest: tuple[NodeFilters, NodeAlternative, Candidate, list[DeviceFilter]] | None = (
             None
         )
 
     def add(
-        self, panel: NodeFilters, plan: NodeAlternative, answers: list[FilterResult], left: int
+        self,
+        node_filters: NodeFilters,
+        alternative: NodeAlternative,
+        results: list[FilterResult],
+        left: int,
     ) -> None:
-        everything = panel.inventory.everything
+        everything = node_filters.inventory.everything
         refused = [0, 0, 0]
-        for answer in answers:
-            objecting = everything & ~answer.passing
-            for _ in range(2 if answer.filter.kind is FilterKind.CLASS else 1):
+        for result in results:
+            objecting = everything & ~result.passing
+            for _ in range(2 if result.filter.kind is FilterKind.CLASS else 1):
                 refused[2] |= refused[1] & objecting
                 refused[1] |= refused[0] & objecting
                 refused[0] |= objecting
@@ -321,14 +331,14 @@ class _Misses:
             zip(refused, [*refused[1:], 0], strict=True), start=1
         ):
             if at_least & ~more:
-                self._note(panel, plan, answers, at_least & ~more, misses, left)
+                self._compare(node_filters, alternative, results, at_least & ~more, misses, left)
                 return
 
-    def _note(
+    def _compare(
         self,
-        panel: NodeFilters,
-        plan: NodeAlternative,
-        answers: list[FilterResult],
+        node_filters: NodeFilters,
+        alternative: NodeAlternative,
+        results: list[FilterResult],
         devices: int,
         misses: int,
         left: int,
@@ -336,16 +346,18 @@ class _Misses:
         if (misses, -left) >= (self._fewest, -self._most_left):
             return
         self._fewest, self._most_left = misses, left
-        device = next(panel.inventory.members(devices))
-        lacks = [answer.filter for answer in answers if not answer.passing & device.bit]
-        self._found = (panel, plan, device, lacks)
+        device = next(node_filters.inventory.members(devices))
+        lacks = [result.filter for result in results if not result.passing & device.bit]
+        self._nearest = (node_filters, alternative, device, lacks)
 
     def nearest(self) -> NearMiss | None:
-        if self._found is None:
+        if self._nearest is None:
             return None
-        panel, plan, device, filters = self._found
-        rejected_by = (panel.rejection(plan, device_filter, device) for device_filter in filters)
-        node = panel.inventory.node.metadata.name
+        node_filters, alternative, device, filters = self._nearest
+        rejected_by = (
+            node_filters.rejection(alternative, device_filter, device) for device_filter in filters
+        )
+        node = node_filters.inventory.node.metadata.name
         return NearMiss(
             device.id, node, tuple(rejection for rejection in rejected_by if rejection is not None)
         )

@@ -74,7 +74,7 @@ def test_a_subrequest_is_meant_by_its_parent_or_by_itself(
     )
     (request,) = requests.parse_claim(asked.spec.devices).requests
     constraint = DeviceConstraint(named, match_attribute=RING)
-    assert constraints.applies_to(constraint, request.options[0]) is applies
+    assert constraints.applies_to(constraint, request.alternatives[0]) is applies
 
 
 def test_lists_match_while_they_have_a_member_in_common() -> None:

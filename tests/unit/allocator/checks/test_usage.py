@@ -12,34 +12,34 @@ ONE, OTHER = ClaimKey("default", "one"), ClaimKey("default", "other")
 
 
 def test_a_device_is_held_until_its_last_holder_lets_go() -> None:
-    holdings = PoolHolders()
-    holdings.take("gpu-0", ONE)
-    holdings.take("gpu-0", OTHER)
-    holdings.release("gpu-0", ONE)
-    assert holdings.by_device["gpu-0"].holders() == (OTHER,)
-    holdings.release("gpu-0", OTHER)
-    assert holdings.by_device == {}
+    holders = PoolHolders()
+    holders.take("gpu-0", ONE)
+    holders.take("gpu-0", OTHER)
+    holders.release("gpu-0", ONE)
+    assert holders.by_device["gpu-0"].claims() == (OTHER,)
+    holders.release("gpu-0", OTHER)
+    assert holders.by_device == {}
 
 
 def test_shares_add_up_and_go_away() -> None:
-    holdings = PoolHolders()
-    holdings.take_share("gpu-0", ONE, {"memory": 3})
-    holdings.take_share("gpu-0", OTHER, {"memory": 4})
-    assert holdings.by_device["gpu-0"].capacity == {"memory": 7}
-    holdings.release_share("gpu-0", ONE, {"memory": 3})
-    assert holdings.by_device["gpu-0"].capacity == {"memory": 4}
+    holders = PoolHolders()
+    holders.take_share("gpu-0", ONE, {"memory": 3})
+    holders.take_share("gpu-0", OTHER, {"memory": 4})
+    assert holders.by_device["gpu-0"].capacity == {"memory": 7}
+    holders.release_share("gpu-0", ONE, {"memory": 3})
+    assert holders.by_device["gpu-0"].capacity == {"memory": 4}
 
 
 def test_the_journal_says_what_changed_until_it_is_too_long_ago() -> None:
-    holdings = PoolHolders()
-    holdings.take("gpu-0", ONE)
-    seen = holdings.version
-    holdings.take("gpu-1", ONE)
-    assert list(holdings.changed_since(seen) or ()) == ["gpu-1"]
+    holders = PoolHolders()
+    holders.take("gpu-0", ONE)
+    seen = holders.version
+    holders.take("gpu-1", ONE)
+    assert list(holders.changed_since(seen) or ()) == ["gpu-1"]
     for _ in range(100):
-        holdings.take("gpu-2", ONE)
-        holdings.release("gpu-2", ONE)
-    assert holdings.changed_since(seen) is None
+        holders.take("gpu-2", ONE)
+        holders.release("gpu-2", ONE)
+    assert holders.changed_since(seen) is None
 
 
 def test_a_taken_device_is_passed_over() -> None:

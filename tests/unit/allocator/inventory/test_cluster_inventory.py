@@ -112,7 +112,7 @@ def test_devices_of_a_shared_pool_are_taken_for_every_node() -> None:
 def test_allocated_state_may_come_without_claims() -> None:
     fleet = builders.fleet(builders.gpu_slice(count=3, shareable=True))
     first, second = (DeviceId(builders.DRIVER, "n1", f"gpu-{number}") for number in (0, 1))
-    fleet.hold_state(
+    fleet.record_state(
         AllocatedState([first], [SharedDeviceId(*second, "s")], {second: {"memory": "80Gi"}})
     )
     assert asking.devices(fleet, CLAIM) == ["gpu-2"]

@@ -58,7 +58,7 @@ def test_devices_whose_value_cannot_serve_all_are_of_no_use() -> None:
     claim = builders.claim(builders.request("a", large), builders.request("b", small), match=RING)
     problem = asking.placement_on(fleet).problem([claim], "n1")
     builders.hold(fleet, "other", "g0")
-    problem.inventory.catch_up()
+    problem.inventory.sync()
     left = [
         [device.device.name for device in problem.inventory.members(members)]
         for members in infeasibility.usable_devices(problem).values()

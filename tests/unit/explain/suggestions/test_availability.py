@@ -27,7 +27,7 @@ def on_node(
 ) -> tuple[NodeInventory, ResolvedAlternative]:
     question = requests.parse_claim(claim(asked).spec.devices)
     (resolved,) = resolution.resolve([question], world.classes, world.selectors, world.features)
-    return world.inventory(world.nodes["n1"]), resolved.requests[0].options[0]
+    return world.inventory(world.nodes["n1"]), resolved.requests[0].alternatives[0]
 
 
 def in_range(value: str, least: str, most: str, step: str | None) -> DeviceCapacity:

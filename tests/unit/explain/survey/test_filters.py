@@ -36,9 +36,9 @@ def filter_rejections(
     entry = next(entry for entry in world.nodes.values() if entry.node is not None)
     panel = NodeFilters(world.inventory(entry), resolved, world.selectors)
     candidate = panel.inventory.devices[number]
-    (plan,) = panel.steps[0].plans
+    (plan,) = panel.requests[0].alternatives
     found = {}
-    for answer in panel.answers(plan):
+    for answer in panel.results(plan):
         if not answer.passing & candidate.bit:
             rejection = panel.rejection(plan, answer.filter, candidate)
             assert rejection is not None

@@ -180,7 +180,7 @@ def test_first_request_that_cannot_be_served_is_the_obstacle() -> None:
     found = surveyed(world, claim(request("gpu"), request("nic", cls="nic")))
     ((obstacle, nodes),) = found.counts.items()
     assert (obstacle.request, nodes) == ("nic", 1)
-    assert found.open_nodes == []
+    assert found.undecided_nodes == []
 
 
 def test_pool_with_missing_slices_is_unusable() -> None:
