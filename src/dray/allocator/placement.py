@@ -1,8 +1,9 @@
-"""Which node: remembers each node's answer to a question until that node changes.
+"""The allocator: find devices for claims on a node, or on the first node where they fit.
 
-The pods of one Deployment ask the same question, so answers are kept per signature. A no stands
-until the node is loosened (`fleet`): taking devices never makes room. A yes stands as long as the
-node's inventory and what claims hold of it stay as they are.
+The pods of one Deployment need the same devices, so results are cached by signature and node. A
+negative result is valid until the node is relaxed (`ClusterInventory.relaxed_nodes`): other changes
+only take devices away. A positive one is valid while the node's inventory and its holders stay as
+they are.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class NoFit(NamedTuple):
 
     reason: Rejection
     failure: AllocationError | None = None
-    """What upstream says where it gives up on a node with an error."""
+    """Upstream's error, where it ends the search of a node with one."""
 
 
 class Fit(NamedTuple):
-    """The claims fit on a node: one allocation for each, to be written or dropped by the caller."""
+    """The claims fit on a node: one allocation for each. Nothing is recorded yet."""
 
     node: str
     allocations: Sequence[AllocationResult]
@@ -47,7 +48,7 @@ FitResult = Fit | NoFit
 
 
 class _CachedResult(NamedTuple):
-    """An answer and the state of the node that it was given for."""
+    """A result and the state of the node that it is valid for."""
 
     inventory: NodeInventory
     version: int
@@ -55,7 +56,7 @@ class _CachedResult(NamedTuple):
 
 
 class _SignatureCache:
-    """What is known about one question."""
+    """Everything cached for one signature."""
 
     __slots__ = (
         "candidate_nodes",
@@ -70,12 +71,12 @@ class _SignatureCache:
     def __init__(self, claims: Sequence[ResolvedClaim], cluster: ClusterInventory) -> None:
         self.claims = claims
         self.skips_full_nodes = _needs_free_device(claims)
-        """A node without a free device can only say no."""
+        """Whether a node without a free device cannot serve the claims, nor raise an error."""
         self.candidate_nodes = cluster.existing_nodes
-        """The nodes that have not said no since they were last loosened."""
+        """The nodes without a negative result since they were last relaxed."""
         self.cursor = cluster.relaxed_nodes.end()
         self.last_rejection = NoFit(rejections.NoDevices())
-        """Why the claims did not fit on the last node that was asked."""
+        """Why the claims did not fit on the last node that was searched."""
         self.problems: dict[int, NodeProblem] = {}
         self.results: dict[int, _CachedResult] = {}
 
@@ -90,7 +91,7 @@ class _SignatureCache:
 
 
 class Allocator:
-    """Answers questions about one fleet."""
+    """Finds devices for claims in one cluster; does not record what it finds."""
 
     def __init__(
         self,
@@ -110,7 +111,10 @@ class Allocator:
         self._result_count = 0
 
     def allocate_on(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
-        """Whether the claims fit on a node; raises Failure if they cannot be allocated at all."""
+        """Return whether the claims fit on a node.
+
+        Raises AllocationError if they cannot be evaluated there.
+        """
         cache = self._cache(claims)
         entry = self._cluster.nodes[node]
         inventory = self._cluster.inventory(entry)
@@ -126,10 +130,10 @@ class Allocator:
         return result
 
     def first_fit(self, claims: Sequence[ResourceClaim], start: int = 0) -> FitResult:
-        """The first node on which the claims fit, in order from the `start`-th node on.
+        """Return the first fit, beginning with the `start`-th node and then from the first one.
 
-        Where there is none, why the last node that was asked says no. Raises Failure as soon as a
-        node shows that the claims cannot be allocated at all.
+        Without a fit, return why the claims do not fit on the last node that was searched. Raises
+        AllocationError as soon as the claims cannot be evaluated on a node.
         """
         cluster = self._cluster
         cache = self._cache(claims)
@@ -159,13 +163,15 @@ class Allocator:
                 if fit is not None:
                     return fit
             nodes ^= bit
+            # Not searched again until a change relaxes the node: a Deployment of a thousand pods
+            # that do not fit searches every node once.
             cache.candidate_nodes ^= bit
         if search is not None:
             cache.last_rejection = _no_fit(search)
         return None
 
     def problem(self, claims: Sequence[ResourceClaim], node: str) -> NodeProblem:
-        """The claims on a node as the checks see them, for whoever wants every verdict."""
+        """Return the search problem of the claims on a node, to run checks one by one."""
         entry = self._cluster.nodes[node]
         return self._problem(self._cache(claims), entry, self._cluster.inventory(entry))
 
@@ -231,7 +237,7 @@ def _no_fit(search: Search) -> NoFit:
 
 
 def _needs_free_device(claims: Sequence[ResolvedClaim]) -> bool:
-    """Whether a node without a free device says no, and not that something is wrong."""
+    """Return whether a node without a free device rejects the claims and raises no error."""
     if not any(claim.requests for claim in claims):
         return False
     return all(

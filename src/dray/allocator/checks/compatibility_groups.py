@@ -19,7 +19,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class Intersection(NamedTuple):
-    """What the devices on one counter set have in common so far."""
+    """The compatibility groups that all devices on one counter set have in common."""
 
     has_members: bool = False
     all_empty: bool = False
@@ -41,7 +41,7 @@ class Intersection(NamedTuple):
 
 
 def of_allocated(devices: Iterable[Device]) -> dict[str, Intersection]:
-    """Per counter set, what the allocated devices have in common."""
+    """Return the common groups of the allocated devices, by counter set."""
     present: dict[str, Intersection] = {}
     for device in devices:
         for consumption in device.consumes_counters:
@@ -52,7 +52,7 @@ def of_allocated(devices: Iterable[Device]) -> dict[str, Intersection]:
 
 
 class Groups:
-    """The check that a device may join those which draw from its counter sets."""
+    """Checks that a device is compatible with the others on its counter sets."""
 
     name = rejections.CheckName.GROUPS
     __slots__ = ("_charged", "_holders_on", "_present", "_shared", "applies_to")
@@ -74,6 +74,8 @@ class Groups:
     def take(
         self, slot: Slot, device: Candidate, trail: Trail
     ) -> rejections.DeviceRejection | None:
+        # A further share of a device that is in use changes nothing for its counter sets; upstream
+        # does not compare its groups again.
         if device.is_shareable and device.bit & (self._shared | self._charged):
             return None
         mark = trail.mark()

@@ -1,6 +1,6 @@
 """matchAttribute and distinctAttribute over the devices of one claim.
 
-Constraints are monotonic: what refuses a device goes on refusing it when more devices are added.
+Constraints are monotonic: a device that is rejected now stays rejected when more are picked.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dray.allocator.model.trail import Trail
 from dray.api.types.dra import DeviceConstraint
 
 ValueOf = Callable[[Alternative, Candidate, str], Value | None]
-"""The value of an attribute for a request, which may derive it; raises Failure."""
+"""Returns the value of an attribute, or None; raises AllocationError if deriving it fails."""
 
 MasksOf = Callable[[Alternative, str], Mapping[Value, int] | None]
-"""The devices that have each value, where values are scalars that are known beforehand."""
+"""Returns the devices by value, or None if values are derived or lists."""
 
 
 def applies_to(constraint: DeviceConstraint, alternative: Alternative) -> bool:
-    """No requests means all; a subrequest is meant by its own name or by its parent's."""
+    """Return whether a constraint names an alternative, its parent request, or no request."""
     if not constraint.requests:
         return True
     name = alternative.name
@@ -32,7 +32,7 @@ def applies_to(constraint: DeviceConstraint, alternative: Alternative) -> bool:
 
 
 class MatchAttribute:
-    """All devices have the same value; of lists, at least one member in common."""
+    """matchAttribute: all devices have the same value; lists have a member in common."""
 
     __slots__ = ("_value", "attribute", "compares_lists", "number")
 
@@ -44,7 +44,7 @@ class MatchAttribute:
 
     @property
     def value(self) -> Value | None:
-        """What the devices picked so far have in common; None before the first."""
+        """Return what the picked devices have in common, or None before the first."""
         return self._value
 
     def add(
@@ -71,6 +71,7 @@ class MatchAttribute:
     def filter_candidates(self, masks: Mapping[Value, int], candidates: int, needed: int) -> int:
         if self._value is not None:
             return candidates & masks.get(self._value, 0)
+        # Before the first pick: a value with fewer devices than needed cannot be the common one.
         kept = 0
         for value, members in masks.items():
             members = members & candidates
@@ -83,7 +84,7 @@ class MatchAttribute:
 
 
 class DistinctAttribute:
-    """No two devices have the same value, or lists with a member in common."""
+    """distinctAttribute: no two devices have the same value, or lists with a common member."""
 
     __slots__ = ("attribute", "compares_lists", "number", "values")
 
@@ -121,7 +122,7 @@ Constraint = MatchAttribute | DistinctAttribute
 
 
 def build(number: int, constraint: DeviceConstraint, *, compares_lists: bool) -> Constraint | None:
-    """The state of a constraint, or None if it is of a kind we do not know."""
+    """Return the state of a constraint, or None if its kind is unknown."""
     if constraint.match_attribute is not None:
         return MatchAttribute(number, constraint.match_attribute, compares_lists)
     if constraint.distinct_attribute is not None:
@@ -130,7 +131,7 @@ def build(number: int, constraint: DeviceConstraint, *, compares_lists: bool) ->
 
 
 class Constraints:
-    """The check of every constraint that applies to a slot, in the claim's order."""
+    """Checks every constraint that applies to a slot, in the order of the claim."""
 
     name = rejections.CheckName.CONSTRAINTS
     __slots__ = ("_masks_of", "_value_of", "applies_to", "applying")
@@ -142,7 +143,7 @@ class Constraints:
         masks_of: MasksOf,
     ) -> None:
         self.applying = applying
-        """By option, in the order of the claim."""
+        """By alternative, in the order of the claim."""
         self._value_of = value_of
         self._masks_of = masks_of
         self.applies_to = -1
@@ -174,13 +175,13 @@ class Constraints:
         return candidates
 
     def masks(self, alternative: Alternative, constraint: Constraint) -> Mapping[Value, int] | None:
-        """The devices by value, where values are scalars that nobody derives."""
+        """Return the devices by value, or None if values are derived or lists."""
         return self._masks_of(alternative, constraint.attribute)
 
     def constrained_values(
         self, alternative: Alternative, device: Candidate
     ) -> tuple[Value | None, ...]:
-        """What the constraints on a request see of a device."""
+        """Return the values of a device that the constraints on an alternative compare."""
         return tuple(
             self._value_of(alternative, device, constraint.attribute)
             for constraint in self.applying.get(alternative, ())

@@ -1,9 +1,9 @@
 """Partitionable devices: the shared counters of a pool, packed into integers.
 
-A `Ledger` gives every counter of a pool a field in one integer, wide enough for the sum of all that
-could ever be taken, with a guard bit on top. What is left minus what a device needs keeps every
-guard bit if and only if no counter of the pool is below zero, so a partition is checked with one
-subtraction. Upstream refuses every partition of a pool in which any counter is overdrawn
+`PoolCounters` gives every counter of a pool a range of bits in one integer, wide enough for the sum
+of all that could ever be taken, with a guard bit on top. What is left minus what a device needs
+keeps every guard bit if and only if no counter of the pool is below zero, so a partition is checked
+with one subtraction. Upstream rejects every partition of a pool in which any counter is overdrawn
 (incubating/allocator_incubating.go checkAvailableCounters); so does this.
 """
 
@@ -25,11 +25,11 @@ CounterKey = tuple[str, str]
 """Counter set and counter."""
 
 HoldersOn = Callable[[int, str], tuple[ClaimKey, ...]]
-"""The claims whose devices draw from a counter set of a section."""
+"""Returns the claims whose devices draw from a counter set, given the pool's index."""
 
 
 class PackedCounter(NamedTuple):
-    """Where a counter is, and how many nano units one step of it is worth."""
+    """The bits of one counter, and how many nano units its lowest bit is worth."""
 
     key: CounterKey
     shift: int
@@ -44,7 +44,7 @@ class PackedCounter(NamedTuple):
 
 
 class CounterConsumers(NamedTuple):
-    """The devices that draw from a counter, and the least that one of them takes."""
+    """The devices that draw from a counter, and the smallest amount that one of them takes."""
 
     counter: PackedCounter
     devices: int
@@ -52,7 +52,7 @@ class CounterConsumers(NamedTuple):
 
 
 class PoolCounters:
-    """The counters of one pool as one node sees it."""
+    """The counters of one pool, for the devices that one node sees."""
 
     __slots__ = ("_consumers", "_counters", "_total", "guards", "left", "needs")
 
@@ -74,11 +74,11 @@ class PoolCounters:
             device.name: self._packed(amount)
             for device, amount in zip(consuming, amounts, strict=True)
         }
-        """What each device takes, packed."""
+        """The packed amounts that devices take, by name."""
         self._consumers: Sequence[CounterConsumers] | None = None
 
     def charge(self, device: str) -> None:
-        """An allocated device has its counters, even if others hold more than there are."""
+        """Subtract what an allocated device takes, also if that is more than is left."""
         self.left -= self.needs.get(device, 0)
 
     def refund(self, device: str) -> None:
@@ -88,7 +88,7 @@ class PoolCounters:
         return (left - need) & self.guards == self.guards
 
     def consumers(self, devices: Iterable[Candidate]) -> Sequence[CounterConsumers]:
-        """Who draws from each counter, among the pool's devices on the node."""
+        """Return who draws from each counter, among the pool's devices on the node."""
         if self._consumers is None:
             needs = [(device.bit, device.need) for device in devices]
             self._consumers = [
@@ -105,14 +105,14 @@ class PoolCounters:
         return self._consumers
 
     def portion(self, need: int) -> float:
-        """How much of each counter's total `need` is, summed over the counters."""
+        """Return the fraction of each counter that `need` is, summed over the counters."""
         return sum(
             counter.read(need) / (counter.read(self._total) or 1)
             for counter in self._counters.values()
         )
 
     def portion_used(self, need: int) -> float:
-        """How much of the counters that `need` draws from is taken."""
+        """Return the fraction that is taken of the counters `need` draws from, summed."""
         return sum(
             1 - (counter.read(self.left) / (counter.read(self._total) or 1))
             for counter in self._counters.values()
@@ -120,7 +120,7 @@ class PoolCounters:
         )
 
     def shortage(self, left: int, need: int) -> tuple[PackedCounter, int, int]:
-        """The counter that is overdrawn if `need` is taken: field, needed, available."""
+        """Return the counter that `need` would overdraw, the amount needed and the amount left."""
         after = left - need
         counter = next(
             counter
@@ -154,6 +154,7 @@ def _lay_out(
     packed = {}
     shift = 0
     for key, steps in values.items():
+        # The greatest common divisor keeps the integers small: 40Gi and 10Gi need three bits.
         unit = math.gcd(*steps) or 1
         # Twice the sum: admin access may take a partition that is allocated already.
         width = (2 * sum(steps) // unit).bit_length() + 1
@@ -163,7 +164,8 @@ def _lay_out(
 
 
 def _nano(text: str) -> int:
-    """Validation refuses negative amounts; one that is there nevertheless counts as zero."""
+    # Validation rejects negative amounts. One that is stored nevertheless counts as zero: a borrow
+    # into the next counter would corrupt it.
     return max(quantity.parse(text).nano, 0)
 
 
@@ -177,7 +179,7 @@ def both_draw(partitions: int, candidates: int, picked: Candidate) -> bool:
 
 
 class CounterCheck:
-    """The check that a device's pool has enough of every counter left."""
+    """Checks that a device's pool has enough of every counter left."""
 
     name = rejections.CheckName.COUNTERS
     __slots__ = (
@@ -240,7 +242,7 @@ class CounterCheck:
         return kept
 
     def max_takeable(self, candidates: int) -> int:
-        """An upper bound of how many of the candidates can be taken together, each once."""
+        """Return an upper bound of how many candidates can be taken together, each once."""
         rest = candidates & self.applies_to & ~(self._shared | self._charged)
         most = (candidates & ~rest).bit_count()
         crowded = []
@@ -250,6 +252,8 @@ class CounterCheck:
                 excess = (consumer.devices & rest).bit_count() - able
                 if excess > 0:
                     crowded.append((excess, able, consumer.devices))
+        # Each counter bounds its own consumers. The bounds add up only over devices that were not
+        # counted yet, so the counters that exclude most devices come first.
         for _, able, members in sorted(crowded, reverse=True):
             consuming = (members & rest).bit_count()
             if consuming > able:
@@ -271,7 +275,8 @@ class CounterCheck:
         return self._is_charged(device)
 
     def _is_charged(self, device: Candidate) -> bool:
-        """The first share of a device pays for all (allocateDevice, skipCounterCheck)."""
+        # The first share takes the counters for all shares: skipCounterCheck in allocateDevice,
+        # https://github.com/kubernetes/kubernetes/blob/release-1.37/staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/allocator_incubating.go
         return device.is_shareable and bool(device.bit & (self._shared | self._charged))
 
     def _counters_of(self, pool_index: int) -> PoolCounters:

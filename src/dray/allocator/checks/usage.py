@@ -1,7 +1,7 @@
 """Exclusive use and admin access: what claims hold, and what this search has picked.
 
-`Holdings` is one pool's part of the allocated state. Its journal of changed devices lets each node
-that sees the pool catch up by itself (`inventory`).
+`PoolHolders` is one pool's part of the allocated state. Its journal of changed devices lets each
+node that sees the pool update itself when it is needed (`NodeInventory.sync`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ HoldersOf = Callable[[Candidate], tuple[ClaimKey, ...]]
 
 
 class DeviceHolders(msgspec.Struct, eq=False, gc=False):
-    """Who holds a device: claims for themselves alone, or shares of it."""
+    """The claims that hold a device as a whole, or shares of it."""
 
     owners: tuple[ClaimKey, ...] = ()
     shares: tuple[ClaimKey, ...] = ()
     capacity: Mapping[str, int] = _NOTHING
-    """What the shares consume, in nano units."""
+    """Amounts that the shares consume, in nano units."""
 
     def claims(self) -> tuple[ClaimKey, ...]:
         """Return every claim that holds the device or a share of it, once."""
@@ -36,7 +36,7 @@ class DeviceHolders(msgspec.Struct, eq=False, gc=False):
 
 
 class PoolHolders:
-    """The devices of one pool that claims hold."""
+    """The devices of one pool that claims hold, and which of them changed lately."""
 
     __slots__ = ("_dropped", "_journal", "by_device")
 
@@ -50,7 +50,7 @@ class PoolHolders:
         return self._dropped + len(self._journal)
 
     def changed_since(self, version: int) -> Iterable[str] | None:
-        """The devices that changed, or None if that is too long ago."""
+        """Return the devices that changed since a version, or None if the journal is shorter."""
         if version < self._dropped:
             return None
         return self._journal[version - self._dropped :]
@@ -77,6 +77,7 @@ class PoolHolders:
 
     def _record_change(self, device: str) -> DeviceHolders:
         journal = self._journal
+        # A reader that is further behind than this compares all devices, which then costs no more.
         if len(journal) >= _JOURNAL_LIMIT + len(self.by_device):
             self._dropped += len(journal)
             journal.clear()
@@ -104,7 +105,7 @@ def _sum(amounts: Mapping[str, int], change: Mapping[str, int], sign: int) -> di
 
 
 class UsageCheck:
-    """The check that a device is free; admin access asks only for its own claim's picks."""
+    """Checks that a device is free. With admin access, only picks of the same claim count."""
 
     name = rejections.CheckName.USAGE
     __slots__ = ("_by_claim", "_holders_of", "_taken", "applies_to", "picked")
@@ -117,7 +118,7 @@ class UsageCheck:
         self.applies_to = -1
 
     def blocked(self, slot: Slot) -> int:
-        """The devices that are not free for the slot."""
+        """Return the devices that are not free for the slot."""
         if slot.is_admin:
             return self._by_claim[slot.claim]
         return self._taken | self.picked

@@ -1,9 +1,9 @@
-"""The live input: nodes, slices, classes, taint rules and what claims hold, kept in step.
+"""The allocator's live input: nodes, slices, classes, taint rules and allocations.
 
-One owner calls the `put_…` and `drop_…` methods as objects come and go. Nothing is computed then;
-each change only says which nodes it may have opened up (`loosened`), and a node's inventory is
-built when the node is asked. Sets of nodes are integers with one bit per node; a node's number is
-its place in the order of arrival, where later nodes fill the gaps that others have left.
+One owner calls the `put_…` and `drop_…` methods as objects come and go. Nothing is computed then: a
+change only records on which nodes something may fit now (`relaxed_nodes`), and a node's inventory
+is built when it is needed. Sets of nodes are integers with one bit per node; a node's index is its
+place in the order of arrival, and new nodes reuse the indexes of nodes that are gone.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _CHUNK = 64
 _LOG_LIMIT = 1 << 16
 
 EVERY_NODE = -1
-"""As a set of nodes, those that are yet to come included; in the log, an entry for all of them."""
+"""The set of all nodes, also of those that come later; in the change log, an entry for all."""
 
 EXTERNAL_HOLDER = ClaimKey("", "")
-"""Who holds what `hold_state` says."""
+"""The holder of devices that `record_state` records without their claims."""
 
 
 class AllocatedState(NamedTuple):
-    """What claims hold, as upstream's scheduler hands it to the allocator."""
+    """The allocated devices, in the form of upstream's AllocatedState."""
 
     devices: Iterable[DeviceId] = ()
     shares: Iterable[SharedDeviceId] = ()
@@ -50,18 +50,18 @@ class AllocatedState(NamedTuple):
 
 
 class ChangeLog:
-    """Which nodes changed, in order. Readers keep a cursor and catch up in large steps."""
+    """The nodes that changed, in order. Readers keep a cursor and read many entries at once."""
 
     __slots__ = ("_chunks", "_dropped", "_nodes")
 
     def __init__(self) -> None:
         self._nodes: list[int] = []
         self._chunks: list[int] = []
-        """The union of each full chunk of entries."""
+        """The union of each full chunk, so that reading n entries costs n / 64 operations."""
         self._dropped = 0
 
     def end(self) -> int:
-        """The cursor of a reader that has seen everything."""
+        """Return the cursor of a reader that has read everything."""
         return self._dropped + len(self._nodes)
 
     def add(self, node: int) -> None:
@@ -74,7 +74,7 @@ class ChangeLog:
             self._chunks.append(_set_of(self._nodes[-_CHUNK:]))
 
     def since(self, cursor: int) -> int:
-        """The set of nodes that changed from `cursor` on."""
+        """Return the set of nodes that changed from `cursor` on."""
         start = cursor - self._dropped
         if start < 0:
             return EVERY_NODE
@@ -100,7 +100,7 @@ def _set_of(nodes: Sequence[int]) -> int:
 
 
 class NodeEntry:
-    """A node, or the place for one that slices have named before it came."""
+    """A node, or the entry for one that slices name and that does not exist yet."""
 
     __slots__ = ("index", "inventory", "name", "node", "slices")
 
@@ -113,7 +113,7 @@ class NodeEntry:
 
 
 class PoolEntry:
-    """All slices of a pool, for whichever nodes, and what claims hold of it."""
+    """All slices of a pool, for any nodes, and the holders of its devices."""
 
     __slots__ = ("holders", "slices")
 
@@ -123,6 +123,8 @@ class PoolEntry:
 
 
 class ClusterInventory:
+    """The devices of the cluster: what is published, and what is allocated of it."""
+
     def __init__(self, features: Features = DEFAULT) -> None:
         self.features = features
         self.selectors = Selectors(features)
@@ -130,13 +132,13 @@ class ClusterInventory:
         self.nodes: dict[str, NodeEntry] = {}
         self.by_index: list[NodeEntry | None] = []
         self.existing_nodes = 0
-        """The nodes there are."""
+        """The set of nodes that exist."""
         self.nodes_with_free_devices = 0
-        """The nodes that may have a free device; who finds that one has none takes it out."""
+        """The nodes that may have a free device; the allocator removes one where it finds none."""
         self.relaxed_nodes = ChangeLog()
-        """Where something may fit now that did not fit before."""
+        """The nodes on which something may fit now that did not fit before."""
         self.epoch = 0
-        """Counts the changes after which nothing that was worked out before holds."""
+        """Counts the changes after which no cached result is valid."""
         self._free_indexes: list[int] = []
         self._built: set[NodeEntry] = set()
         self._pools: dict[PoolId, PoolEntry] = {}
@@ -232,7 +234,7 @@ class ClusterInventory:
         self._invalidate_everything()
 
     def put_claim(self, claim: ResourceClaim) -> None:
-        """Take note of a claim; only what is allocated to it matters here."""
+        """Record the allocation of a claim, or that it has none."""
         key = claim.key
         if claim.status.allocation is None:
             self.release(key)
@@ -240,7 +242,7 @@ class ClusterInventory:
             self.record_allocation(key, claim.status.allocation)
 
     def record_allocation(self, key: ClaimKey, allocation: AllocationResult) -> None:
-        """The claim has these devices, and no others."""
+        """Record that a claim holds exactly these devices."""
         existing = self._allocations.get(key)
         if existing is not None:
             if existing == allocation:
@@ -257,7 +259,7 @@ class ClusterInventory:
                 self._take(pool, result.device, key)
 
     def release(self, key: ClaimKey) -> AllocationResult | None:
-        """The claim is gone or has no devices any more; what it had."""
+        """Record that a claim holds no devices; return its former allocation, or None."""
         allocation = self._allocations.pop(key, None)
         if allocation is None:
             return None
@@ -276,7 +278,7 @@ class ClusterInventory:
         return allocation
 
     def record_state(self, state: AllocatedState) -> None:
-        """Take note of an allocated state that comes without its claims."""
+        """Record allocated devices without their claims."""
         for device in state.devices:
             pool = self._pool(device.pool_id)
             self._take(pool, device.device, EXTERNAL_HOLDER)
@@ -288,7 +290,10 @@ class ClusterInventory:
             self._take_share(pool, device.device, EXTERNAL_HOLDER, _in_nano(consumed))
 
     def inventory(self, entry: NodeEntry) -> NodeInventory:
-        """The node's devices as they are now; raises Failure if its slices make no sense."""
+        """Return the node's devices as they are now.
+
+        Raises AllocationError if a slice has an invalid node selector.
+        """
         cached = entry.inventory
         if cached is None:
             cached = entry.inventory = self._build(entry)
@@ -299,15 +304,15 @@ class ClusterInventory:
         return cached
 
     def slices(self) -> Collection[ResourceSlice]:
-        """All that is published, whether a node sees it or not."""
+        """Return all slices, also those that no node can reach."""
         return self._slices.values()
 
     def pools(self) -> Mapping[PoolId, PoolEntry]:
-        """Every pool that is published or of which claims hold devices."""
+        """Return every pool that is published or of which claims hold devices."""
         return self._pools
 
     def taint_rules(self) -> Collection[DeviceTaintRule]:
-        """The rules that apply."""
+        """Return the taint rules, none if their feature gate is off."""
         return self._rules.values() if self.features.device_taint_rules else ()
 
     def holders_of(self, device: DeviceId) -> tuple[ClaimKey, ...]:
@@ -316,12 +321,14 @@ class ClusterInventory:
         return holders.claims() if holders else ()
 
     def _is_share(self, result: DeviceRequestAllocationResult) -> bool:
-        """Without the gate, whoever has a share has the device (GatherAllocatedState)."""
+        # Without the feature gate a share counts as the whole device: GatherAllocatedState in
+        # https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/plugins/dynamicresources/dra_manager.go
         return result.share_id is not None and self.features.consumable_capacity
 
     def _take(self, pool: PoolEntry, device: str, key: ClaimKey) -> None:
         pool.holders.take(device, key)
-        # Devices that others mix against their groups may let in whom they kept out before.
+        # Devices in use need not have a common group. What they admit then depends on the order of
+        # the devices, so one more device in use can admit candidates that were rejected before.
         if self.features.device_compatibility_groups and _has_counters(pool):
             self._mark_relaxed(self._nodes_of(pool))
 
@@ -329,12 +336,13 @@ class ClusterInventory:
         self, pool: PoolEntry, device: str, key: ClaimKey, consumed: Mapping[str, int]
     ) -> None:
         pool.holders.take_share(device, key, consumed)
-        # The first share pays the counters of the device; those that follow may fit now.
+        # Taking a share can also make room: the first one takes the counters of the device, and
+        # later ones need none.
         if _has_counters(pool):
             self._mark_relaxed(self._nodes_of(pool))
 
     def _build(self, entry: NodeEntry) -> NodeInventory | AllocationError:
-        assert entry.node is not None, "only nodes that are there are asked"
+        assert entry.node is not None, "inventories are built for existing nodes only"
         slices = itertools.chain(entry.slices.values(), self._shared_slices.values())
         rules = list(self.taint_rules())
         try:
@@ -381,7 +389,7 @@ class ClusterInventory:
             heapq.heappush(self._free_indexes, entry.index)
 
     def _nodes_of(self, pool: PoolEntry) -> Iterable[int]:
-        """The nodes that see the pool or share its counters."""
+        """Return the nodes that see the pool or share its counters."""
         nodes: dict[int, None] = {}
         for resource_slice in pool.slices.values():
             name = resource_slice.spec.node_name
@@ -399,7 +407,7 @@ class ClusterInventory:
                 self.nodes_with_free_devices |= 1 << node
 
     def _invalidate_nodes_of(self, pool: PoolEntry) -> None:
-        """Forget the devices of the nodes that see the pool."""
+        """Drop the inventories of the nodes that see the pool."""
         nodes = self._nodes_of(pool)
         if self._built:
             for node in nodes:

@@ -1,8 +1,8 @@
-"""How many devices of each class are free, held or tainted; counted again only where that changed.
+"""Counts of devices by class and state, updated only for pools that changed.
 
-A device counts once for each class whose selectors it matches, and for the class "" if for none. Of
-a pool, the newest generation counts. "Free" means that no claim holds the device: a partition may
-be free although its counters are used up by others.
+A device counts once for each class whose selectors it matches, and for the class "" if it matches
+none. Of a pool, the newest generation counts. "Free" means that no claim holds the device: a
+partition may be free although its counters are used up by others.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FREE, ALLOCATED, SHARED, TAINTED = "free", "allocated", "shared", "tainted"
 
 
 class DeviceGroupKey(NamedTuple):
-    """Devices that are counted together."""
+    """The state and class of devices that are counted together."""
 
     state: str
     class_name: str
 
 
 _Class = tuple[str, Sequence[CachedSelector]]
-"""A name, and what a device must match."""
+"""A class name and its selectors."""
 
 
 class _Counted(NamedTuple):
@@ -44,7 +44,7 @@ class _Counted(NamedTuple):
 
 
 class DeviceCounts:
-    """Asks a fleet; remembers each pool's answer until slices, claims, classes or rules change."""
+    """Counts devices; a pool's counts are cached until slices, claims, classes or rules change."""
 
     def __init__(self, cluster: ClusterInventory) -> None:
         self._cluster = cluster
@@ -52,7 +52,7 @@ class DeviceCounts:
         self._total: Counter[DeviceGroupKey] = Counter()
 
     def counts(self) -> dict[DeviceGroupKey, int]:
-        """The groups that have devices now, and those that had some before."""
+        """Return the counts; groups that had devices before and have none now count 0."""
         entries = self._cluster.pools()
         for pool_id in self._pools.keys() - entries.keys():
             self._total.subtract(self._pools.pop(pool_id).groups)
@@ -83,11 +83,11 @@ class DeviceCounts:
                 name,
                 [
                     find(selector.cel.expression)
-                    for selector in found.spec.selectors
+                    for selector in device_class.spec.selectors
                     if selector.cel
                 ],
             )
-            for name, found in self._cluster.classes.items()
+            for name, device_class in self._cluster.classes.items()
         ]
 
     def _count(self, pool_id: PoolId, entry: PoolEntry, classes: Sequence[_Class]) -> _Counted:
@@ -105,7 +105,7 @@ class DeviceCounts:
 def _by_class(
     candidates: Sequence[Candidate], classes: Sequence[_Class]
 ) -> Iterator[tuple[str, Sequence[bool]]]:
-    """For each class which of the devices match it; at last which match none."""
+    """Yield for each class which devices match it; last, for "", which match none."""
     unmatched = [True] * len(candidates)
     for name, selectors in classes:
         columns = [

@@ -1,8 +1,8 @@
-"""The devices of one node, numbered, with what is known about them.
+"""The devices of one node, numbered, with everything that checks need to know about them.
 
-An inventory is built when a node is first asked and stays until its slices, labels or taint rules
-change. What claims hold changes all the time; `catch_up` follows it device by device. Sets of
-devices are integers with one bit per device.
+An inventory is built when a node is first used and stays until its slices, labels or taint rules
+change. Allocations change all the time; `sync` follows them device by device. Sets of devices are
+integers with one bit per device, so that checks can work on many devices in one operation.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dray.api.types.dra import Device, DeviceCapacity, DeviceTaintRule
 from dray.api.types.nodes import Node
 
 _CACHED_KEYS = 64
-"""How many ways to look at the devices of a node are remembered."""
+"""Limit of cached groupings and of cached attributes per node."""
 
 ShapeGroups = list[tuple[Hashable, int]]
-"""Devices that look alike to somebody: what they have in common, and which they are."""
+"""Devices by shape: the shape, and the set of devices that have it."""
 
 
 class NodePool:
-    """One pool of an inventory: its counters, and who holds its devices."""
+    """One pool of a node: its counters, and the holders of its devices."""
 
     __slots__ = (
         "charged",
@@ -50,14 +50,14 @@ class NodePool:
         )
         self.present_groups: Mapping[str, compatibility_groups.Intersection] = {}
         self.indexes: dict[str, int] = {}
-        """Device names to numbers in the inventory."""
+        """Indexes in the inventory, by device name."""
         self.charged: dict[str, None] = {}
-        """The allocated devices that the ledger has been told of."""
+        """The allocated devices whose counters are subtracted."""
         self.synced_version = -1
-        """The version of the holdings that was followed last."""
+        """The version of `holders` at the last sync."""
 
     def devices(self) -> Iterator[Device]:
-        """Those for the node, then those for other nodes: all draw from the same counters."""
+        """Yield the devices for the node, then those for other nodes that use the same counters."""
         for resource_slice in (*self.pool.slices, *self.pool.slices_elsewhere):
             yield from resource_slice.spec.devices
 
@@ -101,37 +101,37 @@ class NodeInventory:
         self.devices: list[Candidate] = []
         self.shareable = 0
         self.partitions = 0
-        """Devices that draw from counters."""
+        """Devices that draw from shared counters."""
         self.possibly_excluded = 0
-        """Devices that taints, gates or the node may keep away from some request."""
+        """Devices that taints, feature gates or the node may exclude for some request."""
         self.unusable = 0
-        """Devices on which no expression can be evaluated."""
+        """Devices on which no CEL expression can be evaluated."""
         for number, node_pool in enumerate(self.node_pools):
             self._number_devices(number, node_pool, rules)
         self.everything = (1 << len(self.devices)) - 1
         self.on_node = self._selecting_this_node()
-        """By per-device node selection; everything where slices select nodes."""
+        """By per-device node selection; every device where the slice selects nodes."""
         self.taken = 0
-        """Held by claims for themselves alone."""
+        """Devices that claims hold as a whole."""
         self.shared = 0
-        """Of which claims hold shares."""
+        """Devices of which claims hold shares."""
         self.version = 0
-        """Counts what `catch_up` has followed."""
+        """Increases with every change of holders; results are cached with it."""
         self._capacities: list[tuple[Mapping[str, DeviceCapacity], int]] | None = None
         self._shape_groups: dict[Hashable, ShapeGroups] = {}
         self._values: dict[str, list[Value | None]] = {}
         self._value_masks: dict[str, dict[Value, int]] = {}
 
     def where(self, holds: Callable[[Candidate], bool]) -> int:
-        """The devices of which something is true."""
-        found = 0
+        """Return the set of devices for which `holds` returns True."""
+        devices = 0
         for candidate in self.devices:
             if holds(candidate):
-                found |= candidate.bit
-        return found
+                devices |= candidate.bit
+        return devices
 
     def members(self, devices: int) -> Iterator[Candidate]:
-        """The devices of a set, in order."""
+        """Yield the devices of a set, in order."""
         while devices:
             bit = devices & -devices
             devices ^= bit
@@ -140,7 +140,7 @@ class NodeInventory:
     def group_by_shape(
         self, key: Hashable, read_shapes: Callable[[Sequence[Candidate]], list[Hashable]]
     ) -> ShapeGroups:
-        """The devices grouped by what `look` sees in them; `key` stands for `look`."""
+        """Group the devices by what `read_shapes` returns for them; `key` identifies the reader."""
         cached = self._shape_groups.get(key)
         if cached is None:
             members: dict[Hashable, int] = {}
@@ -153,7 +153,7 @@ class NodeInventory:
         return cached
 
     def capacities(self) -> list[tuple[Mapping[str, DeviceCapacity], int]]:
-        """The different capacity maps and which devices have them."""
+        """Return the distinct capacity maps, each with the devices that have it."""
         if self._capacities is None:
             self._capacities = self._distinct_capacities()
         return self._capacities
@@ -171,13 +171,13 @@ class NodeInventory:
         return distinct
 
     def value(self, candidate: Candidate, attribute: str) -> Value | None:
-        """A published attribute as constraints compare it."""
+        """Return a published attribute in the form that constraints compare, or None."""
         if attribute not in self._values:
             self._read(attribute)
         return self._values[attribute][candidate.index]
 
     def value_masks(self, attribute: str) -> Mapping[Value, int]:
-        """The devices that have each value of a published attribute."""
+        """Return the devices by value of a published attribute."""
         if attribute not in self._values:
             self._read(attribute)
         return self._value_masks[attribute]
@@ -188,13 +188,14 @@ class NodeInventory:
         )
         masks: dict[Value, int] = {}
         values: list[Value | None] = []
+        # Equal values become one object: comparing them is then a comparison of identities.
         same: dict[Value, Value] = {}
         for candidate in self.devices:
-            found = attributes.lookup(candidate.device, candidate.driver, attribute)
-            if found is None:
+            published = attributes.lookup(candidate.device, candidate.driver, attribute)
+            if published is None:
                 values.append(None)
                 continue
-            value = to_value(found)
+            value = to_value(published)
             value = same.setdefault(value, value)
             values.append(value)
             masks[value] = masks.get(value, 0) | candidate.bit
@@ -225,7 +226,7 @@ class NodeInventory:
         return holders.claims() if holders else ()
 
     def holders_on(self, pool_index: int, counter_set: str) -> tuple[ClaimKey, ...]:
-        """The claims with devices that draw from a counter set."""
+        """Return the claims with devices that draw from a counter set."""
         node_pool = self.node_pools[pool_index]
         by_device = node_pool.holders.by_device
         holders: dict[ClaimKey, None] = {}
@@ -237,7 +238,7 @@ class NodeInventory:
         return tuple(holders)
 
     def sync(self) -> None:
-        """Follow what claims have taken and released since the last time."""
+        """Take over what claims have taken and released since the last call."""
         for node_pool in self.node_pools:
             version = node_pool.holders.version
             if node_pool.synced_version != version:

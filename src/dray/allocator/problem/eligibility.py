@@ -1,8 +1,9 @@
-"""The checks that look at a device alone, asked of a whole node at once or of one device.
+"""The checks that look at a device alone, for all devices of a node at once or for one device.
 
 In upstream's order (isSelectable, then allocateDevice): binding conditions, class selectors,
 request selectors, per-device node selection, the part of capacity that other claims cannot change;
-these may fail. Then those that only refuse: node operations, partitions without their gate, taints.
+evaluating these may raise errors. Then those that only reject: node operations, partitions without
+their feature gate, taints.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from dray.allocator.problem.resolution import ResolvedAlternative
 from dray.api import well_known
 
 Demands = list[tuple[int, capacity.Demand]]
-"""What an option takes of each kind of device."""
+"""The demands of an alternative, each with the devices that it is for."""
 
 
 def selected_devices(resolved: ResolvedAlternative, inventory: NodeInventory) -> DeviceMatches:
-    """Which devices class and request select on the node."""
+    """Return the devices of the node that the class and the request select."""
     matching, failing = inventory.everything, 0
     if not pools.has_binding_conditions(inventory.features):
-        matching = inventory.where(lambda each: not each.device.binding_conditions)
+        matching = inventory.where(lambda candidate: not candidate.device.binding_conditions)
     for located in resolved.selectors:
         matches = located.selector.matches(inventory)
         failing |= matching & matches.failing
@@ -38,7 +39,7 @@ def selected_devices(resolved: ResolvedAlternative, inventory: NodeInventory) ->
 def capacity_demands(
     alternative: Alternative, inventory: NodeInventory, selected: int
 ) -> tuple[Demands, DeviceMatches]:
-    """What the option takes of the selected devices, and which of them could ever give it."""
+    """Return the demands on the selected devices, and which of them are large enough."""
     demands: Demands = []
     matching = failing = 0
     fractional = inventory.features.fractional_capacity_range
@@ -58,7 +59,7 @@ def capacity_demands(
 
 
 def excluded_devices(alternative: Alternative, inventory: NodeInventory) -> int:
-    """The devices that gates, the node or taints keep away."""
+    """Return the devices that feature gates, the node or taints exclude."""
     demands = 0
     for device in inventory.members(inventory.possibly_excluded):
         if next(_exclusions(alternative, inventory, device), None) is not None:
@@ -69,7 +70,7 @@ def excluded_devices(alternative: Alternative, inventory: NodeInventory) -> int:
 def failure(
     resolved: ResolvedAlternative, inventory: NodeInventory, device: Candidate
 ) -> rejections.AllocationError:
-    """What goes wrong on a device that `matches` or `demands` called failing."""
+    """Return the error on a device that `selected_devices` or `capacity_demands` calls failing."""
     for located in resolved.selectors:
         if located.selector.matches(inventory).failing & device.bit:
             detail = f"selector #{located.number}{located.selector.failure_on(device)}"
@@ -80,10 +81,10 @@ def failure(
     try:
         pools.serves_node(device.device, inventory.node)
         _demand(alternative, inventory, device)
-    except rejections.AllocationError as demands:
-        return demands
+    except rejections.AllocationError as error:
+        return error
     except capacity.CapacityError as error:
-        # Upstream names the device in full, except where it looks for all devices.
+        # Upstream writes the full id of a device, except for allocationMode All.
         name = device.device.name if alternative.is_all else str(device.id)
         return rejections.AllocationError(
             f"checking capacity for device {name}: {error}",
@@ -96,7 +97,7 @@ def failure(
 def device_rejections(
     resolved: ResolvedAlternative, inventory: NodeInventory, device: Candidate
 ) -> Iterator[rejections.DeviceRejection]:
-    """What each check has against a device, in order; a check that fails is passed over."""
+    """Yield the rejections of a device in order; checks that raise errors are left out."""
     conditions = device.device.binding_conditions
     if conditions and not pools.has_binding_conditions(inventory.features):
         yield rejections.BindingConditionsDisabled(device.id, conditions)

@@ -1,8 +1,9 @@
-"""Claims meet a node: what each request could use there, before anything is picked.
+"""The search problem of one node: what each request could use there, before anything is picked.
 
-What looks at a device alone has become a set of devices here; what depends on other picks is left
-to the checks that `search` runs. Upstream evaluates "All" at once, in the order of the requests, so
-failures come in that order (incubating/allocator_incubating.go Allocate, validateDeviceRequest).
+The checks that look at a device alone are done here and become sets of devices; those that depend
+on other picks are left to the search. Upstream evaluates allocationMode All before the search, in
+the order of the requests, so errors come in that order (incubating/allocator_incubating.go
+Allocate, validateDeviceRequest).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from dray.api.types.dra import ALLOCATION_RESULTS_MAX_SIZE
 
 
 class NodeAlternative:
-    """One option of a request on one node."""
+    """One alternative of a request on one node."""
 
     __slots__ = (
         "all_mode_devices",
@@ -43,20 +44,20 @@ class NodeAlternative:
         self.claim = resolved.claim
         self.parsed = resolved.parsed
         self.eligible = 0
-        """Devices that pass every check which looks at a device alone."""
+        """Devices that pass every check that looks at a device alone."""
         self.selected = 0
-        """Devices that pass those of them which may fail."""
+        """Devices that pass those of these checks whose evaluation may raise an error."""
         self.failing = 0
-        """Devices on which a selector or a capacity fails once the search comes to them."""
+        """Devices on which a selector or a capacity raises an error when the search visits them."""
         self.demands: eligibility.Demands = []
         self.all_mode_devices: Sequence[Candidate] | None = None
-        """allocationMode All: these devices, no others."""
+        """allocationMode All: exactly these devices."""
         self.count = max(self.parsed.count, 0)
         self.slots = resolved.slots
         self.is_constrained = False
 
     def demand(self, device: Candidate) -> capacity.Demand:
-        """What the option takes of a device that it accepts, where the gate for shares is on."""
+        """Return what the alternative takes of an eligible device; needs DRAConsumableCapacity."""
         for members, demand in self.demands:
             if members & device.bit:
                 return demand
@@ -64,7 +65,7 @@ class NodeAlternative:
 
 
 class NodeRequest:
-    """One request on one node: its options in order of preference."""
+    """One request on one node: its alternatives in order of preference."""
 
     __slots__ = ("alternatives", "claim", "is_prioritized", "name")
 
@@ -91,9 +92,9 @@ class NodeProblem:
         self.requests = requests
         self.constraints: constraints.Constraints | None = None
         self.single_alternative = _single_alternative(requests)
-        """The only option of the only request, if that asks for one device."""
+        """The only alternative of the only request, if it needs one device; else None."""
         self.may_fail = False
-        """The search may come upon a failure, so no branch of it may be left out."""
+        """The search may visit a device that raises an error, so no branch may be left out."""
 
     def alternatives(self) -> Iterator[NodeAlternative]:
         for request in self.requests:
@@ -106,7 +107,10 @@ class NodeProblem:
         raise LookupError(parsed.name)
 
     def equivalence_key(self, device: Candidate) -> Hashable:
-        """Equal for devices that no request and no check can tell apart by what they are."""
+        """Return a key that is equal for devices that no request and no check can tell apart.
+
+        The picks so far are not in it; `CheckSequence.state_keys` adds them.
+        """
         bit = device.bit
         key: list[Hashable] = [
             (bool(alternative.selected & bit), bool(alternative.eligible & bit))
@@ -133,7 +137,10 @@ class NodeProblem:
 def build(
     inventory: NodeInventory, claims: Sequence[ResolvedClaim], selectors: Selectors
 ) -> NodeProblem:
-    """Raises Failure as upstream would before it picks the first device."""
+    """Build the search problem of one node.
+
+    Raises AllocationError for the first invalid request, in request order.
+    """
     return _Builder(inventory, selectors).build(claims)
 
 
@@ -196,7 +203,11 @@ class _Builder:
         ]
 
     def _all_devices(self, alternative: NodeAlternative) -> Iterator[Candidate]:
-        """Upstream goes from pool to pool, so a pool that fails hides what comes after it."""
+        """Yield the devices for allocationMode All.
+
+        Upstream goes from pool to pool, so an unusable pool is reported before errors on devices
+        of later pools, and after those of earlier ones.
+        """
         by_pool: dict[int, list[Candidate]] = {}
         for device in self._inventory.members(alternative.selected | alternative.failing):
             by_pool.setdefault(device.pool_index, []).append(device)
@@ -224,7 +235,7 @@ class _Builder:
         lists = self._features.list_type_attributes
         for number, constraint in enumerate(claim.parsed.constraints):
             state = constraints.build(number, constraint, compares_lists=lists)
-            assert state is not None, "one of unknown kind is a failure of the claim"
+            assert state is not None, "resolution rejects constraints of unknown kind"
             for request in requests:
                 for alternative in request.alternatives:
                     if constraints.applies_to(constraint, alternative.parsed):
@@ -237,7 +248,7 @@ class _Builder:
         applying: Mapping[Alternative, Sequence[constraints.Constraint]],
     ) -> bool:
         if alternative.all_mode_devices is not None:
-            # A constraint that keeps one of all devices away is a failure, not a no.
+            # A constraint that excludes one of all devices is an error, not a rejection.
             return alternative.is_constrained
         if alternative.failing:
             return True

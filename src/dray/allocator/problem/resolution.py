@@ -1,7 +1,7 @@
-"""Questions meet the fleet: classes looked up, expressions compiled, gates respected.
+"""Claims with their classes looked up and their expressions compiled, once for all nodes.
 
-What is wrong with a claim by itself is found here, once for all nodes. It is a value until a node
-is asked, because upstream comes upon it only after what that node shows for the requests before it
+Errors of a claim by itself are found here and kept as values. They are raised when a node is
+searched: upstream reports an error of an earlier request on that node first
 (incubating/allocator_incubating.go Allocate, validateDeviceRequest).
 """
 
@@ -23,7 +23,7 @@ Classes = Mapping[str, DeviceClass]
 
 
 class LocatedSelector(NamedTuple):
-    """A selector and where it stands; without a class it is the request's."""
+    """A selector and its place in a class, or in the request if `device_class` is None."""
 
     selector: CachedSelector
     text: str
@@ -37,7 +37,7 @@ class ResolvedAlternative(NamedTuple):
     device_class: DeviceClass
     selectors: Sequence[LocatedSelector]
     slots: Sequence[Slot]
-    """For an exact count; how many "All" needs depends on the node."""
+    """For an exact count; allocationMode All gets its slots on the node."""
     failure: AllocationError | None = None
 
 
@@ -46,17 +46,17 @@ class ResolvedRequest(NamedTuple):
     request: Request
     alternatives: Sequence[ResolvedAlternative]
     failure: AllocationError | None = None
-    """What is wrong before any option is looked at."""
+    """An error that upstream reports before it evaluates any alternative."""
 
 
 class ResolvedClaim(NamedTuple):
     parsed: ParsedClaim
     requests: Sequence[ResolvedRequest]
     failure: AllocationError | None = None
-    """What is wrong with a constraint."""
+    """An error in a constraint."""
 
     def least_devices(self) -> int:
-        """How many devices the claim needs at least, "All" aside."""
+        """Return how many devices the claim needs at least, without allocationMode All."""
         return sum(
             min(resolved.parsed.count for resolved in request.alternatives)
             for request in self.requests
@@ -152,7 +152,7 @@ def _alternative_failures(
 def _alternative_errors(
     alternative: Alternative, device_class: DeviceClass | None, features: Features
 ) -> Iterator[tuple[str, str]]:
-    """What is wrong with a request by itself, the first thing first, and where in it."""
+    """Yield the errors of a request by itself, in upstream's order: the place and the message."""
     if alternative.derived and not features.derived_attributes:
         yield "", "cannot handle request with derived attributes, the feature is disabled"
     for index, selector in enumerate(alternative.selectors):

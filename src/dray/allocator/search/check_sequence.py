@@ -1,7 +1,6 @@
-"""The checks of a search, in upstream's order: one line for each DRA concept.
+"""The checks of a search, in upstream's order.
 
-Only the concepts that can matter for the problem at hand take part. The explain engine asks the
-same checks.
+Only the rules that can matter for a problem take part. Explanations use the same checks.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from dray.allocator.problem.node_problem import NodeAlternative, NodeProblem
 
 
 class EvaluationErrorCheck:
-    """Fails on the devices on which a selector or a capacity of one option fails."""
+    """Raises the error of a device on which a selector or a capacity cannot be evaluated."""
 
     name = rejections.CheckName.REQUEST_SELECTORS
     __slots__ = ("_alternative", "_problem", "applies_to")
@@ -50,7 +49,7 @@ class EvaluationErrorCheck:
 
 
 class CheckSequence:
-    """The state that one search works on."""
+    """The checks of one search, with the state that its picks change."""
 
     __slots__ = ("_by_alternative", "_capacity", "_counters", "_groups", "_problem", "_usage")
 
@@ -64,7 +63,7 @@ class CheckSequence:
         self._counters = _counters(inventory) if inventory.partitions else []
 
     def of(self, alternative: NodeAlternative) -> Sequence[Check]:
-        """The checks for one option, in order."""
+        """Return the checks for one alternative, in order."""
         cached = self._by_alternative.get(alternative)
         if cached is None:
             cached = self._by_alternative[alternative] = self._in_order(alternative)
@@ -79,18 +78,19 @@ class CheckSequence:
             last.append(self._problem.constraints)
         if alternative.all_mode_devices is None:
             return [*first, *self._capacity, *self._groups, *self._counters, *last]
-        # Upstream looks at the capacity of "all" devices last (allocateDevice).
+        # allocationMode All: upstream checks capacity after constraints, allocateDevice in
+        # https://github.com/kubernetes/kubernetes/blob/release-1.37/staging/src/k8s.io/dynamic-resource-allocation/structured/internal/incubating/allocator_incubating.go
         return [*first, *self._groups, *self._counters, *last, *self._capacity]
 
     def max_takeable(self, devices: int) -> int:
-        """An upper bound of how many of some free devices can be taken together, each once."""
+        """Return an upper bound of how many free devices can be taken together, each once."""
         free = devices & ~self._usage.picked & ~self._problem.inventory.taken
         return min(
             [free.bit_count(), *[counters.max_takeable(free) for counters in self._counters]]
         )
 
     def state_keys(self, device: Candidate) -> Hashable:
-        """What the picks so far mean for a device."""
+        """Return what the picks so far mean for a device."""
         checks: list[Check] = [self._usage, *self._capacity, *self._groups, *self._counters]
         return tuple([check.state_key(device) for check in checks])
 

@@ -1,4 +1,4 @@
-"""Picks to AllocationResult: devices, configuration, node selector.
+"""Build AllocationResults from picks: devices, configuration, node selector.
 
 Follows incubating/allocator_incubating.go, the end of Allocate and createNodeSelector.
 """
@@ -30,17 +30,19 @@ FROM_CLAIM = "FromClaim"
 
 
 class Pick(NamedTuple):
-    """A device and the option it was picked for."""
+    """A device and the alternative it was picked for."""
 
     alternative: NodeAlternative
     device: Candidate
 
 
 class Solution(NamedTuple):
+    """A complete assignment of devices to all requests."""
+
     picks: Sequence[Pick]
-    """The devices of all claims, in the order they were picked."""
+    """The devices of all claims, in the order of the picks."""
     chosen: Sequence[NodeAlternative]
-    """One option for each request of each claim, in order."""
+    """The alternative of each request of each claim, in order."""
 
 
 class NodeSelectorUnsupported(rejections.AllocationError):
@@ -52,7 +54,10 @@ class NodeSelectorUnsupported(rejections.AllocationError):
 def build(
     problem: NodeProblem, solution: Solution, new_share_id: Callable[[], str]
 ) -> list[AllocationResult]:
-    """One result for each claim; raises Failure if a slice selects nodes in more than one way."""
+    """Return one result for each claim.
+
+    Raises NodeSelectorUnsupported if the node selector of a slice has several terms.
+    """
     results = []
     for claim in range(len(problem.claims)):
         picks, chosen = solution
@@ -123,7 +128,7 @@ def _configuration(
 
 
 def _class_entries(chosen: Sequence[NodeAlternative]) -> list[_Entry]:
-    """The configuration of each class once, for all requests of that class."""
+    """Return the configuration of each class once, for all requests of that class."""
     by_class: dict[str, list[_Entry]] = {}
     for alternative in chosen:
         if not alternative.resolved.device_class.spec.config:
@@ -147,7 +152,7 @@ def _is_named(alternative: NodeAlternative, names: Sequence[str]) -> bool:
 
 
 def _node_selector(claim: int, picks: Sequence[Pick], node: str) -> NodeSelector | None:
-    """Where the allocation can be used; None if everywhere."""
+    """Return the nodes where the allocation can be used, or None for all nodes."""
     fields: list[NodeSelectorRequirement] = []
     expressions: list[NodeSelectorRequirement] = []
     for _, candidate in picks:
