@@ -1,4 +1,4 @@
-"""Why claims are not allocated, and what would help: the way from claims to an `Explanation`."""
+"""Explain why claims are not allocated and what would help."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from dray.explain.survey.funnel import Funnel
 from dray.explain.survey.node_survey import Survey, UnusablePool
 from dray.explain.survey.unreachable_slices import UnreachableSlices
 
+# Most claims that fit do so on one of the first nodes. Of the other nodes, the survey excludes most
+# without a search, and it is needed anyway to explain claims that do not fit.
 NODES_TRIED_FIRST = 64
-"""Most claims that fit do so on one of the first nodes; of the others, most can be ruled out by
-what has to be counted anyway."""
 
 
 class Outcome(enum.StrEnum):
     ALLOCATED = "allocated"
     FITS = "fits"
     REFUSED = "refused"
-    """No node can serve the claims as things are."""
+    """No node can serve the claims now."""
     FAILED = "failed"
-    """Something is wrong with the claims, or with what they meet."""
+    """Claims, classes or slices are invalid."""
     UNDECIDED = "undecided"
-    """The search was given up."""
+    """The search reached its limit of positions."""
 
 
 class PickedDevice(msgspec.Struct, frozen=True):
@@ -61,15 +61,15 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     outcome: Outcome
     claims: tuple[ClaimKey, ...]
     allocated: tuple[ClaimKey, ...] = ()
-    """Claims of the same pod that have devices already, which may leave only some nodes."""
+    """Claims of the same pod that are allocated already, which may limit the nodes."""
     nodes: int = 0
-    """How many nodes come into question."""
+    """How many nodes are considered."""
     node: str = ""
-    """Where the claims fit."""
+    """The node on which the claims fit."""
     devices: tuple[PickedDevice, ...] = ()
-    """What claims have, or would get."""
+    """The devices that the claims have or would get."""
     message: str = ""
-    """Upstream's words for a failure."""
+    """Upstream's message for an error."""
     faults: tuple[Fault, ...] = ()
     reasons: tuple[Reason, ...] = ()
     funnels: tuple[Funnel, ...] = ()
@@ -77,7 +77,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     unusable: tuple[UnusablePool, ...] = ()
     unreachable_slices: tuple[UnreachableSlices, ...] = ()
     changes: tuple[SuggestedChange, ...] = ()
-    """What would help, the smallest change first."""
+    """The changes that would help, the smallest first."""
 
 
 def explain(
@@ -87,9 +87,9 @@ def explain(
     new_share_id: Callable[[], str],
     nodes: Iterable[str] | None = None,
 ) -> Explanation:
-    """What becomes of the claims of a pod; `nodes` are those that come into question, if not all.
+    """Explain the claims of a pod. `nodes` are the nodes to consider; None for all.
 
-    The fleet is as before when this returns.
+    Suggestions are tried on `cluster` itself; it is unchanged when this returns.
     """
     allocated = [claim for claim in claims if claim.status.allocation is not None]
     waiting = [claim for claim in claims if claim.status.allocation is None]
@@ -106,9 +106,9 @@ def explain(
             investigation = _Investigation(cluster, waiting, allocated, allocator)
             fit = allocator.first_fit(waiting, investigation.undecided())
     except rejections.AllocationError as failure:
-        return (investigation or _Investigation(cluster, waiting, allocated, allocator)).failed(
-            failure
-        )
+        if investigation is None:
+            investigation = _Investigation(cluster, waiting, allocated, allocator)
+        return investigation.failed(failure)
     if fit is None:
         assert investigation is not None
         return investigation.refused()
@@ -124,17 +124,16 @@ def _keys(claims: Iterable[ResourceClaim]) -> tuple[ClaimKey, ...]:
 
 
 def _picked(claim: ResourceClaim, allocation: AllocationResult | None) -> list[PickedDevice]:
-    (key,) = _keys([claim])
     return [
-        PickedDevice(key, claim.request, claim.device_id)
-        for claim in (allocation.devices.results if allocation else ())
+        PickedDevice(claim.key, result.request, result.device_id)
+        for result in (allocation.devices.results if allocation else ())
     ]
 
 
 def _usable_nodes(
     cluster: ClusterInventory, allocated: Iterable[ResourceClaim], nodes: Iterable[str] | None
 ) -> list[str]:
-    """The nodes where the claims that are allocated can be used, in the order of the fleet."""
+    """Return the nodes on which the allocated claims can be used, in the order of the cluster."""
     node_tests = [
         node_selectors.compile_node_selector(claim.status.allocation.node_selector)
         for claim in allocated
@@ -152,7 +151,7 @@ def _usable_nodes(
 
 
 class _Investigation:
-    """Looks into claims that do not fit."""
+    """Explains claims that do not fit on the first nodes."""
 
     def __init__(
         self,
@@ -173,12 +172,13 @@ class _Investigation:
         self._representatives = equivalence.representatives(
             self._survey.undecided_groups(), self._resolved
         )
-        """Of nodes that the survey leaves open, the one that is asked for each."""
+        """For each undecided node the equivalent one that is searched."""
 
     def undecided(self) -> list[str]:
-        """Nodes that have not been asked and that nothing is known against.
+        """Return the nodes that still have to be searched.
 
-        Where a check fails instead of saying no, that decides about all nodes: each is asked.
+        If an expression raises an error on some device, these are all nodes: the error of the first
+        of them in order is the result.
         """
         later = self._allocator.nodes[NODES_TRIED_FIRST:]
         if any(stage.failing for funnel in self._survey.funnels for stage in funnel.stages):

@@ -114,7 +114,7 @@ def _tell_limits(around: ClusterObjects) -> None:
         click.echo(f"{pod_progress_text.limit(kind)} ({refusal})", err=True)
     for kind, refusal in sorted(around.partly_read.items()):
         click.echo(
-            f"{pod_progress_text.limit(kind + pod_progress.ELSEWHERE)} ({refusal})", err=True
+            f"{pod_progress_text.limit(kind + pod_progress.OTHER_NAMESPACES)} ({refusal})", err=True
         )
 
 

@@ -1,4 +1,4 @@
-"""What single nodes could give: taints to tolerate, capacity left over, claims that could end."""
+"""What a node could offer: devices with untolerated taints, capacity left, claims that may end."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from dray.explain.selectors import spelling
 def untolerated_taints(
     inventory: NodeInventory, resolved: ResolvedAlternative
 ) -> dict[DeviceTaint | None, None]:
-    """The taints that keep devices away which are selected; None where one device has several."""
-    found: dict[DeviceTaint | None, None] = {}
+    """Return the untolerated taints of selected devices; also None if a device has several."""
+    untolerated: dict[DeviceTaint | None, None] = {}
     selected = eligibility.selected_devices(resolved, inventory).matching
     for device in inventory.members(selected & inventory.possibly_excluded):
         reasons = [
@@ -32,14 +32,14 @@ def untolerated_taints(
             if taints.first_untolerated((taint,), resolved.parsed.tolerations) is not None
         ]
         if len(reasons) > 1:
-            found[None] = None
+            untolerated[None] = None
         for taint in reasons:
-            found[taint] = None
-    return found
+            untolerated[taint] = None
+    return untolerated
 
 
 class AffordableAmounts(NamedTuple):
-    """What to ask for of each capacity, and how much that is of what was asked for, from 0 to 1."""
+    """Amounts to request, and their fraction of what was requested, from 0 to 1."""
 
     amounts: dict[str, str]
     share: float
@@ -48,18 +48,18 @@ class AffordableAmounts(NamedTuple):
 def affordable_amounts(
     inventory: NodeInventory, resolved: ResolvedAlternative
 ) -> Iterator[AffordableAmounts]:
-    """What selected devices could give, each by itself, where that is less than was asked for."""
+    """Yield what each selected device could provide, if that is less than was requested."""
     selected = eligibility.selected_devices(resolved, inventory).matching & ~inventory.taken
     for device in inventory.members(selected):
-        found = _affordable(inventory, resolved.parsed, device)
-        if found is not None and found.amounts != dict(resolved.parsed.capacity or {}):
-            yield found
+        affordable = _affordable(inventory, resolved.parsed, device)
+        if affordable is not None and affordable.amounts != dict(resolved.parsed.capacity or {}):
+            yield affordable
 
 
 def _affordable(
     inventory: NodeInventory, alternative: Alternative, device: Candidate
 ) -> AffordableAmounts | None:
-    """What the device can give of each capacity that matters."""
+    """Return the largest amounts that the device can provide, or None."""
     holders = inventory.device_holders(device)
     consumed: Mapping[str, int] = holders.capacity if holders else {}
     requested = _renamed(alternative.capacity or {}, device.device.capacity)
@@ -88,18 +88,18 @@ def _affordable(
 def _renamed(
     requested: Mapping[str, str], published: Mapping[str, DeviceCapacity]
 ) -> dict[str, str]:
-    """What is asked for, by the names that the device has; what it has not is left out."""
-    found = {name: amount for name, amount in requested.items() if name in published}
-    for name in requested.keys() - found.keys():
+    """Return the requested amounts by the device's names; similar names are replaced."""
+    renamed = {name: amount for name, amount in requested.items() if name in published}
+    for name in requested.keys() - renamed.keys():
         for close in spelling.similar(name, published)[:1]:
-            found.setdefault(close, requested[name])
-    return found
+            renamed.setdefault(close, requested[name])
+    return renamed
 
 
 def _consumed(
     text: str | None, published: DeviceCapacity, inventory: NodeInventory
 ) -> Quantity | None:
-    """What the allocator would take; None where it cannot say."""
+    """Return the amount that the allocator would take, or None if it cannot be computed."""
     fractional = inventory.features.fractional_capacity_range
     requested = quantity.parse(text) if text is not None else None
     try:
@@ -117,7 +117,7 @@ def _is_allowed(desired: Quantity, published: DeviceCapacity, inventory: NodeInv
 
 
 def _largest(policy: CapacityRequestPolicy | None, left: int, total: Quantity) -> Quantity | None:
-    """The largest amount that a policy hands out of what is left."""
+    """Return the largest amount that a policy allows of what is left, or None."""
     if policy is None:
         return Quantity(left, total.format) if left > 0 else None
     if policy.valid_values:
@@ -142,13 +142,13 @@ Holders = Counter[ClaimKey]
 
 
 def holding_claims(inventory: NodeInventory, resolved: ResolvedAlternative) -> Holders:
-    """Who holds devices of the node's pools; those that are selected count twice."""
+    """Count the devices that claims hold in the node's pools; selected ones count twice."""
     selected = eligibility.selected_devices(resolved, inventory).matching
-    found = Holders()
+    weights = Holders()
     for node_pool in inventory.node_pools:
         for name, holders in node_pool.holders.by_device.items():
             index = node_pool.indexes.get(name)
             weight = 2 if index is not None and selected >> index & 1 else 1
             for key in holders.claims():
-                found[key] += weight
-    return found
+                weights[key] += weight
+    return weights

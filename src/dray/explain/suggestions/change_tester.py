@@ -1,7 +1,7 @@
-"""Asks the allocator, within bounds: whether claims fit, and whether they would after a change.
+"""Test with the allocator whether claims would fit after a change, within a budget.
 
-Effort is counted in positions of the search and in nodes asked, never in time, so that the same
-question always gets the same answer.
+The budget counts positions of the search and nodes, never time, so that the same claims always get
+the same suggestions.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from dray.explain.survey.bounded_allocator import BoundedAllocator
 from dray.explain.survey.node_survey import RequestKey, UnservedRequests
 
 POSITION_BUDGETS = (200, 2_000)
-"""Positions for one trial: most that succeed need few, so the many that do not may cost little."""
+"""Positions for one test, by round. Most tests that succeed need few positions."""
 
 _TOTAL_POSITIONS = 10_000
 _NODES_TRIED = 4_000
 
 
 class ChangeTester:
-    """Tries changes on nodes that stand for the others."""
+    """Tests changes on representative nodes."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class ChangeTester:
         self.begin_round(POSITION_BUDGETS[0])
 
     def begin_round(self, positions: int) -> None:
-        """From now on a trial may take that many positions."""
+        """Begin a round in which a test may visit `positions` positions."""
         self._allocator.positions = positions
         self._allocator.spent = 0
         self._left = _NODES_TRIED
         self.gave_up = False
-        """Whether some trial of this round was given up."""
+        """Whether a test of this round reached its limit."""
 
     @property
     def is_over(self) -> bool:
@@ -61,10 +61,10 @@ class ChangeTester:
         affected: frozenset[RequestKey] | None,
         node: str | None = None,
     ) -> SuggestedChange | None:
-        """The change with a node on which the claims fit after it; None if it does not help.
+        """Return the change with a node on which the claims then fit, or None if it does not help.
 
-        A node that cannot serve a request which the change leaves alone is not asked; `affected` of
-        None is all requests. With `node`, only that one is asked.
+        A node is skipped if it cannot serve a request that the change does not affect; `affected`
+        is None if it affects all requests. With `node`, only that node is tried.
         """
         changed = change.applied_to(self._claims)
         with change.applied_in(self._cluster), self._allocator_for(change) as allocator:
@@ -82,7 +82,7 @@ class ChangeTester:
 
     @contextlib.contextmanager
     def _allocator_for(self, change: SuggestedChange) -> Iterator[BoundedAllocator]:
-        """Whom to ask: what is remembered does not hold in a cluster that was changed."""
+        """Return the allocator for a change: cached results are not valid in a changed cluster."""
         if not isinstance(change, ClusterChange):
             yield self._allocator
             return
@@ -105,7 +105,7 @@ class ChangeTester:
 def _confirmed(
     allocator: BoundedAllocator, change: SuggestedChange, claims: Sequence[ResourceClaim]
 ) -> SuggestedChange | None:
-    """One node that fits is not enough where another one fails altogether."""
+    """Return the change with its first node, or None if an earlier node raises an error."""
     try:
         fit = allocator.first_fit(claims, allocator.nodes)
     except rejections.AllocationError:

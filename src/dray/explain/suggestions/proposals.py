@@ -1,7 +1,7 @@
-"""Changes worth trying, made from what was found out about the claims and the nodes.
+"""Proposals of changes, made from the survey of the nodes and the facts about filters.
 
-Each function proposes one kind of change, the least intrusive first; whether a proposal helps is
-for `relaxation` to find out.
+Each function proposes one kind of change, the least intrusive first; `relaxation` tests whether a
+proposal helps.
 """
 
 from __future__ import annotations
@@ -42,10 +42,7 @@ _AMOUNTS_TRIED = 8
 
 
 class Proposal(NamedTuple):
-    """A change to try, which requests it can help, and where, if only one node comes into question.
-
-    None stands for all requests.
-    """
+    """A change to test, the requests that it can help (None for all), and a node if only one."""
 
     change: SuggestedChange
     affected: frozenset[RequestKey] | None
@@ -53,7 +50,7 @@ class Proposal(NamedTuple):
 
 
 class ProposalContext(NamedTuple):
-    """Everything that proposals are made from."""
+    """Everything that proposals are made from: the claims and the results about them."""
 
     cluster: ClusterInventory
     claims: Sequence[ResourceClaim]
@@ -61,7 +58,7 @@ class ProposalContext(NamedTuple):
     survey: Survey
     observations: Sequence[Observation]
     gates: Sequence[str]
-    """Feature gates that are in the way."""
+    """Feature gates that exclude devices."""
 
 
 Propose = Callable[[ProposalContext], Iterator[Proposal]]
@@ -78,14 +75,14 @@ def affecting(alternative: ResolvedAlternative) -> frozenset[RequestKey]:
 
 
 def _inventories(context: ProposalContext) -> Iterator[tuple[str, NodeInventory]]:
-    """The nodes that stand for the others."""
+    """Yield the representative nodes with their inventories."""
     cluster = context.cluster
     for unserved in context.survey.representatives:
         yield unserved.node, cluster.inventory(cluster.nodes[unserved.node])
 
 
 def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
-    """Other ways to write the selectors of requests."""
+    """Return a function that proposes rewritten selectors of requests."""
 
     def propose(context: ProposalContext) -> Iterator[Proposal]:
         for observed in context.observations:
@@ -110,7 +107,7 @@ def rewritten(rewrite: Callable[[Observation], Iterator[Rewrite]]) -> Propose:
 
 
 def correct_names(context: ProposalContext) -> Iterator[Proposal]:
-    """Classes and constraint attributes that do not exist and are written much like others."""
+    """Propose similar names for classes and constraint attributes that do not exist."""
     classes = context.cluster.classes
     for alternative in alternatives(context):
         requested = alternative.parsed.device_class
@@ -144,7 +141,7 @@ def _of_claim(context: ProposalContext, claim: int) -> frozenset[RequestKey]:
 
 
 def wait(context: ProposalContext) -> Iterator[Proposal]:
-    """One claim that ends; those that hold most of what is wanted first."""
+    """Propose to wait for one claim, those that hold most of what is needed first."""
     own = {claim.key for claim in context.claims}
     for node, inventory in _inventories(context):
         weights = sum(
@@ -164,14 +161,14 @@ _NOBODY = availability.Holders()
 
 
 def ask_for_smaller_amounts(context: ProposalContext) -> Iterator[Proposal]:
-    """Less of a capacity, the most that some device can give first."""
+    """Propose smaller amounts of capacities, the largest that a device has left first."""
     for alternative in alternatives(context):
         requested = dict(alternative.parsed.capacity or {})
-        found: dict[tuple[tuple[str, str], ...], float] = {}
+        share_of: dict[tuple[tuple[str, str], ...], float] = {}
         for _, inventory in _inventories(context):
             for amounts, share in availability.affordable_amounts(inventory, alternative):
-                found[tuple(sorted(amounts.items()))] = share
-        ranked = sorted(found, key=lambda amounts: -found[amounts])
+                share_of[tuple(sorted(amounts.items()))] = share
+        ranked = sorted(share_of, key=lambda amounts: -share_of[amounts])
         for chosen in ranked[:_AMOUNTS_TRIED]:
             change = LessCapacity(
                 claim=alternative.claim,
@@ -183,14 +180,14 @@ def ask_for_smaller_amounts(context: ProposalContext) -> Iterator[Proposal]:
 
 
 def tolerate(context: ProposalContext) -> Iterator[Proposal]:
-    """One taint; then, for devices with several, all of them."""
+    """Propose to tolerate one taint; then, for devices with several, all taints."""
     for alternative in alternatives(context):
-        found = dict.fromkeys(
+        untolerated = dict.fromkeys(
             taint
             for _, inventory in _inventories(context)
             for taint in availability.untolerated_taints(inventory, alternative)
         )
-        for taint in sorted(found, key=lambda taint: taint is None):
+        for taint in sorted(untolerated, key=lambda taint: taint is None):
             change = TolerateTaint(
                 claim=alternative.claim, request=str(alternative.parsed.name), taint=taint
             )
@@ -222,7 +219,7 @@ def drop_constraints(context: ProposalContext) -> Iterator[Proposal]:
 
 
 def use_fitting_classes(context: ProposalContext) -> Iterator[Proposal]:
-    """Classes with devices that the request's own selectors match."""
+    """Propose other classes for requests with selectors of their own."""
     return _other_classes(context, has_selectors=True)
 
 
@@ -253,7 +250,7 @@ def _other_class(alternative: ResolvedAlternative, name: str) -> OtherClass:
 
 
 def correct_classes(context: ProposalContext) -> Iterator[Proposal]:
-    """Mistakes in selectors of classes."""
+    """Propose corrections of selectors in classes."""
     for observed in context.observations:
         class_filter = observed.facts.filter
         if class_filter.kind is FilterKind.CLASS:

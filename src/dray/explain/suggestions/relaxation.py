@@ -1,8 +1,8 @@
-"""The smallest changes with which the claims would fit, found by asking the allocator again.
+"""Find the smallest changes with which the claims would fit, by running the allocator again.
 
-Proposals come in the order of what they ask of the user: first what can only be a mistake, then
-waiting, then asking for less, then doing without something. What is returned has been tried: the
-changed claims fit on a node of the fleet.
+Proposals come in the order of what they cost the user: first corrections of obvious mistakes, then
+waiting, then requesting less, then giving up something. Every change that is returned was tried:
+the changed claims fit on a node of the cluster.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from dray.explain.suggestions.changes import (
 )
 from dray.explain.suggestions.proposals import ProposalContext, Propose
 
-CHANGES_WANTED = 3
+CHANGES_RETURNED = 3
 
 
 def find(context: ProposalContext, nodes: Sequence[str]) -> tuple[SuggestedChange, ...]:
-    """A few changes of different kinds that help, the smallest first."""
+    """Return a few changes of different kinds that help, the smallest first."""
     tester = ChangeTester(context.cluster, nodes, context.claims, context.survey.representatives)
     for budget in change_tester.POSITION_BUDGETS:
         tester.begin_round(budget)
-        found = _round(context, tester)
-        if found or not tester.gave_up:
-            return found
+        changes = _round(context, tester)
+        if changes or not tester.gave_up:
+            return changes
     return ()
 
 
 def _round(context: ProposalContext, tester: ChangeTester) -> tuple[SuggestedChange, ...]:
-    found: list[SuggestedChange] = []
+    changes: list[SuggestedChange] = []
     for find_one in _BY_EFFORT:
-        change = find_one(context, tester, {_spot(change) for change in found})
+        change = find_one(context, tester, {_subject_of(change) for change in changes})
         if change is not None:
-            found.append(change)
-        if len(found) == CHANGES_WANTED or tester.is_over:
+            changes.append(change)
+        if len(changes) == CHANGES_RETURNED or tester.is_over:
             break
-    return tuple(found)
+    return tuple(changes)
 
 
-def _spot(change: SuggestedChange) -> Hashable:
-    """What a change touches: a second change of the same would say nothing new."""
+def _subject_of(change: SuggestedChange) -> Hashable:
+    """Return what a change is about: a second one about the same would add nothing."""
     match change:
         case ReplaceSelector() | DropSelector():
             return "selector", change.claim, change.request, change.index
@@ -70,7 +70,7 @@ Find = Callable[[ProposalContext, ChangeTester, Set[Hashable]], SuggestedChange 
 
 
 def _first_verified(propose: Propose) -> Find:
-    """The first of the proposals that helps."""
+    """Return a function that finds the first proposal that helps."""
 
     def find_one(
         context: ProposalContext, tester: ChangeTester, touched: Set[Hashable]
@@ -78,7 +78,7 @@ def _first_verified(propose: Propose) -> Find:
         for proposal in propose(context):
             if tester.is_over:
                 return None
-            if _spot(proposal.change) in touched:
+            if _subject_of(proposal.change) in touched:
                 continue
             verified = tester.verify(*proposal)
             if verified is not None:
@@ -89,14 +89,14 @@ def _first_verified(propose: Propose) -> Find:
 
 
 def _last_resort(find_one: Find) -> Find:
-    """Looked for only if nothing was found before."""
+    """Return a function that does nothing if another change was found before."""
     return lambda context, tester, touched: None if touched else find_one(context, tester, touched)
 
 
 def _fewer(
     context: ProposalContext, tester: ChangeTester, touched: Set[Hashable]
 ) -> SuggestedChange | None:
-    """The largest count that fits."""
+    """Return the change to the largest count that fits, or None."""
     left = {
         (funnel.claim, funnel.request): funnel.best.left
         for funnel in context.survey.funnels
@@ -104,24 +104,25 @@ def _fewer(
     }
     for alternative in proposals.alternatives(context):
         available = left.get((alternative.claim, str(alternative.parsed.name)), 0)
-        found = _largest_count(alternative, available, tester)
-        if found is not None:
-            return found
+        change = _largest_count(alternative, available, tester)
+        if change is not None:
+            return change
     return None
 
 
 def _largest_count(
     alternative: ResolvedAlternative, available: int, tester: ChangeTester
 ) -> SuggestedChange | None:
-    """Fitting is monotonic in the count: where one device does not fit, no count does."""
+    """Return the change to the largest count that fits, or None."""
+    # If a count fits, every smaller one does. So try 1 first, then search by bisection.
     requested = alternative.parsed.count if alternative.parsed.mode == EXACT_COUNT else 0
     if alternative.parsed.mode not in (EXACT_COUNT, ALL):
         available = 1
     fewer = requested - 1 if requested else available
     low, high = 1, min(fewer, available, ALLOCATION_RESULTS_MAX_SIZE)
-    found = None
+    largest = None
     while low <= high:
-        count = low if found is None else (low + high + 1) // 2
+        count = low if largest is None else (low + high + 1) // 2
         change = FewerDevices(
             claim=alternative.claim,
             request=str(alternative.parsed.name),
@@ -130,12 +131,12 @@ def _largest_count(
         )
         verified = tester.verify(change, proposals.affecting(alternative))
         if verified is not None:
-            found, low = verified, count + 1
-        elif found is None:
+            largest, low = verified, count + 1
+        elif largest is None:
             return None
         else:
             high = count - 1
-    return found
+    return largest
 
 
 _BY_EFFORT: Sequence[Find] = (

@@ -12,7 +12,7 @@ POSITIONS_PER_SEARCH = 200_000
 
 
 class BoundedAllocator:
-    """The allocator over some nodes of a fleet, with an end to its patience."""
+    """The allocator for some nodes of a cluster, with a limit on positions per search."""
 
     def __init__(
         self,
@@ -24,15 +24,15 @@ class BoundedAllocator:
     ) -> None:
         self.nodes = nodes
         self.spent = 0
-        """Positions that all questions so far have taken."""
+        """Positions visited by all searches so far."""
         self.positions = self._left = positions
-        """How many a question may take."""
+        """The limit for one search."""
         self._allocator = Allocator(
             cluster, new_share_id=new_share_id, should_stop=self._is_budget_spent
         )
 
     def first_fit(self, claims: Sequence[ResourceClaim], nodes: Iterable[str]) -> Fit | None:
-        """The first of the nodes on which the claims fit; raises Failure as soon as one does."""
+        """Return the first fit on these nodes, or None. Raises AllocationError as `allocate_on`."""
         for node in nodes:
             result = self.allocate_on(claims, node)
             if isinstance(result, Fit):
@@ -40,7 +40,10 @@ class BoundedAllocator:
         return None
 
     def allocate_on(self, claims: Sequence[ResourceClaim], node: str) -> FitResult:
-        """Whether the claims fit on a node; what has been asked before is remembered."""
+        """Return whether the claims fit on a node; results are cached.
+
+        Raises SearchTimeout at the limit, AllocationError for claims that cannot be evaluated.
+        """
         self._left = self.positions
         return self._allocator.allocate_on(claims, node)
 

@@ -1,7 +1,7 @@
-"""What stands in the way on each node, summed up over the nodes and ranked.
+"""The reasons why nodes cannot serve the claims, summed up over the nodes and ranked.
 
-Where a request cannot be served by itself, the gate at which it falls short is the reason. Where
-each could be, but not all together, the allocator's own verdict is.
+If a request cannot be served by itself, the filter that leaves too few devices is the reason. If
+each request could be served but not all together, the allocator's own rejection is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dray.explain.survey.unreachable_slices import UnreachableReason, Unreachabl
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why some nodes are out of the question.
+    """Why some nodes cannot serve the claims.
 
     With `filter`, too few devices of a request pass it; with `rejection`, each request could be
     served, but not all of them; without either, there are no devices at all.
@@ -41,9 +41,9 @@ def reasons(
     claims: Sequence[ResourceClaim],
     representatives: Mapping[str, str],
 ) -> tuple[Reason, ...]:
-    """The reasons, those first that come closest to success.
+    """Return the reasons, those closest to success first.
 
-    `twins` says for each open node which one is asked instead.
+    `representatives` maps each undecided node to the equivalent one that is searched instead.
     """
     shortfalls = sorted(
         survey.counts, key=lambda shortfall: (-shortfall.depth, -survey.counts[shortfall])
@@ -67,7 +67,7 @@ def reasons(
 
 
 def _joint_reasons(results: Iterable[tuple[str, FitResult]]) -> Iterator[Reason]:
-    """Why nodes that could serve each request cannot serve all."""
+    """Yield the reasons of nodes that could serve each request but not all together."""
     nodes_by_kind: dict[Hashable, list[str]] = {}
     closest: dict[Hashable, rejections.Rejection] = {}
     for node, result in results:
@@ -88,14 +88,14 @@ def _joint_reasons(results: Iterable[tuple[str, FitResult]]) -> Iterator[Reason]
 
 
 def _kind(rejection: rejections.Rejection) -> Hashable:
-    """Equal for verdicts that say the same of different nodes."""
+    """Return a key that is equal for the same rejection on different nodes."""
     last = rejection.last if isinstance(rejection, rejections.NoCombination) else None
     names = [getattr(rejection, name, None) for name in ("claim", "request", "attribute")]
     return type(rejection), type(last), *names
 
 
 def _progress(rejection: rejections.Rejection) -> int:
-    """How much of what is needed there is."""
+    """Return how much of what is needed a rejection reports as available."""
     match rejection:
         case rejections.NoCommonValue():
             return rejection.best
@@ -109,7 +109,7 @@ def _progress(rejection: rejections.Rejection) -> int:
 def blocking_feature_gates(
     funnels: Iterable[Funnel], unreachable: Iterable[UnreachableSlices], reasons: Iterable[Reason]
 ) -> Iterator[str]:
-    """Feature gates that keep devices away."""
+    """Yield the feature gates that exclude devices."""
     for reason in reasons:
         if (
             isinstance(reason.rejection, rejections.NoCommonValue)

@@ -1,9 +1,9 @@
-"""Nodes that look alike to some claims: one of them is looked at, and counts for all.
+"""Equivalence classes of nodes: one node of a class is evaluated and counts for all.
 
-A device looks like another one if it agrees with it in all that a gate asks or that is told about
-devices, and is held as well or not. Nodes are alike if as many of their devices look the same. Only
-nodes whose pools are all their own are compared: a device that several nodes reach counts once, so
-what a node adds there depends on the nodes before it.
+Two devices are equivalent if they agree in all values that filters read or that explanations show,
+and if both are allocated or both are free. Two nodes are equivalent if they have equally many
+devices of each kind. Only nodes that share no pool are compared: a device that several nodes reach
+is counted once, so what a node adds there depends on the nodes before it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _encode = msgspec.msgpack.encode
 
 
 class EquivalentNode(NamedTuple):
-    """A node of a group."""
+    """A node of an equivalence class."""
 
     node: str
     device_keys: Sequence[int] = ()
-    """How each device looks, in the order of the inventory; none for a node that is alone."""
+    """A key for each device, equal for equivalent ones; empty for a node without equals."""
     slices: Sequence[ResourceSlice] = ()
-    """What publishes the devices."""
+    """The slices with the devices, in the same order."""
 
     def devices(self) -> Iterator[tuple[ResourceSlice, Device]]:
         for resource_slice in self.slices:
@@ -45,27 +45,27 @@ class EquivalentNode(NamedTuple):
 
 
 EquivalenceClass = list[EquivalentNode]
-"""Nodes that look alike; the first stands for all."""
+"""Equivalent nodes; the first one is evaluated."""
 
 
 def paths_read(claims: Iterable[ResolvedClaim], features: Features) -> frozenset[Path]:
-    """The values of devices that decide at a gate."""
-    found: set[Path] = set()
+    """Return the paths of all device values on which a filter depends."""
+    paths: set[Path] = set()
     for claim in claims:
         for alternative in (
             alternative for request in claim.requests for alternative in request.alternatives
         ):
-            found.update(*(located.selector.paths for located in alternative.selectors))
+            paths.update(*(located.selector.paths for located in alternative.selectors))
             if alternative.parsed.derived:
-                found.add(shapes.WHOLE_DEVICE)
-        # Otherwise it is enough for constraints that an attribute is there.
+                paths.add(shapes.WHOLE_DEVICE)
+        # Without lists, the filter of constraints depends only on whether an attribute exists.
         if features.list_type_attributes:
-            found.update(map(_path, _constrained_attributes(claim)))
-    return frozenset(found)
+            paths.update(map(_path, _constrained_attributes(claim)))
+    return frozenset(paths)
 
 
 def _constrained_attributes(claim: ResolvedClaim) -> set[str]:
-    """The attributes that constraints name."""
+    """Return the attributes that constraints name."""
     constraints = claim.parsed.constraints
     return {
         constraint.match_attribute or constraint.distinct_attribute or ""
@@ -81,7 +81,7 @@ def _path(attribute: str) -> Path:
 def group_nodes(
     cluster: ClusterInventory, nodes: Iterable[str], paths: Iterable[Path]
 ) -> list[EquivalenceClass]:
-    """The nodes by how they look to whom reads `paths`; groups and nodes in the given order."""
+    """Group nodes whose devices agree in all `paths`. Keeps the order of `nodes`."""
     classifier = _NodeClassifier(cluster, paths)
     groups: list[EquivalenceClass] = []
     groups_by_key: dict[Hashable, EquivalenceClass] = {}
@@ -97,7 +97,7 @@ def group_nodes(
 def holders(
     cluster: ClusterInventory, devices: int, one: EquivalentNode, other: EquivalentNode
 ) -> Iterator[ClaimKey]:
-    """Who holds the devices of another member that look like these devices of the one."""
+    """Yield the holders of those devices of `other` that are equivalent to `devices` of `one`."""
     lost = {key for index, key in enumerate(one.device_keys) if devices >> index & 1}
     device_keys = iter(other.device_keys)
     for resource_slice in other.slices:
@@ -111,34 +111,34 @@ def holders(
 def representatives(
     groups: Iterable[EquivalenceClass], claims: Sequence[ResolvedClaim]
 ) -> dict[str, str]:
-    """For each node the first one on which the allocator comes to the same result.
+    """Return for each node the first one on which the allocator has the same result.
 
-    It goes from device to device, so order matters. Of the values that constraints compare it
-    matters which are the same.
+    The allocator visits devices in order, so the order of devices matters here. Constraints compare
+    values with each other, so it matters which devices have equal values, not which values.
     """
     compared = sorted(set().union(*map(_constrained_attributes, claims)))
-    found: dict[str, str] = {}
+    representative_of: dict[str, str] = {}
     for members in groups:
         first: dict[Hashable, str] = {}
         for member in members:
             key = (tuple(member.device_keys), *(_pattern(member, name) for name in compared))
-            found[member.node] = first.setdefault(key, member.node)
-    return found
+            representative_of[member.node] = first.setdefault(key, member.node)
+    return representative_of
 
 
 def _pattern(member: EquivalentNode, attribute: str) -> Hashable:
-    """For each device the first one with the same value of an attribute, and what it is."""
-    found: list[tuple[str, int]] = []
+    """Return for each device the type of an attribute and the first device with an equal value."""
+    pattern: list[tuple[str, int]] = []
     first: dict[Value, int] = {}
     for resource_slice, device in member.devices():
         published = attributes.lookup(device, resource_slice.spec.driver, attribute)
         value = attributes.scalar_value(published) if published else attributes.INCOMPARABLE
-        found.append((value.kind, first.setdefault(value, len(found))))
-    return tuple(found)
+        pattern.append((value.kind, first.setdefault(value, len(pattern))))
+    return tuple(pattern)
 
 
 class _NodeClassifier:
-    """Tells devices from each other as far as claims can."""
+    """Computes the keys of devices and nodes for some claims."""
 
     def __init__(self, cluster: ClusterInventory, paths: Iterable[Path]) -> None:
         self._cluster = cluster
@@ -155,8 +155,8 @@ class _NodeClassifier:
         self._numbers: dict[Hashable, int] = {}
 
     def classify(self, entry: NodeEntry) -> tuple[Hashable | None, EquivalentNode]:
-        """What a node has in common with others that look like it; None if it is alone."""
-        assert entry.node is not None, "only nodes that are there are asked"
+        """Return the node's key, or None if it is not compared with others, and its entry."""
+        assert entry.node is not None, "only existing nodes are classified"
         slices = [*entry.slices.values(), *self._shared] if self._shared else entry.slices.values()
         try:
             pools_on_node = pools.pools_of_node(
@@ -184,9 +184,9 @@ class _NodeClassifier:
         return self._pools[pool].slices.values()
 
     def _is_comparable(self, pool: PoolOnNode) -> bool:
-        """Whether the node has the pool for itself, and what is held of it are whole devices.
+        """Return whether no other node uses the pool and no partition or share of it is allocated.
 
-        What partitions leave of each other is hardly ever the same on two nodes.
+        What allocated partitions leave of the counters is hardly ever the same on two nodes.
         """
         by_device = self._pools[pool.id].holders.by_device
         return (
@@ -202,7 +202,7 @@ class _NodeClassifier:
         )
 
     def _device_keys(self, resource_slice: ResourceSlice) -> list[int]:
-        """A number for each device, the same for those that look the same."""
+        """Return a number for each device, equal for equivalent devices."""
         driver, pool = resource_slice.spec.driver, resource_slice.spec.pool.name
         by_device = self._pools[PoolId(driver, pool)].holders.by_device
         rules = taints.rules_for_pool(driver, pool, self._rules) if self._rules else ()
@@ -228,7 +228,7 @@ class _NodeClassifier:
         return [numbers.setdefault(key, len(numbers)) for key in device_keys]
 
     def _values(self, resource_slice: ResourceSlice) -> list[Hashable]:
-        """The attributes that are read of each device."""
+        """Return the attribute values that are read, for each device."""
         driver = resource_slice.spec.driver
         if driver not in self._attributes:
             self._attributes[driver] = _attributes_read(self._paths, driver)
@@ -239,9 +239,9 @@ class _NodeClassifier:
 
 
 def _attributes_read(paths: Iterable[Path], driver: str) -> Sequence[str] | None:
-    """The names of attributes as a driver may publish them; None for all of them.
+    """Return the attributes that `paths` read, as a driver may publish them; None for all.
 
-    What else paths can name, every look takes in.
+    Whatever else a path can name is always part of a device's key.
     """
     names: list[str] = []
     for path in paths:
@@ -256,5 +256,5 @@ def _attributes_read(paths: Iterable[Path], driver: str) -> Sequence[str] | None
 
 
 def _tainted(device: Device, rules: Sequence[DeviceTaintRule]) -> Hashable:
-    found = taints.with_rules(device.taints, device.name, rules)
-    return tuple([(taint.key, taint.value, taint.effect) for taint in found])
+    all_taints = taints.with_rules(device.taints, device.name, rules)
+    return tuple([(taint.key, taint.value, taint.effect) for taint in all_taints])

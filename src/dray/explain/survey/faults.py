@@ -1,7 +1,7 @@
-"""What is wrong with claims, or with what they meet, so that nobody could allocate them.
+"""Errors in claims, classes and slices that make an allocation impossible on any node.
 
-The allocator stops at the first failure with upstream's words. Here the same causes are found again
-as data, all of them, with what helps to mend them.
+The allocator stops at the first error, with upstream's text. Here all causes are found, as data,
+with what helps to correct them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, tag_field="fault", tag=Tr
 class ClassUnknown(Fault, frozen=True, kw_only=True):
     device_class: str
     similar: tuple[str, ...]
-    """Classes that are written much like it."""
+    """Classes with similar names."""
     known: tuple[str, ...]
 
 
@@ -65,7 +65,7 @@ class SelectorFails(Fault, frozen=True, kw_only=True):
 
 
 class SelectorTooCostly(Fault, frozen=True, kw_only=True):
-    """A selector that may take more than evaluation is allowed to."""
+    """A selector whose estimated cost exceeds the limit."""
 
     device_class: str
     index: int
@@ -94,23 +94,23 @@ class GateOff(Fault, frozen=True, kw_only=True):
 
 
 class Unsupported(Fault, frozen=True, kw_only=True):
-    """A selector, constraint or allocation mode of a kind that is not known."""
+    """A selector, constraint or allocation mode of an unknown kind."""
 
     what: str
 
 
 class PoolNotWhole(Fault, frozen=True, kw_only=True):
-    """All devices are asked for while a pool cannot be used."""
+    """allocationMode All while a pool cannot be used."""
 
     pool: PoolId
 
 
 class AllAgainstConstraint(Fault, frozen=True, kw_only=True):
-    """All devices are asked for, and a constraint forbids to have them together."""
+    """allocationMode All, and a constraint excludes some of the devices."""
 
 
 class Other(Fault, frozen=True, kw_only=True):
-    """A failure that only upstream's words describe."""
+    """An error for which there is only upstream's text."""
 
     detail: str
 
@@ -122,7 +122,7 @@ def find(
     unusable: Sequence[UnusablePool],
     failure: rejections.AllocationError,
 ) -> tuple[Fault, ...]:
-    """Every cause of a failure that can be told, those of the claim that failed first."""
+    """Return every cause of an allocation error, those of the claim that failed first."""
     faults = [
         *_in_claims(cluster, claims),
         *_too_many(claims, funnels),
@@ -138,7 +138,7 @@ def find(
 
 
 def _in_claims(cluster: ClusterInventory, claims: Sequence[ResolvedClaim]) -> Iterator[Fault]:
-    """What is wrong with claims by themselves."""
+    """Yield the faults of claims by themselves."""
     for number, claim in enumerate(claims):
         for request in claim.requests:
             if request.request.is_prioritized and not cluster.features.prioritized_list:
@@ -231,7 +231,7 @@ def _gates_off(alternative: Alternative, features: Features) -> Iterator[str]:
 
 
 def _in_funnels(funnels: Iterable[Funnel], features: Features) -> Iterator[Fault]:
-    """What cannot be evaluated on some devices."""
+    """Yield the faults of expressions that cannot be evaluated on some devices."""
     for funnel in funnels:
         for stage in funnel.stages:
             expression = stage.filter.expression
@@ -280,7 +280,7 @@ def _against_constraints(claims: Sequence[ResolvedClaim], failed_claim: int) -> 
 
 
 def _for_all(claims: Iterable[ResolvedClaim]) -> Iterator[ResolvedAlternative]:
-    """The options that ask for all devices."""
+    """Yield the alternatives with allocationMode All."""
     for claim in claims:
         for request in claim.requests:
             yield from (

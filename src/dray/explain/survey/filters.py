@@ -1,8 +1,8 @@
-"""The gates that a device has to pass for a request, on one node, ready to be asked one by one.
+"""The filters that devices of one node have to pass for a request, evaluated one by one.
 
-The allocator stops where upstream would stop: at the first failure, and at a device that some check
-has ruled out. Here every check is asked of every device, nothing is raised, and what a check says
-does not depend on what the others say.
+The allocator stops where upstream would stop: at the first error, and at the first check that
+rejects a device. Here every check is evaluated on every device, nothing is raised, and the result
+of one check does not depend on the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOLERATES_ALL = (DeviceToleration(operator="Exists"),)
 
 
 class FilterKind(enum.StrEnum):
-    """What a gate looks at, in the order in which people ask."""
+    """What a filter checks, in the order in which explanations show it."""
 
     CLASS = "class"
     SELECTOR = "selector"
@@ -47,7 +47,7 @@ class FilterKind(enum.StrEnum):
 
 
 class DeviceFilter(msgspec.Struct, frozen=True):
-    """One gate. A selector is told by its number and text, one of a class by the class as well."""
+    """One filter. A selector has its index and text; one of a class also the class."""
 
     kind: FilterKind
     index: int = 0
@@ -63,7 +63,7 @@ _FILTERS = {kind: DeviceFilter(kind) for kind in FilterKind}
 
 
 class FilterResult(NamedTuple):
-    """What a gate makes of the devices of a node."""
+    """The devices of a node that pass a filter."""
 
     filter: DeviceFilter
     passing: int
@@ -72,17 +72,17 @@ class FilterResult(NamedTuple):
 
 
 class CannotEvaluate(msgspec.Struct, frozen=True, tag_field="rejection", tag=True):
-    """A selector, a derived attribute or a capacity fails on the device; upstream's words."""
+    """A selector, derived attribute or capacity raises an error on the device; upstream's text."""
 
     detail: str
 
 
 FilterRejection = rejections.DeviceRejection | CannotEvaluate
-"""What a gate has against a device."""
+"""Why a device does not pass a filter."""
 
 
 class NodeFilters:
-    """The gates of one node for some claims."""
+    """The filters of one node for some claims."""
 
     def __init__(
         self, inventory: NodeInventory, claims: Sequence[ResolvedClaim], selectors: Selectors
@@ -90,7 +90,7 @@ class NodeFilters:
         self.inventory = inventory
         self._selectors = selectors
         self._incomparable: dict[NodeAlternative, int] = {}
-        """Devices whose capacity cannot be compared with what an option asks for."""
+        """Devices whose capacity cannot be compared with the request, by alternative."""
         self.requests = [self._request(request) for claim in claims for request in claim.requests]
         self._problem = NodeProblem(inventory, claims, self.requests)
         applying = {
@@ -105,7 +105,7 @@ class NodeFilters:
         self._checks = CheckSequence(self._problem)
 
     def needed(self, alternative: NodeAlternative) -> int:
-        """How many devices of the node the option needs; for All, all that match."""
+        """Return how many devices of the node the alternative needs; for All, all that match."""
         if not alternative.parsed.is_all:
             return alternative.count
         matching = eligibility.selected_devices(alternative.resolved, self.inventory).matching
@@ -114,7 +114,7 @@ class NodeFilters:
         return max(matching.bit_count(), 1)
 
     def results(self, alternative: NodeAlternative) -> Iterator[FilterResult]:
-        """What every gate says about every device, in order; nothing is asked before its turn."""
+        """Yield the result of every filter on all devices, in order and only when it is needed."""
         inventory = self.inventory
         for located in alternative.resolved.selectors:
             kind = FilterKind.SELECTOR if located.device_class is None else FilterKind.CLASS
@@ -145,7 +145,7 @@ class NodeFilters:
     def rejection(
         self, alternative: NodeAlternative, device_filter: DeviceFilter, device: Candidate
     ) -> FilterRejection | None:
-        """What one gate has against one device that does not pass it."""
+        """Return why one device does not pass one filter, or None."""
         for rejection in eligibility.device_rejections(
             alternative.resolved, self.inventory, device
         ):
@@ -199,14 +199,14 @@ class NodeFilters:
         return alternative
 
     def _disabled(self, alternative: NodeAlternative) -> int:
-        """Devices that a feature gate or the lack of a node's feature keeps away."""
+        """Return the devices that a feature gate, or a feature missing on the node, excludes."""
         inventory = self.inventory
         tolerant = msgspec.structs.replace(alternative.parsed, tolerations=_TOLERATES_ALL)
         disabled = (
             eligibility.excluded_devices(tolerant, inventory) if inventory.possibly_excluded else 0
         )
         if not pools.has_binding_conditions(inventory.features):
-            disabled |= inventory.where(lambda each: bool(each.device.binding_conditions))
+            disabled |= inventory.where(lambda candidate: bool(candidate.device.binding_conditions))
         return disabled
 
     def _tainted(self, alternative: NodeAlternative) -> int:
@@ -219,7 +219,7 @@ class NodeFilters:
         return tainted
 
     def _capacity(self, alternative: NodeAlternative, check: Check | None) -> FilterResult:
-        """Devices that are large enough, and of those the ones that have enough left."""
+        """Filter devices that are large enough and have enough left."""
         able, incomparable = self.inventory.everything, 0
         if self.inventory.features.consumable_capacity:
             able, incomparable = alternative.selected, self._incomparable[alternative]
@@ -230,7 +230,7 @@ class NodeFilters:
     def _filter_as_set(
         self, kind: FilterKind, check: Check | None, alternative: NodeAlternative
     ) -> FilterResult:
-        """Which devices a check would take, where it finds all of them as a set."""
+        """Filter devices by a check that can work on sets."""
         passing = self.inventory.everything
         if check is not None:
             passing = check.filter_candidates(alternative.slots[0], passing, 1)
@@ -239,7 +239,7 @@ class NodeFilters:
     def _filter_one_by_one(
         self, kind: FilterKind, check: Check | None, alternative: NodeAlternative
     ) -> FilterResult:
-        """Which devices a check would take if nothing else were picked, one by one."""
+        """Filter devices by a check that has to take them one by one, with nothing else picked."""
         passing, failing = self.inventory.everything, 0
         if check is None:
             return FilterResult(_FILTERS[kind], passing)
@@ -310,7 +310,7 @@ def _try_take(check: Check, slot: Slot, device: Candidate) -> FilterRejection | 
 def _with_sorted_holders(
     rejection: rejections.DeviceRejection | None,
 ) -> rejections.DeviceRejection | None:
-    """The verdict with holders by name: the order in which they came says nothing."""
+    """Return the rejection with its holders sorted by name, for texts that do not vary."""
     holders = getattr(rejection, "holders", ())
     if rejection is None or not holders:
         return rejection

@@ -1,7 +1,7 @@
-"""How many devices of the whole fleet are left after each gate, for one option of a request.
+"""How many devices of the cluster are left after each filter, for one alternative of a request.
 
-A `Measurement` is shown node after node and keeps only counts, a few examples and the names of
-holders: its memory does not grow with the fleet. A device that several nodes reach counts once.
+A `FunnelBuilder` adds up node after node and keeps only counts, a few examples and the names of
+holders: its memory does not grow with the cluster. A device that several nodes reach counts once.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _ON_COUNTERS = frozenset({FilterKind.GROUPS, FilterKind.COUNTERS})
 _SHOWN_IF_LOSING = frozenset(
     {FilterKind.FEATURES, FilterKind.CAPACITY, FilterKind.GROUPS, FilterKind.COUNTERS}
 )
-"""Gates that are not mentioned where they keep nothing away."""
+"""Filters that are shown only if they remove devices."""
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """A claim and how many of the devices lost at a gate, or of their counter sets, it holds."""
+    """A claim, and how many of the devices removed by a filter it holds."""
 
     claim: ClaimKey
     devices: int
 
 
 class FilterCount(msgspec.Struct):
-    """What one gate did to the devices that came to it."""
+    """The devices before and after one filter."""
 
     filter: DeviceFilter
     before: int = 0
@@ -53,11 +53,11 @@ class FilterCount(msgspec.Struct):
     """Devices on which the check could not be evaluated."""
     example: DeviceId | None = None
     rejection: FilterRejection | None = None
-    """What the gate has against the example."""
+    """Why the example does not pass."""
     holders: tuple[Holder, ...] = ()
-    """Who holds most of what was lost here."""
+    """The claims that hold most of the removed devices."""
     holding: int = 0
-    """How many claims hold something of it."""
+    """How many claims hold any of them."""
 
     @property
     def lost(self) -> int:
@@ -65,14 +65,14 @@ class FilterCount(msgspec.Struct):
 
 
 class NodeCount(msgspec.Struct, frozen=True):
-    """A node and how many of its devices a request could have, each by itself."""
+    """A node, and how many of its devices pass all filters of a request."""
 
     node: str
     left: int
 
 
 class Blockage(msgspec.Struct, frozen=True):
-    """How many nodes fall below what is needed at a gate, and one of them."""
+    """A filter that leaves too few devices: on how many nodes, and one of them."""
 
     filter: DeviceFilter
     nodes: int
@@ -80,7 +80,7 @@ class Blockage(msgspec.Struct, frozen=True):
 
 
 class NearMiss(msgspec.Struct, frozen=True):
-    """The device that passes most gates, and what each of the others has against it."""
+    """The device that passes most filters, and why it does not pass the others."""
 
     device: DeviceId
     node: str
@@ -88,10 +88,10 @@ class NearMiss(msgspec.Struct, frozen=True):
 
 
 class Funnel(msgspec.Struct):
-    """One option of one request over the whole fleet."""
+    """One alternative of one request over the whole cluster."""
 
     claim: int
-    """The position of the claim among those asked for."""
+    """The position of the claim."""
     request: str
     device_class: str
     needed: int
@@ -102,7 +102,7 @@ class Funnel(msgspec.Struct):
     stages: tuple[FilterCount, ...] = ()
     nodes: int = 0
     blocked: tuple[Blockage, ...] = ()
-    """At which gates nodes fall below what is needed."""
+    """The filters that leave too few devices on some nodes."""
     best: NodeCount | None = None
     """The node on which most devices are left."""
     nearest: NearMiss | None = None
@@ -113,24 +113,24 @@ class Funnel(msgspec.Struct):
 
 
 class NodeFunnel(NamedTuple):
-    """What became of a node's devices: how many were left after each gate, and what blocks it."""
+    """The devices of one node after each filter, and the filter that leaves too few."""
 
     left: tuple[int, ...]
     blocked: DeviceFilter | None
     depth: int
-    """The number of the gate that blocks, or of all gates."""
+    """The number of the blocking filter, or of all filters."""
     lost_to_holders: Mapping[int, int]
-    """Gates, by number, where devices were lost to claims, and which devices."""
+    """The devices that filters removed because claims hold them, by number of the filter."""
 
 
 class DistinctDevices:
-    """Counts devices, those that several nodes reach only once."""
+    """Counts devices; those that several nodes reach count once."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[object, str], int] = {}
 
     def uncounted(self, where: object, inventory: NodeInventory, devices: int) -> int:
-        """Those of the devices that have not been counted there before."""
+        """Return the devices that were not counted at `where` before, and record them."""
         if not devices:
             return 0
         offset = 0
@@ -151,7 +151,7 @@ class DistinctDevices:
 
 
 class _Progress:
-    """One gate's part of a measurement."""
+    """The counts of one filter while a funnel is built."""
 
     __slots__ = ("blocked", "blocked_example", "holders", "stage")
 
@@ -163,16 +163,16 @@ class _Progress:
 
 
 class FunnelBuilder:
-    """Adds up one option node by node. Every node has the same gates.
+    """Adds up one alternative node by node. Every node has the same filters.
 
-    Nodes that are alike are added at once: a panel of the first of them and their number. Who holds
-    their devices is another matter for each of them.
+    Equivalent nodes are added at once: the filters of the first and how many nodes there are. The
+    holders of their devices differ and are added node by node.
     """
 
     def __init__(self, alternative: NodeAlternative) -> None:
-        option = alternative.parsed
-        needed = 0 if option.is_all else alternative.count
-        self._funnel = Funnel(alternative.claim, str(option.name), option.device_class, needed)
+        parsed = alternative.parsed
+        needed = 0 if parsed.is_all else alternative.count
+        self._funnel = Funnel(alternative.claim, str(parsed.name), parsed.device_class, needed)
         self._filters: list[_Progress] = []
         self._distinct = DistinctDevices()
         self._left = 0
@@ -207,7 +207,7 @@ class FunnelBuilder:
         return self._node_funnel(node_filters, alternative, counts, lost_to_holders, nodes)
 
     def add_holders(self, device_filter: int, holders: Iterable[ClaimKey]) -> None:
-        """Of devices that were lost at the gate of that number."""
+        """Add the holders of devices that the filter of that number removed."""
         progress = self._filters[device_filter]
         counter = progress.holders
         if progress.stage.filter.kind in _ON_COUNTERS and len(counter) >= HOLDERS_KEPT:
@@ -219,7 +219,7 @@ class FunnelBuilder:
     def holders(
         self, device_filter: int, inventory: NodeInventory, devices: int
     ) -> Iterator[ClaimKey]:
-        """Who holds the devices that a node has lost at a gate, or what they draw from."""
+        """Yield the holders of devices that a filter removed on a node, or of their counters."""
         if self._filters[device_filter].stage.filter.kind in _ON_COUNTERS:
             return _holders_on_counters(inventory, devices)
         return _holders_of_devices(inventory, devices)
@@ -275,7 +275,7 @@ def _set_example(
     result: FilterResult,
     lost: int,
 ) -> None:
-    """One of the devices that a gate keeps away, best one on which the check fails."""
+    """Set the example of a filter: a removed device, best one that raises an error."""
     failing = lost & result.failing
     if stage.example is None or (failing and not stage.failing):
         device = next(node_filters.inventory.members(failing or lost))
@@ -289,7 +289,7 @@ def _holders_of_devices(inventory: NodeInventory, devices: int) -> Iterator[Clai
 
 
 def _holders_on_counters(inventory: NodeInventory, devices: int) -> Iterator[ClaimKey]:
-    """Who draws from the counter sets that the devices draw from."""
+    """Yield the claims that draw from the counter sets of the devices."""
     sets = {
         (device.pool_index, consumption.counter_set)
         for device in inventory.members(devices)
@@ -300,9 +300,9 @@ def _holders_on_counters(inventory: NodeInventory, devices: int) -> Iterator[Cla
 
 
 class _NearMisses:
-    """Looks for the device that the fewest gates refuse.
+    """Finds the device that the fewest filters reject.
 
-    A class that refuses a device counts twice: it is a device of another kind.
+    A class that rejects a device counts twice: it is a device of another kind.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
-"""Goes over all nodes once: the funnel of every request, and what stands in the way on each node.
+"""Survey all nodes once: the funnel of every request, and the first shortfall of each node.
 
-Of nodes that are alike, the first is looked at. Nodes that fare alike (as many devices left after
-every gate) are one profile; a few nodes of each are kept, so that what is tried later need not be
-tried on the whole fleet.
+Of equivalent nodes, the first is evaluated. Nodes with equally many devices after every filter have
+one profile; a few nodes of each profile are kept, so that suggestions need not be tried on the
+whole cluster.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ Profile = tuple[tuple[int, ...], ...]
 
 
 class NodeShortfall(NamedTuple):
-    """The first request that a node cannot serve, and the gate at which it fails there.
+    """The first request that a node cannot serve, and the filter that leaves too few devices.
 
-    Without gate, the node offers no usable device at all.
+    Without a filter, the node has no usable device at all.
     """
 
     claim: int
@@ -48,18 +48,18 @@ class NodeShortfall(NamedTuple):
 
 
 class UnusablePool(msgspec.Struct, frozen=True):
-    """A pool whose devices are left alone: its slices are being updated, or contradict."""
+    """A pool that is not used: its slices are being updated, or contradict each other."""
 
     pool: PoolId
     invalid_reason: str
-    """Empty for a pool of which not all slices are there."""
+    """Empty for an incomplete pool."""
     slices: int
     expected_slices: int
     nodes: int
 
 
 class UnservedRequests(NamedTuple):
-    """A node, and which requests it cannot serve whatever else is asked for."""
+    """A node, and the requests that it cannot serve even by themselves."""
 
     node: str
     blocked: frozenset[RequestKey]
@@ -68,17 +68,17 @@ class UnservedRequests(NamedTuple):
 class Survey(NamedTuple):
     funnels: tuple[Funnel, ...]
     evaluated_nodes: list[str]
-    """The nodes that could be looked at."""
+    """The nodes whose inventory could be built."""
     groups: list[EquivalenceClass]
-    """The same, those together that look alike to the claims."""
+    """The same nodes in equivalence classes."""
     shortfalls: dict[NodeShortfall, list[str]]
-    """A few nodes for each, the first ones."""
+    """The first few nodes of each shortfall."""
     counts: Counter[NodeShortfall]
     undecided_nodes: list[str]
-    """Nodes that could serve each request if it were alone."""
+    """Nodes that could serve each request by itself; a search decides about all together."""
     unusable: tuple[UnusablePool, ...]
     representatives: tuple[UnservedRequests, ...]
-    """Those that come closest first."""
+    """The nodes that suggestions are tried on, those closest to success first."""
 
     def undecided_groups(self) -> list[EquivalenceClass]:
         undecided = set(self.undecided_nodes)
@@ -108,14 +108,14 @@ class _Candidate(NamedTuple):
 
 
 class _NodeResult(NamedTuple):
-    """What there is to say about each node of a group."""
+    """The result for every node of an equivalence class."""
 
     node_funnels: Sequence[tuple[RequestKey, NodeFunnel]]
     shortfall: NodeShortfall | None
     """The first one."""
     blocked: frozenset[RequestKey]
     names_matter: bool
-    """Whether nodes that are alike still differ in something that is counted by name."""
+    """Whether equivalent nodes differ in something that is counted by name: holders, pools."""
     first: EquivalentNode
 
 
@@ -133,7 +133,7 @@ class _Surveyor:
         self._profiles: dict[Profile, list[_Candidate]] = {}
 
     def examine(self, group: EquivalenceClass) -> _NodeResult | None:
-        """What becomes of the nodes of a group; None if they cannot be looked at."""
+        """Evaluate the nodes of an equivalence class; return None if a slice is invalid."""
         try:
             inventory = self._inventory(group[0].node)
         except rejections.AllocationError:
@@ -147,10 +147,14 @@ class _Surveyor:
         shortfalls = [
             shortfall
             for request, of_request in zip(node_filters.requests, by_request, strict=True)
-            if (shortfall := _shortfall(inventory, request, [each for _, each in of_request]))
+            if (
+                shortfall := _shortfall(
+                    inventory, request, [node_funnel for _, node_funnel in of_request]
+                )
+            )
             is not None
         ]
-        node_funnels = [each for of_request in by_request for each in of_request]
+        node_funnels = [entry for of_request in by_request for entry in of_request]
         names_matter = any(
             node_funnel.lost_to_holders for _, node_funnel in node_funnels
         ) or not all(pool.is_usable for pool in inventory.pools)
@@ -161,7 +165,7 @@ class _Surveyor:
         return _NodeResult(node_funnels, first, blocked, names_matter, group[0])
 
     def record(self, member: EquivalentNode, result: _NodeResult) -> None:
-        """Take down what concerns a node by itself; in the order of the fleet."""
+        """Record the result of one node; called in the order of the cluster."""
         node = member.node
         self._evaluated_nodes.append(node)
         if result.names_matter:
@@ -239,14 +243,14 @@ class _Surveyor:
             undecided.append(_Candidate(rank, UnservedRequests(node, result.blocked)))
 
     def _representatives(self) -> tuple[UnservedRequests, ...]:
-        """One node of each profile, the closest first; then a second and a third of each."""
+        """Return one node of each profile, the closest first; then a second and a third of each."""
         ranked = sorted(
             (
                 (round_number, candidate)
                 for undecided in self._profiles.values()
                 for round_number, candidate in enumerate(undecided)
             ),
-            key=lambda each: (each[0], each[1].rank),
+            key=lambda ranked_node: (ranked_node[0], ranked_node[1].rank),
         )
         return tuple(candidate.unserved for _, candidate in ranked[:REPRESENTATIVES_KEPT])
 
@@ -259,14 +263,14 @@ class _Surveyor:
 def _shortfall(
     inventory: NodeInventory, request: NodeRequest, node_funnels: Sequence[NodeFunnel]
 ) -> NodeShortfall | None:
-    """Why a node cannot serve a request; of several options, the one that comes furthest."""
+    """Return why a node cannot serve a request, or None; of alternatives, the closest."""
     if any(node_funnel.blocked is None for node_funnel in node_funnels):
         return None
     if not inventory.devices:
         return NodeShortfall(request.claim, request.name, None, -1)
     if not node_funnels:
         return None
-    number, furthest = max(enumerate(node_funnels), key=lambda each: each[1].depth)
+    number, furthest = max(enumerate(node_funnels), key=lambda numbered: numbered[1].depth)
     name = str(request.alternatives[number].parsed.name)
     return NodeShortfall(request.claim, name, furthest.blocked, furthest.depth)
 

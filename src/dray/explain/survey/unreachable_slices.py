@@ -1,4 +1,4 @@
-"""Slices that no node sees, and why: what is published is not always what can be had."""
+"""Published slices whose devices no node can use, and why."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class UnreachableReason(enum.StrEnum):
 
 
 class UnreachableSlices(msgspec.Struct, frozen=True):
-    """Slices of one pool that are left alone for one cause."""
+    """Slices of one pool that are unreachable for one reason."""
 
     pool: PoolId
     cause: UnreachableReason
@@ -36,6 +36,7 @@ class UnreachableSlices(msgspec.Struct, frozen=True):
 
 
 def find_unreachable_slices(cluster: ClusterInventory) -> tuple[UnreachableSlices, ...]:
+    """Return the unreachable slices, by pool and reason, those with most devices first."""
     newest = {
         pool: pools.newest_generation(slices)
         for pool, slices in pools.group_by_pool(cluster.slices()).items()
