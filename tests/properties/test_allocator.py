@@ -15,7 +15,7 @@ from dray.allocator.model.rejections import AllocationError
 from dray.allocator.model.trail import Trail
 from dray.allocator.search import backtracking, check_sequence
 from tests import rounds
-from tests.properties import problems, worlds
+from tests.properties import clusters, problems
 
 # One seed is one problem: drawing each of its hundred decisions from hypothesis would take longer
 # than solving it.
@@ -29,17 +29,17 @@ some = rounds.examples(400, long=12_000)
 @hypothesis.example(5889)
 def test_finds_what_trying_every_combination_in_order_finds(seed: int) -> None:
     problem = problems.draw(random.Random(seed))
-    answer: placement.FitResult | None = None
+    result: placement.FitResult | None = None
     try:
-        answer = worlds.placement_on(worlds.fleet_of(problem)).allocate_on(
+        result = clusters.allocator_on(clusters.cluster_of(problem)).allocate_on(
             problem.claims, problems.NODE
         )
-        found = worlds.described(answer, problem.claims)
+        found = clusters.described(result, problem.claims)
     except AllocationError as failure:
         found = failure.text(problem.claims)
-    assert found == worlds.upstream_answer(problem)
-    if isinstance(answer, placement.Fit):
-        given = worlds.allocated(problem.claims, answer)
+    assert found == clusters.upstream_result(problem)
+    if isinstance(result, placement.Fit):
+        given = clusters.allocated(problem.claims, result)
         keys = [item.key for item in given]
         violations = verifier.find_violations(
             problem.slices, given, problem.features, just_allocated=keys
@@ -64,8 +64,8 @@ def test_counting_early_changes_no_answer(seed: int, patience: int) -> None:
     problem = problems.draw(random.Random(seed))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backtracking, "_POSITIONS_BEFORE_PROOF", patience)
-        answer = worlds.answer_of(worlds.fleet_of(problem), problem.claims, problems.NODE)
-    assert answer == worlds.upstream_answer(problem)
+        result = clusters.result_of(clusters.cluster_of(problem), problem.claims, problems.NODE)
+    assert result == clusters.upstream_result(problem)
 
 
 @some
@@ -74,18 +74,18 @@ def test_every_allocation_is_legal(seed: int) -> None:
     """Claims are placed one after the other; after each, the whole state is judged."""
     dice = random.Random(seed)
     problem = problems.draw(dice)._replace(taken=[], shared=[])
-    fleet = worlds.fleet_of(problem)
-    asked = worlds.placement_on(fleet)
+    cluster = clusters.cluster_of(problem)
+    asked = clusters.allocator_on(cluster)
     placed: list[Any] = []
     for number in range(4):
         claim = problems.draw_claim(dice, number, problem.features)
         try:
-            answer = asked.allocate_on([claim], problems.NODE)
+            result = asked.allocate_on([claim], problems.NODE)
         except AllocationError:
             continue
-        if isinstance(answer, placement.Fit):
-            (done,) = worlds.allocated([claim], answer)
-            fleet.put_claim(done)
+        if isinstance(result, placement.Fit):
+            (done,) = clusters.allocated([claim], result)
+            cluster.put_claim(done)
             placed.append(done)
             key = claim.key
             violations = verifier.find_violations(
@@ -98,9 +98,9 @@ def test_every_allocation_is_legal(seed: int) -> None:
 @hypothesis.given(seeds)
 def test_a_search_leaves_no_trace(seed: int) -> None:
     problem = problems.draw(random.Random(seed))
-    fleet = worlds.fleet_of(problem)
+    cluster = clusters.cluster_of(problem)
     try:
-        before = worlds.placement_on(fleet).problem(problem.claims, problems.NODE)
+        before = clusters.allocator_on(cluster).problem(problem.claims, problems.NODE)
     except AllocationError:
         return
     state = _snapshot(before.constraints)
@@ -122,9 +122,9 @@ def test_a_search_leaves_no_trace(seed: int) -> None:
 def test_a_refused_device_leaves_no_trace(seed: int) -> None:
     dice = random.Random(seed)
     problem = problems.draw(dice)
-    fleet = worlds.fleet_of(problem)
+    cluster = clusters.cluster_of(problem)
     try:
-        on_node = worlds.placement_on(fleet).problem(problem.claims, problems.NODE)
+        on_node = clusters.allocator_on(cluster).problem(problem.claims, problems.NODE)
     except AllocationError:
         return
     together = check_sequence.CheckSequence(on_node)

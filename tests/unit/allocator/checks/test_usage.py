@@ -6,7 +6,7 @@ from dray.allocator.checks.usage import PoolHolders
 from dray.allocator.model import rejections
 from dray.api.ids import ClaimKey
 from tests import builders
-from tests.unit.allocator import asking
+from tests.unit.allocator import allocating
 
 ONE, OTHER = ClaimKey("default", "one"), ClaimKey("default", "other")
 
@@ -43,39 +43,39 @@ def test_the_journal_says_what_changed_until_it_is_too_long_ago() -> None:
 
 
 def test_a_taken_device_is_passed_over() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=2))
-    builders.hold(fleet, "other", "gpu-0")
-    assert asking.devices(fleet, builders.claim(builders.request())) == ["gpu-1"]
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=2))
+    builders.hold(cluster, "other", "gpu-0")
+    assert allocating.devices(cluster, builders.claim(builders.request())) == ["gpu-1"]
 
 
 def test_the_refusal_says_how_many_devices_are_free() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=2))
-    builders.hold(fleet, "other", "gpu-0")
-    reason = asking.refusal(fleet, builders.claim(builders.request(count=2)))
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=2))
+    builders.hold(cluster, "other", "gpu-0")
+    reason = allocating.rejection(cluster, builders.claim(builders.request(count=2)))
     assert reason == rejections.TooFewDevices(0, "gpu", needed=2, matching=2, free=1)
 
 
 def test_admin_access_gets_devices_that_others_hold() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=1))
-    builders.hold(fleet, "other", "gpu-0")
-    (allocation,) = asking.allocations(fleet, builders.claim(builders.request(admin=True)))
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=1))
+    builders.hold(cluster, "other", "gpu-0")
+    (allocation,) = allocating.allocations(cluster, builders.claim(builders.request(admin=True)))
     assert allocation.devices.results[0].admin_access is True
 
 
 def test_admin_access_gets_a_device_once_in_a_claim() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=1))
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=1))
     both = builders.claim(builders.request("a", admin=True), builders.request("b", admin=True))
-    asking.refusal(fleet, both)
+    allocating.rejection(cluster, both)
 
 
 def test_what_one_claim_of_a_pod_gets_the_next_does_not() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=2))
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=2))
     claims = [builders.claim(builders.request(), name=name) for name in ("a", "b")]
-    assert asking.devices(fleet, *claims) == ["gpu-0", "gpu-1"]
+    assert allocating.devices(cluster, *claims) == ["gpu-0", "gpu-1"]
 
 
 def test_a_claim_with_admin_access_holds_nothing() -> None:
-    fleet = builders.fleet(builders.gpu_slice(count=1))
-    (allocation,) = asking.allocations(fleet, builders.claim(builders.request(admin=True)))
-    fleet.record_allocation(ONE, allocation)
-    assert asking.devices(fleet, builders.claim(builders.request())) == ["gpu-0"]
+    cluster = builders.cluster_inventory(builders.gpu_slice(count=1))
+    (allocation,) = allocating.allocations(cluster, builders.claim(builders.request(admin=True)))
+    cluster.record_allocation(ONE, allocation)
+    assert allocating.devices(cluster, builders.claim(builders.request())) == ["gpu-0"]
