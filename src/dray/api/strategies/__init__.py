@@ -1,1 +1,1 @@
-"""What the server decides about each kind, whatever the client sent."""
+"""The fields of each kind that the server sets itself, whatever the client sent."""

@@ -141,7 +141,7 @@ def drop(kind: str, new: JsonObject, old: JsonObject | None, features: Features)
 
 
 class _Step(NamedTuple):
-    """What is switched off below a place; `together` are the paths that go with this one."""
+    """The disabled fields below a path; `together` are the paths that are dropped with it."""
 
     below: dict[str, _Step]
     together: list[Path]

@@ -52,7 +52,7 @@ def _no_change(_new: JsonObject, _old: JsonObject, _now: datetime.datetime) -> N
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """What differs between kinds; the rest is the same for all of them."""
+    """The rules for writes that differ between kinds."""
 
     counts_generation: bool = False
     creates_on_update: bool = False

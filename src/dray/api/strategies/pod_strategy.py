@@ -1,4 +1,4 @@
-"""What the server decides about pods: the first status, the quality of service, the generation."""
+"""Fields of pods that the server sets: the first status, the QoS class, the generation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def initial_status(pod: JsonObject) -> JsonObject:
 
 
 def prepare_update(new: JsonObject, old: JsonObject, _now: datetime.datetime) -> None:
-    """What an update leaves out of the pod's resources stays; a lost last gate is no condition."""
+    """Keep resources that an update leaves out; drop the condition of the last gate with it."""
     if "resources" in old.get("spec", {}):
         new.setdefault("spec", {}).setdefault("resources", old["spec"]["resources"])
     if not old.get("spec", {}).get("schedulingGates") or new.get("spec", {}).get("schedulingGates"):
@@ -45,7 +45,7 @@ def prepare_update(new: JsonObject, old: JsonObject, _now: datetime.datetime) ->
 
 
 def prepare_status(new: JsonObject, old: JsonObject, _now: datetime.datetime) -> None:
-    """Owners are not the status's business, and some of it stays where an update leaves it out."""
+    """Keep owners, which are not part of the status, and fields that an update leaves out."""
     owners = old["metadata"].get("ownerReferences")
     if owners is None:
         new["metadata"].pop("ownerReferences", None)
