@@ -1,7 +1,7 @@
 """The scheduler: takes pods from the queue, decides, and starts binding them.
 
 Decisions are made one after the other, each counting with all before. They are written by
-concurrent tasks, so many pods are written at once.
+concurrent tasks, several pods at once.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DEFAULT_NAME = state.DEFAULT_SCHEDULER_NAME
 FIELD_MANAGER = "dray-scheduler"
 """The scheduler's name in `metadata.managedFields`, whatever name its pods use."""
 GANG_SEARCH_SECONDS = 5.0
-"""How long other nodes are tried for a gang that does not fit on the best ones."""
+"""The time for which other nodes are tried for a gang that does not fit on the best ones."""
 
 
 async def run(
