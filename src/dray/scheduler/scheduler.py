@@ -32,15 +32,16 @@ from dray.scheduler.metrics import Metrics
 from dray.scheduler.queue import Entry
 from dray.scheduler.status_reporting import Reporter, Why
 from dray.scheduler.step_runner import Countdown, Deadline, StepRunner
-from dray.scheduling import state, wake_events
+from dray.scheduling import wake_events
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider
 from dray.scheduling.podgroups import Gang
+from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 from dray.scheduling.unschedulable import Unschedulable
 
 log = logging.getLogger(__name__)
 
-DEFAULT_NAME = state.DEFAULT_SCHEDULER_NAME
+DEFAULT_NAME = DEFAULT_SCHEDULER_NAME
 FIELD_MANAGER = "dray-scheduler"
 """The scheduler's name in `metadata.managedFields`, whatever name its pods use."""
 GANG_SEARCH_SECONDS = 5.0
