@@ -125,7 +125,7 @@ def test_an_error_of_a_decision_reaches_the_caller() -> None:
 
 def test_a_countdown_starts_when_it_is_first_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(step_runner.time, "perf_counter", lambda: now)
+    monkeypatch.setattr("dray.scheduler.step_runner.time.perf_counter", lambda: now)
     countdown = Countdown(5.0)
     now = 200.0
     assert not countdown()
