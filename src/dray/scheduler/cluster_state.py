@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from dray import supervision
 from dray.api import kinds
 from dray.api.features import Features
 from dray.api.ids import ClaimKey, ObjectKey
@@ -33,7 +34,6 @@ from dray.scheduling.state import SchedulingState
 log = logging.getLogger(__name__)
 
 ACTIVE_PODS = ObjectSelection(field_selector="status.phase!=Succeeded,status.phase!=Failed")
-RESTART_SECONDS = 1.0
 
 
 class SchedulerState:
@@ -72,7 +72,8 @@ class SchedulerState:
         """Keep everything current until cancelled."""
         async with asyncio.TaskGroup() as group:
             for cache in self._caches():
-                group.create_task(_keep(cache))
+                name = f"cache-{cache.plural}"
+                group.create_task(supervision.run_forever(name, cache.run), name=name)
 
     async def synced(self) -> None:
         """Wait for complete caches, then feed the state from them."""
@@ -234,15 +235,6 @@ class SchedulerState:
             self.scheduling.drop_namespace(change.key.name)
         else:
             self.scheduling.put_namespace(change.new)
-
-
-async def _keep(cache: Cache[Any]) -> None:
-    while True:
-        try:
-            await cache.run()
-        except Exception:
-            log.exception("a cache of the API failed and is started again")
-            await asyncio.sleep(RESTART_SECONDS)
 
 
 def _may_fit_elsewhere(old: Pod, new: Pod) -> bool:

@@ -10,7 +10,7 @@ import click
 from dray.allocator.search import device_order
 from dray.api import features
 from dray.api.features import Features
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.components.metrics_endpoint import LeaderReadiness
 from dray.cli.session import connection, server_version
@@ -24,7 +24,7 @@ from dray.scheduler import scheduler as scheduling
 LEASE_NAME = "dray-scheduler"
 
 
-@click.command("scheduler", cls=Command)
+@click.command("scheduler", cls=DrayCommand)
 @connection.options
 @click.option("--scheduler-name", default=scheduling.DEFAULT_NAME, show_default=True)
 @click.option("--node-selector", default="", help="Only nodes with these labels.")
@@ -66,7 +66,7 @@ def scheduler(
             )
             await (election.run(schedule) if election else schedule())
 
-    foreground.run(foreground.until_told_to_end(work))
+    foreground.run(foreground.until_signalled(work))
 
 
 def _election(client: Client) -> LeaderElection:
@@ -74,8 +74,11 @@ def _election(client: Client) -> LeaderElection:
 
 
 async def allowed_features(client: Client, node_selector: str, gates: str) -> Features:
-    """The gates of the cluster; refuses nodes that another scheduler serves as well."""
-    version = await server_version.ask(client)
+    """Return the feature gates of the cluster.
+
+    Raises WrongUsage if the cluster has another scheduler and no nodes are set apart.
+    """
+    version = await server_version.read(client)
     if not version.is_dray and not node_selector:
         raise WrongUsage(
             "this cluster has a scheduler of its own, and two that give out the same devices "

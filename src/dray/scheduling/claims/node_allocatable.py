@@ -55,8 +55,8 @@ def finder(inventory: NodeInventory) -> FindDevice:
 
     def find(result: DeviceRequestAllocationResult) -> Device | None:
         pool = result.pool_id
-        for node_pool in inventory.sections:
-            number = node_pool.numbers.get(result.device) if node_pool.pool.id == pool else None
+        for node_pool in inventory.node_pools:
+            number = node_pool.indexes.get(result.device) if node_pool.pool.id == pool else None
             if number is not None:
                 return inventory.devices[number].device
         return None

@@ -19,38 +19,38 @@ from tests.properties import problems, upstream
 SHARE_ID = "share"
 
 
-def fleet_of(problem: problems.Problem) -> ClusterInventory:
-    fleet = ClusterInventory(problem.features)
-    fleet.put_node(Node(ObjectMeta(name=problems.NODE)))
+def cluster_of(problem: problems.Problem) -> ClusterInventory:
+    cluster = ClusterInventory(problem.features)
+    cluster.put_node(Node(ObjectMeta(name=problems.NODE)))
     for device_class in problem.classes.values():
-        fleet.put_class(device_class)
-    for piece in problem.slices:
-        fleet.put_slice(piece)
-    fleet.hold_state(
+        cluster.put_class(device_class)
+    for resource_slice in problem.slices:
+        cluster.put_slice(resource_slice)
+    cluster.record_state(
         AllocatedState(
             [DeviceId(*id) for id in problem.taken],
             [SharedDeviceId(*id, SHARE_ID) for id in problem.shared],
         )
     )
-    return fleet
+    return cluster
 
 
-def placement_on(fleet: ClusterInventory) -> placement.Allocator:
-    return placement.Allocator(fleet, new_share_id=lambda: SHARE_ID)
+def allocator_on(cluster: ClusterInventory) -> placement.Allocator:
+    return placement.Allocator(cluster, new_share_id=lambda: SHARE_ID)
 
 
-def answer_of(fleet: ClusterInventory, claims: Sequence[ResourceClaim], node: str) -> Any:
+def result_of(cluster: ClusterInventory, claims: Sequence[ResourceClaim], node: str) -> Any:
     """Devices, a failure's text, or None."""
     try:
-        answer = placement_on(fleet).allocate_on(claims, node)
+        result = allocator_on(cluster).allocate_on(claims, node)
     except AllocationError as failure:
         return failure.text(claims)
-    return described(answer, claims)
+    return described(result, claims)
 
 
-def described(answer: placement.FitResult, claims: Sequence[ResourceClaim]) -> Any:
-    if isinstance(answer, placement.NoFit):
-        return answer.failure.text(claims) if answer.failure else None
+def described(result: placement.FitResult, claims: Sequence[ResourceClaim]) -> Any:
+    if isinstance(result, placement.NoFit):
+        return result.failure.text(claims) if result.failure else None
     return [
         [
             (
@@ -60,11 +60,11 @@ def described(answer: placement.FitResult, claims: Sequence[ResourceClaim]) -> A
             )
             for result in allocation.devices.results
         ]
-        for allocation in answer.allocations
+        for allocation in result.allocations
     ]
 
 
-def upstream_answer(problem: problems.Problem) -> Any:
+def upstream_result(problem: problems.Problem) -> Any:
     state = upstream.State(set(problem.taken), {id: {} for id in problem.shared})
     search = upstream.Upstream(problem.slices, problem.classes, state, problem.features)
     try:
@@ -73,10 +73,10 @@ def upstream_answer(problem: problems.Problem) -> Any:
         return str(error)
 
 
-def allocated(claims: Sequence[ResourceClaim], answer: placement.FitResult) -> list[ResourceClaim]:
+def allocated(claims: Sequence[ResourceClaim], result: placement.FitResult) -> list[ResourceClaim]:
     """The claims with what the answer gives them."""
-    assert isinstance(answer, placement.Fit)
+    assert isinstance(result, placement.Fit)
     return [
         msgspec.structs.replace(claim, status=ResourceClaimStatus(allocation=allocation))
-        for claim, allocation in zip(claims, answer.allocations, strict=True)
+        for claim, allocation in zip(claims, result.allocations, strict=True)
     ]
