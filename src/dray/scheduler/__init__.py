@@ -1,1 +1,1 @@
-"""Where pods run: chooses a node and devices for each pod, writes both, says why not."""
+"""The scheduler: assigns nodes and devices to pods, writes both, reports unschedulable pods."""

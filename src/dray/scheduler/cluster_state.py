@@ -43,7 +43,7 @@ class SchedulerState:
         self._features = features
         self.queue = Queue()
         self.scheduling = SchedulingState(features, name, new_share_id=lambda: str(uuid.uuid4()))
-        """What decisions are based on."""
+        """The state that decisions are based on."""
         self._pods: Cache[Pod] = Cache(client, kinds.POD, Pod, ACTIVE_PODS)
         self._claims: Cache[ResourceClaim] = Cache(client, kinds.RESOURCE_CLAIM, ResourceClaim)
         self._nodes: Cache[Node] = Cache(

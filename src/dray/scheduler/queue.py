@@ -35,14 +35,14 @@ class Entry:
         self.priority = priority
         self.arrival = arrival
         self.since = since
-        """When the pod was added."""
+        """The time at which the pod was added."""
         self.state = ""
         """READY, BACKING_OFF, WAITING or IN_PROGRESS."""
         self.group: WaitingGroup | None = None
         """The group in which it waits, or for which it is the probe."""
         self.errors = 0
         self.reason = ""
-        """Why the last attempt failed, as a label of metrics."""
+        """The reason why the last attempt failed, as a label of metrics."""
 
     def rank(self) -> tuple[int, int]:
         """Return the sort key: higher priority first, then earlier arrival."""
@@ -53,7 +53,7 @@ READY, BACKING_OFF, WAITING, IN_PROGRESS = "ready", "backing off", "waiting", "w
 
 
 class WaitingGroup:
-    """Pods of which either all fit somewhere or none does."""
+    """Pods that wait together: as long as one does not fit, none of them fits."""
 
     __slots__ = ("entries", "events", "failures", "is_woken", "key", "not_before", "probe")
 

@@ -1,7 +1,7 @@
 """The scheduler: takes pods from the queue, decides, and starts binding them.
 
 Decisions are made one after the other, each counting with all before. They are written by
-concurrent tasks, so many pods are written at once.
+concurrent tasks, several pods at once.
 """
 
 from __future__ import annotations
@@ -32,19 +32,20 @@ from dray.scheduler.metrics import Metrics
 from dray.scheduler.queue import Entry
 from dray.scheduler.status_reporting import Reporter, Why
 from dray.scheduler.step_runner import Countdown, Deadline, StepRunner
-from dray.scheduling import state, wake_events
+from dray.scheduling import wake_events
 from dray.scheduling.claims.assignments import NodeAssignment
 from dray.scheduling.decision import Decider
 from dray.scheduling.podgroups import Gang
+from dray.scheduling.state import DEFAULT_SCHEDULER_NAME
 from dray.scheduling.unschedulable import Unschedulable
 
 log = logging.getLogger(__name__)
 
-DEFAULT_NAME = state.DEFAULT_SCHEDULER_NAME
+DEFAULT_NAME = DEFAULT_SCHEDULER_NAME
 FIELD_MANAGER = "dray-scheduler"
 """The scheduler's name in `metadata.managedFields`, whatever name its pods use."""
 GANG_SEARCH_SECONDS = 5.0
-"""How long other nodes are tried for a gang that does not fit on the best ones."""
+"""The time for which other nodes are tried for a gang that does not fit on the best ones."""
 
 
 async def run(

@@ -33,13 +33,13 @@ from dray.scheduling.unschedulable import Unschedulable
 log = logging.getLogger(__name__)
 
 TRANSIENT_SECONDS = 1.0
-"""How long a transient reason may last before it is reported."""
+"""The time that a transient reason may last before it is reported."""
 BURST_SECONDS = 30.0
-"""How long the creation of a claim may take while its template exists."""
+"""The time that the creation of a claim may take while its template exists."""
 RETRY_SECONDS = 0.5
 ANNOTATION_SECONDS = 30.0
 EXPLANATION_SECONDS = 5.0
-"""How long an explanation is reused for all claims with the same requests."""
+"""The time for which an explanation is reused for all claims with the same requests."""
 EXPLANATIONS_LIMIT = 256
 REST_FACTOR = 4
 """The pause after an explanation, as a multiple of its duration."""
@@ -80,7 +80,7 @@ class Reporter:
         self._arrival = asyncio.Event()
         self._explanations = _Explanations(state, why) if why else None
         self._templates: dict[ObjectKey, float] = {}
-        """When templates were last found to exist."""
+        """The time at which each template was last found to exist."""
         self._annotations = _Annotations(state, writes)
 
     def report(self, key: ObjectKey, result: Unschedulable) -> None:

@@ -13,11 +13,11 @@ from dray.allocator.model.rejections import SearchTimeout
 from dray.scheduling.steps import DeviceSearch, SearchOutcome, Steps
 
 TURN_SECONDS = 0.005
-"""How long to work before other tasks of the loop run."""
+"""The time to work before other tasks of the loop run."""
 INLINE_SECONDS = 0.005
-"""How long a search may run in the loop before it is repeated in a thread."""
+"""The time that a search may run in the loop before it is repeated in a thread."""
 NODE_SECONDS = 10.0
-"""How long one node may be searched: DynamicResourcesFilterTimeoutDefault of kube-scheduler."""
+"""The time limit of a search on one node (DynamicResourcesFilterTimeoutDefault)."""
 
 Result = TypeVar("Result")
 
@@ -34,7 +34,7 @@ class Deadline:
         return time.perf_counter() > self._at
 
     def set(self, seconds: float) -> None:
-        """Let the time end so many seconds from now."""
+        """Set the limit to a time from now."""
         self._at = time.perf_counter() + seconds
 
     def expire(self) -> None:

@@ -1,4 +1,4 @@
-"""The scheduling decision: nodes and devices for pods, or why there are none.
+"""The scheduling decision: nodes and devices for pods, or why a pod has none.
 
 `decide` answers at once. A `Decider` keeps its caches between decisions; the scheduler drives its
 steps (`steps_for`) from an event loop, which bounds the time until other tasks run.
@@ -32,7 +32,7 @@ __all__ = ["Decider", "Decision", "decide"]
 Decision = NodeAssignment | Unschedulable
 
 
-def never() -> bool:
+def _never() -> bool:
     return False
 
 
@@ -41,7 +41,7 @@ def decide(
     pods: Sequence[Pod],
     *,
     now: datetime.datetime,
-    should_stop: Callable[[], bool] = never,
+    should_stop: Callable[[], bool] = _never,
     policy: str | None = None,
 ) -> list[Decision]:
     """Return the node and devices of each pod, or why it has none.
@@ -67,7 +67,7 @@ class Decider:
         state: SchedulingState,
         *,
         policy: str | None = None,
-        should_stop: Callable[[], bool] = never,
+        should_stop: Callable[[], bool] = _never,
     ) -> None:
         self._state, self._should_stop = state, should_stop
         allocator = Allocator(
@@ -125,7 +125,7 @@ class Decider:
     def place_gang(
         self, gang: Gang, now: datetime.datetime, should_stop: Callable[[], bool]
     ) -> Steps[GangPlacement | Unschedulable]:
-        """Return and reserve nodes for enough pods of a gang, or return why there are none.
+        """Return and reserve nodes for enough pods of a gang, or return why they do not fit.
 
         `should_stop` limits the search for other nodes when the best ones do not suffice.
         """
@@ -137,7 +137,7 @@ class Decider:
         return result
 
     def place_pod(self, pod: Pod, now: datetime.datetime) -> Steps[Decision]:
-        """Return and reserve a node for a pod that is in no gang, or return why there is none."""
+        """Return and reserve a node for a pod outside of gangs, or return why no node fits."""
         if pod.spec.scheduling_gates:
             return _gated(pod)
         demand = self._demands.demand_of(pod, self._state.group_of(pod), now)

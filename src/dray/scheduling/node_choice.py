@@ -40,7 +40,7 @@ class NodeChooser:
     def choose(
         self, demand: PodDemand, avoided: frozenset[str] = frozenset()
     ) -> Steps[NodeAssignment | NoNode]:
-        """Return the best node, or why there is none. `avoided` are kept for other pods."""
+        """Return the best node, or why no node fits. `avoided` are kept for other pods."""
         ranking = self._ranking(demand)
         yield from ranking.update()
         try:
@@ -71,7 +71,7 @@ class NodeChooser:
             yield None
 
     def placement_key(self, demand: PodDemand) -> Hashable:
-        """Return a key that is equal for pods of which either all fit somewhere or none does."""
+        """Return a key that is equal for pods that fit on the same nodes."""
         if self._affinity(demand) is not None:
             return demand.pod.metadata.uid
         return demand.signature(), demand.shared_claims()

@@ -49,7 +49,7 @@ class PodIndex:
         self._by_group.move(key, pod, old_group, group_key(pod))
 
     def drop(self, key: ObjectKey) -> Pod | None:
-        """Remove and return a pod; None if there is no such pod."""
+        """Remove and return a pod; None if it does not exist."""
         pod = self._pods.pop(key, None)
         if pod is not None:
             self._by_node.move(key, pod, pod.spec.node_name, None)

@@ -32,7 +32,7 @@ class Gang(NamedTuple):
     waiting: Sequence[Pod]
     """The pods that have no node yet."""
     needed: int
-    """How many of them must get one."""
+    """The number of them that must get one."""
     scheduled: int
 
     @property
@@ -40,7 +40,7 @@ class Gang(NamedTuple):
         return self.group.metadata.key
 
     def too_few(self, placed: int) -> str:
-        """Return kube-scheduler's message for a group of which only `placed` pods fit."""
+        """Return kube-scheduler's message for a group if only `placed` more pods fit."""
         minimum, scheduled = self.needed + self.scheduled, self.scheduled + placed
         return f"minCount ({minimum}) cannot be satisfied: {scheduled} scheduled, 0 remaining"
 

@@ -56,7 +56,7 @@ class Nominations:
         self._nominated.pop(key, None)
 
     def node_of(self, key: ObjectKey) -> str:
-        """Return the node that is kept for a pod; empty if there is none."""
+        """Return the node that is kept for a pod; empty without one."""
         return self._nominated[key][0] if key in self._nominated else ""
 
     def kept_from(self, pod: Pod) -> frozenset[str]:

@@ -35,7 +35,7 @@ class DeviceSearch(NamedTuple):
     node: str
 
     def run(self) -> SearchOutcome:
-        """Return the fit, or why there is none; SearchTimeout if the allocator had to stop."""
+        """Return the fit, or why the claims do not fit; SearchTimeout if the allocator stopped."""
         try:
             return self.allocator.allocate_on(self.claims, self.node)
         except AllocationError as error:

@@ -1,4 +1,4 @@
-"""Why a pod has no node: reasons, kube-scheduler's message, and the events that could help."""
+"""Unschedulable pods: the reasons, kube-scheduler's message, the events that could help."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ class PreemptionPlan(msgspec.Struct, frozen=True):
 
 
 class Unschedulable(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a pod has no node. Exactly one of the first four describes it, if any."""
+    """The decision that a pod gets no node, with the reasons.
+
+    One of the first four fields describes it; all are empty in a cluster without nodes.
+    """
 
     error: str = ""
     """The scheduler failed, for example at a selector that cannot be evaluated."""
@@ -68,11 +71,11 @@ class Unschedulable(msgspec.Struct, frozen=True, kw_only=True):
     template: str = ""
     """The template from which a claim has not been created yet."""
     placement_key: Hashable = None
-    """Equal for pods of which either all fit somewhere or none does; None for this pod alone."""
+    """Equal for pods that fit on the same nodes; None for this pod alone."""
     preemption: PreemptionPlan | None = None
     """The pods to evict, if preemption helps."""
     preemption_message: str = ""
-    """Why preemption was not tried; empty if it was, or if it is switched off."""
+    """The reason why preemption was not tried; empty if it was, or if it is switched off."""
     is_gated: bool = False
     """The pod has scheduling gates: it waits for its owner, and that is no failure."""
     is_transient: bool = False
@@ -135,7 +138,7 @@ def no_fit(
 
 
 def message(result: Unschedulable, nodes: int) -> str:
-    """Return kube-scheduler's message for a pod in a cluster with so many nodes.
+    """Return kube-scheduler's message. `nodes` is the number of nodes in the cluster.
 
     https://github.com/kubernetes/kubernetes/blob/release-1.37/pkg/scheduler/framework/types.go
     (FitError.Error)

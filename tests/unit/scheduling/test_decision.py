@@ -318,6 +318,17 @@ def test_a_stopped_decision_does_not_spoil_what_is_cached() -> None:
     assert outcome(decision) == (names[-1], [f"{names[-1]}/gpu-0"])
 
 
+def test_a_node_whose_search_was_stopped_is_tried_again() -> None:
+    alternatives = [{"name": "any", "deviceClassName": DRIVER}]
+    waiting = claim("x", {"name": "gpu", "firstAvailable": alternatives})
+    answers = iter([False, True])
+    decider = Decider(build(*fleet(one=1), waiting), should_stop=lambda: next(answers, False))
+    [decision] = decider.decide(pods(pod("p", "x")), NOW)
+    assert isinstance(decision, Unschedulable)
+    assert decision.is_retried
+    assert outcome(decider.decide(pods(pod("p", "x")), NOW)[0]) == ("one", ["one/gpu-0"])
+
+
 def test_devices_and_nodes_that_come_later_are_used() -> None:
     state = build(*fleet(one=0), claim("x"))
     decider, waiting = Decider(state), pods(pod("p", "x"))

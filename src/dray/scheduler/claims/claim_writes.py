@@ -49,7 +49,7 @@ class WriteOutcomeUnknown(Exception):
 
 
 async def answered(request: Awaitable[Answer]) -> Answer:
-    """Return the response. Raises WriteOutcomeUnknown if there is none to rely on."""
+    """Return the response. Raises WriteOutcomeUnknown after a timeout or server error."""
     try:
         async with asyncio.timeout(WRITE_SECONDS):
             return await request

@@ -1,4 +1,4 @@
-"""What a pod gets on a node: devices for its claims, and its share of the node itself."""
+"""Assignments: the node of a pod, the devices of its claims, and its share of the node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ClaimAssignment(NamedTuple):
 
 
 class NodeFit(NamedTuple):
-    """What a pod gets on one node."""
+    """The devices and node resources that a pod gets on one node."""
 
     claims: tuple[ClaimAssignment, ...]
     usage: PodUsage

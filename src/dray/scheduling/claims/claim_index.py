@@ -74,7 +74,7 @@ class ClaimIndex:
         return self._for_extended_resources.get(pod_uid, {}).values()
 
     def reserved(self, key: ClaimKey) -> AllocationResult | None:
-        """Return the allocation that is about to be written; None if there is none."""
+        """Return the allocation that is about to be written; None without one."""
         reservation = self._reservations.get(key)
         return reservation.allocation if reservation else None
 

@@ -39,7 +39,7 @@ class ReasonKind(enum.Enum):
 
 
 class FilterReason(NamedTuple):
-    """Why a node cannot be used, in the words of kube-scheduler."""
+    """A reason why a node cannot be used, in the words of kube-scheduler."""
 
     text: str
     kind: ReasonKind
@@ -182,7 +182,7 @@ class Nodes:
         return True
 
     def node_of(self, uid: str) -> str:
-        """Return the name of the node that a pod is on or will be on; empty if there is none."""
+        """Return the name of the node that a pod is on or will be on; empty without one."""
         state = self._node_of.get(uid)
         return state.name if state else ""
 
@@ -265,7 +265,7 @@ def _shortages(state: NodeState, amounts: Amounts, is_delegated: IsDelegated) ->
 
 
 def short_of(state: NodeState, amounts: Amounts) -> Reasons:
-    """Return the resources of which the node has less than `amounts`."""
+    """Return a reason per resource that the node has less of than in `amounts`."""
     return tuple(
         insufficient(name, amount <= state.allocatable.get(name, 0))
         for name, amount in amounts.items()

@@ -171,7 +171,7 @@ class Ranking:
             heapq.heapify(self._heap)
 
     def best(self) -> NodeState | None:
-        """Return the best candidate, which stays one; None if there is none."""
+        """Return the best candidate, which stays one; None without candidates."""
         heap = self._heap
         while heap:
             score, index = heap[0]
@@ -181,7 +181,7 @@ class Ranking:
         return None
 
     def take(self) -> NodeState | None:
-        """Remove and return the best candidate, until `put_back`; None if there is none."""
+        """Remove and return the best candidate, until `put_back`; None without candidates."""
         state = self.best()
         if state is not None:
             del self._scores[state.index]

@@ -1,20 +1,13 @@
-"""What devices add to a node's answer: shares, node resources, alternatives, long searches."""
+"""What devices add to a node's answer: shares, node resources, alternatives, policies."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
-import pytest
-
 from dray.api import features as gates
 from dray.api.types.meta import JsonObject
-from dray.scheduler import step_runner
-from tests import loop
 from tests.unit.scheduler.world import (
     World,
     claim,
     device_class,
-    devices_of,
     exactly,
     gpu,
     gpu_slice,
@@ -22,7 +15,6 @@ from tests.unit.scheduler.world import (
     node,
     pod,
     template,
-    world,
 )
 
 NODE_RESOURCES = gates.with_gates(gates.DEFAULT, {"DRANodeAllocatableResources": True})
@@ -153,43 +145,3 @@ async def test_a_policy_chooses_among_nodes(world: World) -> None:
     await world.bound("first")
     await world.create(claim("second"), pod("second", "second"))
     assert await world.bound("second") == "b"
-
-
-def test_a_search_that_takes_long_is_continued_in_a_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(step_runner, "INLINE_SECONDS", -1.0)
-    run_searches(fitting_pods)
-
-
-def test_a_search_that_takes_too_long_is_given_up_and_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(step_runner, "INLINE_SECONDS", -1.0)
-    monkeypatch.setattr(step_runner, "NODE_SECONDS", -1.0)
-
-    async def refused(here: World) -> None:
-        await here.create(device_class(), node("node-0"), gpu_slice("node-0"))
-        await here.create(claim("x"), pod("p", "x"))
-        await here.refused("p", "node node-0: timed out trying to allocate devices")
-
-    run_searches(refused)
-
-
-async def fitting_pods(here: World) -> None:
-    await here.create(device_class(), node("node-0"), gpu_slice("node-0", 4), template("gpu"))
-    for number in range(4):
-        await here.create(pod(f"p{number}", template_name="gpu"))
-    held = []
-    for number in range(4):
-        await here.bound(f"p{number}")
-        held += devices_of((await here.claims_of(f"p{number}"))[0])
-    assert len(set(held)) == 4
-
-
-def run_searches(test: Callable[[World], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with world() as here:
-            await test(here)
-
-    loop.run(run())
