@@ -82,7 +82,7 @@ async def open_server(
 
     `identity` makes the client certificate for requests to node agents.
     """
-    chosen = settings or Settings()
+    settings = settings or Settings()
     await bootstrap(store, utc_now(), new_uid)
     authorizer = await Authorizer.open(store)
     published = PublishedSlices()
@@ -90,13 +90,15 @@ async def open_server(
     followers = [published.follow(store), accounts.follow(store)]
     for follower in followers:
         await follower.load()
-    authenticator = Authenticator(signer, accounts.has, time.time, chosen.static_tokens)
+    authenticator = Authenticator(signer, accounts.has, time.time, settings.static_tokens)
     agents = NodeAgents(store, identity)
-    app = _assemble(store, chosen, authorizer, authenticator, published, signer, registry, agents)
-    with audit.opened(chosen.audit_log) as audit_log:
+    app = _assemble(store, settings, authorizer, authenticator, published, signer, registry, agents)
+    with audit.opened(settings.audit_log) as audit_log:
         app = dataclasses.replace(app, audit_log=audit_log)
         async with agents, _running(authorizer, followers):
-            yield RunningServer(app, Server(app, authenticator, chosen.limits), authorizer, signer)
+            yield RunningServer(
+                app, Server(app, authenticator, settings.limits), authorizer, signer
+            )
 
 
 def assemble(store: Store, *, features: Features = gates.DEFAULT) -> App:

@@ -52,12 +52,12 @@ class Entry(NamedTuple):
 Managers = dict[Manager, Entry]
 
 
-def track(call: Call, old: JsonObject | None, new: JsonObject, chosen: WriteOptions) -> None:
+def track(call: Call, old: JsonObject | None, new: JsonObject, options: WriteOptions) -> None:
     """Record in `new` the fields that this request changed; both are canonical.
 
     Both are in the storage version.
     """
-    manager = Manager(chosen.field_manager, UPDATE, call.gvk.api_version, call.info.subresource)
+    manager = Manager(options.field_manager, UPDATE, call.gvk.api_version, call.info.subresource)
     if old is None:
         _track_creation(call, new, manager)
         return

@@ -45,14 +45,14 @@ class Patch:
 def parse(
     call: Call,
     media_type: str,
-    chosen: WriteOptions,
+    options: WriteOptions,
     warnings: list[str],
     hooks: BodyHooks = bodies.NO_HOOKS,
 ) -> Patch:
     if media_type == http_messages.APPLY_PATCH:
-        applied = _applied(call, chosen)
+        applied = _applied(call, options)
         hooks.transform(applied)
-        return Patch(lambda live: _apply(call, live, applied, chosen), owns_fields=True)
+        return Patch(lambda live: _apply(call, live, applied, options), owns_fields=True)
     content = _json(call)
     change = {
         http_messages.JSON_PATCH: json_patch.json_patch,
@@ -79,7 +79,7 @@ def parse(
             key: value for key, value in result.items() if value is not (document or {}).get(key)
         }
         try:
-            body = bodies.decode_strict(touched, call.gvk, chosen.field_validation)
+            body = bodies.decode_strict(touched, call.gvk, options.field_validation)
         except bodies.TypeMismatch as error:
             raise refused(result, error) from error
         warnings.extend(body.warnings)
@@ -144,7 +144,7 @@ def _attempt(
     return result
 
 
-def _applied(call: Call, chosen: WriteOptions) -> JsonObject:
+def _applied(call: Call, options: WriteOptions) -> JsonObject:
     """Return the applied configuration, from YAML or JSON."""
     try:
         document = yaml.load(call.request.body, Loader=yaml.CSafeLoader)
@@ -157,15 +157,15 @@ def _applied(call: Call, chosen: WriteOptions) -> JsonObject:
 
 
 def _apply(
-    call: Call, live: JsonObject | None, applied: JsonObject, chosen: WriteOptions
+    call: Call, live: JsonObject | None, applied: JsonObject, options: WriteOptions
 ) -> JsonObject:
     _check_applied(call, applied)
     return server_side_apply.apply(
         live,
         applied,
         gvk=call.gvk,
-        manager=chosen.field_manager,
-        force=chosen.force,
+        manager=options.field_manager,
+        force=options.force,
         subresource=call.info.subresource,
         now=call.now,
     )

@@ -85,10 +85,10 @@ class StoredObjectSelector:
 EVERYTHING = StoredObjectSelector()
 
 
-def reader(chosen: StoredObjectSelector) -> Callable[[bytes], JsonObject]:
+def reader(selector: StoredObjectSelector) -> Callable[[bytes], JsonObject]:
     """Return a function that decodes only those fields of an object that the selector reads."""
-    paths = {term.field for term in chosen.fields.terms}
-    if chosen.labels.requirements:
+    paths = {term.field for term in selector.fields.terms}
+    if selector.labels.requirements:
         paths.add("metadata.labels")
     if not paths.isdisjoint(_SPECIAL):
         return msgspec.json.decode

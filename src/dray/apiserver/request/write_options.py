@@ -29,10 +29,10 @@ def parse(request: Request, options_kind: str) -> WriteOptions:
 @functools.lru_cache(maxsize=256)
 def _parse(query: tuple[tuple[str, str], ...], agent: str, options_kind: str) -> WriteOptions:
     """Parse the options; cached, because a client sends the same with each request."""
-    chosen = dict(reversed(query))
+    parameters = dict(reversed(query))
     dry_run = [value for key, value in query if key == "dryRun"]
-    validation = chosen.get("fieldValidation", "")
-    manager = chosen.get("fieldManager", "")
+    validation = parameters.get("fieldValidation", "")
+    manager = parameters.get("fieldManager", "")
     causes = [
         *dry_run_causes(dry_run),
         *_field_validation_causes(validation),
@@ -40,7 +40,7 @@ def _parse(query: tuple[tuple[str, str], ...], agent: str, options_kind: str) ->
     ]
     if causes:
         raise errors.invalid(GroupKind("meta.k8s.io", options_kind), "", causes)
-    force = chosen.get("force", "false").lower() not in ("false", "0")
+    force = parameters.get("force", "false").lower() not in ("false", "0")
     return WriteOptions(bool(dry_run), validation or WARN, manager or agent, force)
 
 

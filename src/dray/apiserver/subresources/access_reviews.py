@@ -119,8 +119,8 @@ class Reviews:
 
 
 def _read(call: Call) -> JsonObject:
-    chosen = write_options.parse(call.request, "CreateOptions")
-    document = common.body_of(call, call.gvk, chosen).document
+    options = write_options.parse(call.request, "CreateOptions")
+    document = common.body_of(call, call.gvk, options).document
     for part in ("metadata", "spec"):
         document[part] = document.get(part) or {}
     document.pop("status", None)

@@ -46,19 +46,19 @@ class Bindings:
 
     async def create(self, call: Call) -> Response:
         """Handle `pods/NAME/binding`, and `bindings`, where only the body names the pod."""
-        chosen = write_options.parse(call.request, "CreateOptions")
-        binding = common.body_of(call, BINDING, chosen).document
+        options = write_options.parse(call.request, "CreateOptions")
+        binding = common.body_of(call, BINDING, options).document
         metadata = binding.get("metadata") or {}
         if call.kind is not kinds.POD:
             info = replace(call.info, name=metadata.get("name", ""), subresource="binding")
             call = call.about(kinds.POD, info)
-        admission = common.creation(call, binding, "binding", dry_run=chosen.dry_run)
+        admission = common.creation(call, binding, "binding", dry_run=options.dry_run)
         await self.chain.mutate(admission)
         if metadata.get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Binding object")
         _check(binding)
         await self.chain.validate(admission)
-        await self._bind(call, binding, chosen.dry_run)
+        await self._bind(call, binding, options.dry_run)
         return common.success(call)
 
     async def _bind(self, call: Call, binding: JsonObject, dry_run: bool) -> None:

@@ -20,9 +20,9 @@ from dray.store.store import Entry, Store
 ATTEMPTS = 20
 
 
-def body_of(call: Call, gvk: GroupVersionKind, chosen: WriteOptions) -> bodies.Body:
+def body_of(call: Call, gvk: GroupVersionKind, options: WriteOptions) -> bodies.Body:
     content_type = call.request.headers.get("content-type", "")
-    return bodies.read(call.request.body, content_type, gvk, chosen.field_validation)
+    return bodies.read(call.request.body, content_type, gvk, options.field_validation)
 
 
 async def entry_of(store: Store, call: Call) -> Entry:

@@ -15,6 +15,7 @@ from dray.api.http_messages import Response
 from dray.api.ids import GroupResource
 from dray.api.kinds import GroupVersionKind
 from dray.api.selectors import label_selectors
+from dray.api.semantics.conditions import find_condition
 from dray.api.types.core import PodDisruptionBudget
 from dray.api.types.meta import JsonObject
 from dray.apiserver.admission.admission_chain import AdmissionChain
@@ -43,8 +44,8 @@ class Evictions:
     deleter: Deleter
 
     async def create(self, call: Call) -> Response:
-        chosen = write_options.parse(call.request, "CreateOptions")
-        eviction = common.body_of(call, EVICTION, chosen).document
+        create_options = write_options.parse(call.request, "CreateOptions")
+        eviction = common.body_of(call, EVICTION, create_options).document
         if (eviction.get("metadata") or {}).get("name") != call.info.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         options = _delete_options(call, eviction)
@@ -235,7 +236,7 @@ def _check_allowed(budget: PodDisruptionBudget) -> None:
 
 def _why_none(budget: PodDisruptionBudget) -> str:
     name, status = budget.metadata.name, budget.status
-    condition = next((item for item in status.conditions if item.type == "DisruptionAllowed"), None)
+    condition = find_condition(status.conditions, "DisruptionAllowed")
     if condition and (condition.status != "False" or not condition.message):
         condition = None
     if condition and condition.reason == "SyncFailed":

@@ -28,8 +28,8 @@ class Finalization:
     store: Store
 
     async def update(self, call: Call) -> Response:
-        chosen = write_options.parse(call.request, "UpdateOptions")
-        body = common.body_of(call, call.gvk, chosen).document
+        options = write_options.parse(call.request, "UpdateOptions")
+        body = common.body_of(call, call.gvk, options).document
         write_checks.check_name(call, body)
         finalizers: list[str] = (body.get("spec") or {}).get("finalizers") or []
         _check_finalizers(call, finalizers)
@@ -39,7 +39,7 @@ class Finalization:
             is_guarded = write_checks.check_preconditions(call, body, namespace)
             _set_finalizers(namespace, finalizers)
             try:
-                if not chosen.dry_run:
+                if not options.dry_run:
                     await self._write(entry, namespace)
                 return reads.respond(call, namespace)
             except GuardFailed:

@@ -41,18 +41,18 @@ class Scales:
         return _respond(call, common.document_of(entry, call))
 
     async def update(self, call: Call) -> Response:
-        chosen = write_options.parse(call.request, "UpdateOptions")
-        body = common.body_of(call, _as_scale(call).gvk, chosen)
+        options = write_options.parse(call.request, "UpdateOptions")
+        body = common.body_of(call, _as_scale(call).gvk, options)
         write_checks.check_name(call, body.document)
-        write = PendingWrite(call, chosen, list(body.warnings))
+        write = PendingWrite(call, options, list(body.warnings))
         return await self._change(write, lambda _scale: body.document)
 
     async def patch(self, call: Call) -> Response:
         media_type = writes.patch_type(call)
-        chosen = write_options.parse(call.request, "PatchOptions")
+        options = write_options.parse(call.request, "PatchOptions")
         warnings: list[str] = []
-        change = patches.parse(_as_scale(call), media_type, chosen, warnings)
-        return await self._change(PendingWrite(call, chosen, warnings), change)
+        change = patches.parse(_as_scale(call), media_type, options, warnings)
+        return await self._change(PendingWrite(call, options, warnings), change)
 
     async def _change(
         self, write: PendingWrite, change: Callable[[JsonObject], JsonObject]

@@ -54,11 +54,11 @@ class TokenRequests:
     new_id: Callable[[], str]
 
     async def create(self, call: Call) -> Response:
-        chosen = write_options.parse(call.request, "CreateOptions")
-        request = common.body_of(call, TOKEN_REQUEST, chosen).document
+        options = write_options.parse(call.request, "CreateOptions")
+        request = common.body_of(call, TOKEN_REQUEST, options).document
         account = common.document_of(await common.entry_of(self.store, call), call)["metadata"]
         _complete(call, request, account)
-        admission = common.creation(call, request, "token", dry_run=chosen.dry_run)
+        admission = common.creation(call, request, "token", dry_run=options.dry_run)
         await self.chain.mutate(admission)
         await self.chain.validate(admission)
         bound = await self._bound_to(call, request["spec"].get("boundObjectRef"))

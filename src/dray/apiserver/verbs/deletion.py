@@ -75,14 +75,14 @@ class Deleter:
 
     async def delete_collection(self, call: Call) -> Response:
         options = parse_options(call.request)
-        chosen = selection.parse(call.request, call.kind, call.info.version)
+        selector = selection.parse(call.request, call.kind, call.info.version)
         prefix = store_keys.prefix(call.kind, call.namespace)
         with store_keys.translated():
             listing = await reads.gather(
                 self.store,
                 prefix,
                 store_keys.storage_gvk(call.kind),
-                chosen,
+                selector,
                 reads.parse_list_options(call.request),
             )
         deleted = []
