@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 FLEET_MANAGER = "dray-fleet"
 EXPLAINED_NODES = 64
-"""Nobody is scheduled while a reason is looked for, so it is not looked for everywhere."""
+"""Scheduling waits while an explanation is computed, so only a sample of the nodes is surveyed."""
 CONTROLLERS = User(bootstrap_policy.CONTROLLERS, frozenset({AUTHENTICATED}))
 SCHEDULER = User(bootstrap_policy.SCHEDULER, frozenset({AUTHENTICATED}))
 FLEET = User(bootstrap_policy.FLEET, frozenset({AUTHENTICATED}))
@@ -60,35 +60,35 @@ Component = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """Which components run, and how."""
+    """The components of a cluster and their settings."""
 
     settings: Settings = field(default_factory=Settings)
     schedules: bool = True
     controls: bool = True
     policy: str | None = None
-    """How the scheduler orders devices; None is Kubernetes' first fit."""
+    """The scheduler's order of devices; None is Kubernetes' first fit."""
     fleet: Fleet | None = None
     """Simulated nodes."""
     has_computer: bool = False
-    """Whether this computer is a node, with the GPUs it really has."""
+    """Whether the local host is a node, with its NVIDIA GPUs."""
     runtime: str = simulated.NAME
-    """What their containers run in: one of `dray.node.runtimes.selection.NAMES`."""
+    """The runtime of their containers: one of `dray.node.runtimes.selection.NAMES`."""
     allows_host: bool = False
-    """Whether containers may see the files of this computer, with hostPath and otherwise."""
+    """Whether containers may see the files of the local host, with hostPath and otherwise."""
     keeps_pods: bool = False
     """Whether containers run on when the cluster ends, for the next one to find."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A running cluster: its API server, and clients in anybody's name."""
+    """A running cluster: its API server, its nodes, and clients with any identity."""
 
     opened: RunningServer
     registry: telemetry.Registry
     choice: Choice
-    """What the containers of the fleet run in."""
+    """The runtime of the fleet's containers, or None for simulated pods, and the reason."""
     machines: SimulatedNodes | None = None
-    """The nodes whose containers are real."""
+    """The nodes with real containers."""
     computer: LocalNode | None = None
 
     def client(self, user: User = ADMIN) -> Client:
@@ -107,7 +107,7 @@ class Cluster:
 async def running(
     store: Store, directory: Path, plan: ClusterPlan | None = None
 ) -> AsyncIterator[Cluster]:
-    """A cluster over a store; `directory` keeps its keys and containers. Ready when yielded.
+    """Run a cluster over a store. `directory` keeps its keys and containers. Ready when yielded.
 
     Raises Unusable for a runtime that does not work here.
     """
@@ -195,7 +195,7 @@ def _components(cluster: Cluster, plan: ClusterPlan) -> dict[str, Component]:
 
 
 def component_names(plan: ClusterPlan) -> tuple[str, ...]:
-    """What runs beside the API server."""
+    """Return the names of the components besides the API server."""
     named = {
         "controllers": plan.controls,
         "scheduler": plan.schedules,
@@ -206,7 +206,7 @@ def component_names(plan: ClusterPlan) -> tuple[str, ...]:
 
 
 def _explainer(fleet: allocator.ClusterInventory) -> Callable[[Sequence[ResourceClaim]], str]:
-    """Why claims find no device, in one line, from the scheduler's own view of the fleet."""
+    """Return a function that explains in one line why claims find no device."""
 
     def why(claims: Sequence[ResourceClaim]) -> str:
         names = list(fleet.nodes)
@@ -221,7 +221,7 @@ def _explainer(fleet: allocator.ClusterInventory) -> Callable[[Sequence[Resource
 
 
 async def _run_fleet(cluster: Cluster, fleet: Fleet | None) -> None:
-    """The simulated nodes of one process, as many as are wished for."""
+    """Run the nodes of a fleet at the requested size."""
     assert fleet is not None
     client, real = cluster.fleet_client, cluster.machines
     if real is not None:
@@ -231,7 +231,7 @@ async def _run_fleet(cluster: Cluster, fleet: Fleet | None) -> None:
 
 
 async def _run_in_name(client: Client, fleet: Fleet) -> None:
-    """They share a lease, a driver and an agent, and start nothing."""
+    """Run simulated nodes, which share a lease, a driver and an agent, and start no container."""
     as_nodes = client.managed_by(registration.FIELD_MANAGER)
     registered = Registration(
         as_nodes, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=simulated.NAME, now=utc_now
@@ -245,7 +245,7 @@ async def _run_in_name(client: Client, fleet: Fleet) -> None:
 
 @contextlib.asynccontextmanager
 async def _supervised(components: dict[str, Component]) -> AsyncIterator[None]:
-    """The components run while the block does; leaving it ends them, the last first."""
+    """Run the components while the block runs; cancel them at its end, the last first."""
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(supervise(name, run), name=name) for name, run in components.items()

@@ -1,4 +1,4 @@
-"""This computer as a node of the cluster: its agent, and the driver of the GPUs it really has."""
+"""Runs the local host as a node of the cluster, with the driver of its NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import Registration
 
 FOLDER: Final = "computer"
-"""In the data directory, and not among the machines of fleets: those go with their fleet."""
+"""In the data directory, but not under `nodes`: those folders are removed with their fleet."""
 SOCKETS: Final = (f"registry/{devices.DRIVER}-reg.sock", f"plugins/{devices.DRIVER}/dra.sock")
 
 
 class LocalNode:
-    """Runs one node, on nodes' common means."""
+    """Runs the local host as one node, with the runtime and endpoint of the other nodes."""
 
     def __init__(self, site: NodeEnvironment, machines: SimulatedNodes) -> None:
         self._site = site
@@ -75,7 +75,7 @@ class LocalNode:
 
 
 async def _create_classes(client: Client) -> None:
-    """Those that are there already may have been changed by somebody, and stay."""
+    """Create the device classes; existing ones stay, because the user may have changed them."""
     identity = {"apiVersion": "resource.k8s.io/v1", "kind": kinds.DEVICE_CLASS.kind}
     for device_class in device_classes.device_classes():
         with contextlib.suppress(errors.AlreadyExists):

@@ -1,7 +1,7 @@
-"""The machines of a simulated fleet as real nodes: of each an agent, and its drivers on sockets.
+"""Runs the nodes of a simulated fleet with real containers: an agent per node, drivers on sockets.
 
-What they keep is under `nodes` in the data directory: containers that outlive this process are
-found there by the next one. One endpoint answers for all of them.
+Their state is under `nodes` in the data directory, where the next process finds containers that
+outlive this one. One endpoint serves all nodes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Part = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True)
 class NodeEnvironment:
-    """What the machines of a fleet have in common."""
+    """The dependencies that the nodes of a cluster share."""
 
     client_of: Callable[[User], Client]
     fleet_client: Client
@@ -58,13 +58,13 @@ class NodeEnvironment:
     allows_host: bool = False
 
     def node_client(self, node: str) -> Client:
-        """What a node says itself, it says in its own name."""
+        """Return a client with the identity of a node."""
         user = User(f"system:node:{node}", NODE_GROUPS)
         return self.client_of(user).managed_by(registration.FIELD_MANAGER)
 
 
 class SimulatedNodes:
-    """Runs a fleet on real nodes."""
+    """Runs the nodes of a fleet with real containers."""
 
     def __init__(self, site: NodeEnvironment) -> None:
         self._site = site
@@ -73,7 +73,7 @@ class SimulatedNodes:
         """Whether containers run on after the end, for the next process to find."""
 
     def agent(self, node: str) -> Agent:
-        """The running agent of a node; LookupError where there is none."""
+        """Return the running agent of a node. Raises LookupError where it does not run."""
         return self._agents[node]
 
     def prepared_claims(self) -> list[HeldClaim]:
@@ -81,7 +81,7 @@ class SimulatedNodes:
         return [claim for agent in self._agents.values() for claim in agent.prepared_claims]
 
     def end(self) -> None:
-        """To be called before the machines are ended for good."""
+        """Decide whether containers stop with the agents; call it before cancelling them."""
         for agent in self._agents.values():
             agent.stops_pods = not self.keeps_pods
 
@@ -106,7 +106,7 @@ class SimulatedNodes:
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[RuntimeConfig, AgentAddress]]:
-        """What agents run containers with, and where the API server reaches them."""
+        """Serve logs and exec; yield the agents' runtime and the address for the API server."""
         site = self._site
         endpoint = Endpoint(self._find, site.identity)
         async with Starter() as starter, endpoint.listening(ADDRESS) as port:
@@ -151,7 +151,7 @@ class SimulatedNodes:
 
 
 def sockets_root(wanted: Path, sockets: Iterable[str]) -> Path:
-    """The folder of the nodes under a name that is short enough for the sockets in it."""
+    """Return the folder of the nodes, or a link to it that is short enough for sockets."""
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
     absolute = wanted.resolve()
     longest = max((len(str(absolute / socket)) for socket in sockets), default=0)
@@ -172,7 +172,7 @@ def socket_paths(fleet: Fleet) -> Iterator[str]:
 
 
 def _private_folder() -> Path:
-    """A folder with a short name that is ours alone."""
+    """Return a folder with a short name. Raises PermissionError where others can write to it."""
     folder = (
         Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"dray-{os.getuid()}"
     )
@@ -184,7 +184,7 @@ def _private_folder() -> Path:
 
 
 async def _remove_surplus(root: Path, fleet: Fleet) -> None:
-    """What is left of machines that the fleet had and no longer has."""
+    """Stop and remove what is left of nodes that the fleet no longer has."""
     for folder in root.iterdir():
         if folder.name in fleet.machines:
             continue

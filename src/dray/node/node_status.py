@@ -1,4 +1,4 @@
-"""What the agent says of its node: where it can be asked, what it runs, what it can do."""
+"""Reports the agent's address, runtime and features in its Node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dray.client.controller import Controller
 
 @dataclass(frozen=True)
 class AgentAddress:
-    """How the API server reaches an agent."""
+    """The address and certificate by which the API server reaches an agent."""
 
     address: str
     port: int
@@ -27,7 +27,7 @@ class AgentAddress:
 
 
 class NodeStatusUpdater:
-    """Keeps one Node in step with its agent. Run it until cancelled."""
+    """Keeps one Node in sync with its agent. Run it until cancelled."""
 
     def __init__(
         self, client: Client, node: str, runtime: str, reach: AgentAddress, features: Features
@@ -92,7 +92,7 @@ class NodeStatusUpdater:
 
 
 def declared_features(features: Features) -> Iterable[str]:
-    """What this agent can do that not every node can, in alphabetical order.
+    """Yield the features that this agent has and other nodes may lack, in alphabetical order.
 
     As component-helpers/nodedeclaredfeatures: those of its features whose gate is on.
     """
