@@ -34,19 +34,22 @@ SOCKETS: Final = (f"registry/{devices.DRIVER}-reg.sock", f"plugins/{devices.DRIV
 class LocalNode:
     """Runs the local host as one node, with the runtime and endpoint of the other nodes."""
 
-    def __init__(self, site: NodeEnvironment, machines: SimulatedNodes) -> None:
-        self._site = site
-        self._machines = machines
+    def __init__(self, environment: NodeEnvironment, nodes: SimulatedNodes) -> None:
+        self._environment = environment
+        self._nodes = nodes
         self._name = platform.node().lower()
 
     async def run(self) -> None:
-        root = sockets_root(self._site.directory / FOLDER, SOCKETS)
+        root = sockets_root(self._environment.directory / FOLDER, SOCKETS)
         places = Directories(root / "registry", root / "plugins", root / "cdi")
         options = Options(Settings(self._name))
         found = await asyncio.to_thread(drivers.find, places.plugins / devices.DRIVER, options)
-        await _create_classes(self._site.fleet_client)
-        async with self._machines.serving() as (means, reach), asyncio.TaskGroup() as group:
-            for name, part in self._parts(found, root, places, means, reach):
+        await _create_classes(self._environment.fleet_client)
+        async with (
+            self._nodes.serving() as (runtime_config, agent_address),
+            asyncio.TaskGroup() as group,
+        ):
+            for name, part in self._parts(found, root, places, runtime_config, agent_address):
                 group.create_task(supervise(name, part), name=name)
 
     def _parts(
@@ -54,23 +57,25 @@ class LocalNode:
         driver: NvidiaDriver,
         folder: Path,
         places: Directories,
-        means: RuntimeConfig,
-        reach: AgentAddress,
+        runtime_config: RuntimeConfig,
+        agent_address: AgentAddress,
     ) -> Iterator[tuple[str, Part]]:
-        site, name = self._site, self._name
-        client = site.node_client(name)
+        environment, name = self._environment, self._name
+        client = environment.node_client(name)
         registration = Registration(
             client,
             [host_info.node(name, {})],
             lease=name,
-            runtime=site.runtime.name,
-            now=site.now,
+            runtime=environment.runtime.name,
+            now=environment.now,
             selection=ObjectSelection(field_selector=f"metadata.name={name}"),
         )
         yield "registration", registration.run
-        presence = NodeStatusUpdater(client, name, site.runtime.name, reach, site.features)
-        yield "presence", presence.run
-        yield "agent", lambda: self._machines.run_agent(client, name, folder, means)
+        status_updater = NodeStatusUpdater(
+            client, name, environment.runtime.name, agent_address, environment.features
+        )
+        yield "presence", status_updater.run
+        yield "agent", lambda: self._nodes.run_agent(client, name, folder, runtime_config)
         yield driver.name, Running(driver, client, name, directories=places).run
 
 

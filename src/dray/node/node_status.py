@@ -30,11 +30,16 @@ class NodeStatusUpdater:
     """Keeps one Node in sync with its agent. Run it until cancelled."""
 
     def __init__(
-        self, client: Client, node: str, runtime: str, reach: AgentAddress, features: Features
+        self,
+        client: Client,
+        node: str,
+        runtime: str,
+        agent_address: AgentAddress,
+        features: Features,
     ) -> None:
         self._client = client
         self._name = node
-        self._reach = reach
+        self._agent_address = agent_address
         self._runtime_version = f"{runtime}://1"
         self._declared = list(declared_features(features))
         only = ObjectSelection(field_selector=f"metadata.name={node}")
@@ -48,22 +53,22 @@ class NodeStatusUpdater:
             await self._controller.run()
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:
-        if change.new is not None and not self._is_said(change.new):
+        if change.new is not None and not self._is_reported(change.new):
             self._controller.queue.add(self._name)
 
-    def _is_said(self, node: Node) -> bool:
+    def _is_reported(self, node: Node) -> bool:
         status = node.status
         return (
             node.metadata.annotations.get(CERTIFICATE_ANNOTATION) == self._certificate
-            and status.daemon_endpoints.kubelet_endpoint.port == self._reach.port
-            and any(address.address == self._reach.address for address in status.addresses)
+            and status.daemon_endpoints.kubelet_endpoint.port == self._agent_address.port
+            and any(address.address == self._agent_address.address for address in status.addresses)
             and status.node_info.container_runtime_version == self._runtime_version
             and list(status.declared_features) == self._declared
         )
 
     async def _reconcile(self, _name: str) -> None:
         node = self._nodes.get(self._name)
-        if node is None or self._is_said(node):
+        if node is None or self._is_reported(node):
             return
         annotations = {CERTIFICATE_ANNOTATION: self._certificate}
         await self._client.patch(kinds.NODE, self._name, {"metadata": {"annotations": annotations}})
@@ -77,12 +82,12 @@ class NodeStatusUpdater:
 
     @property
     def _certificate(self) -> str:
-        return self._reach.certificate.decode()
+        return self._agent_address.certificate.decode()
 
     def _status(self) -> JsonObject:
         return {
-            "addresses": [{"type": "InternalIP", "address": self._reach.address}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._reach.port}},
+            "addresses": [{"type": "InternalIP", "address": self._agent_address.address}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._agent_address.port}},
             "nodeInfo": {
                 "containerRuntimeVersion": self._runtime_version,
                 "kernelVersion": platform.release(),

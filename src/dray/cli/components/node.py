@@ -184,7 +184,7 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
                 f"cannot listen on {settings.address}:{settings.port}: {error.strerror}",
                 "Choose another port with --port; 0 takes any that is free.",
             ) from error
-        reach = AgentAddress(settings.address, port, pair.certificate)
+        agent_address = AgentAddress(settings.address, port, pair.certificate)
         registration = Registration(
             client,
             [host_info.node(name, settings.labels)],
@@ -193,7 +193,9 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
             now=utc_now,
             selection=ObjectSelection(field_selector=f"metadata.name={name}"),
         )
-        presence = NodeStatusUpdater(client, name, runtime.name, reach, settings.gates)
+        status_updater = NodeStatusUpdater(
+            client, name, runtime.name, agent_address, settings.gates
+        )
         await stack.enter_async_context(
             metrics_endpoint.shown(
                 settings.metrics_listen,
@@ -203,5 +205,5 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         )
         click.echo(f"Node {name} answers on {settings.address}:{port}.")
         async with asyncio.TaskGroup() as group:
-            for part in (registration.run, presence.run, agent.run):
+            for part in (registration.run, status_updater.run, agent.run):
                 group.create_task(part())
