@@ -11,7 +11,7 @@ from tests.cluster.site import needs_sandbox
 
 
 def test_every_pod_is_bound_and_every_hopeless_one_is_told_once() -> None:
-    scale = cluster.Scale(nodes=2, pods=10, hopeless=3, quiet_seconds=0.1)
+    scale = cluster.ClusterScale(nodes=2, pods=10, hopeless=3, quiet_seconds=0.1)
     report = asyncio.run(cluster.run(scale))
     assert (report.nodes, report.pods, report.events) == (2, 10, 3)
     assert report.created_per_s >= report.pods_per_s > 0
@@ -20,7 +20,7 @@ def test_every_pod_is_bound_and_every_hopeless_one_is_told_once() -> None:
 
 @needs_sandbox
 def test_bench_node_measures_starts_and_nodes() -> None:
-    report = asyncio.run(node.run(node.Scale(single=2, together=3, nodes=5)))
+    report = asyncio.run(node.run(node.NodeScale(single=2, together=3, nodes=5)))
     assert 0 < report.start_p50_ms <= report.start_max_ms
     assert 0 < report.claim_p50_ms <= report.claim_max_ms
     assert report.together_s > 0
@@ -29,7 +29,7 @@ def test_bench_node_measures_starts_and_nodes() -> None:
 
 @pytest.mark.slow
 def test_bench_explain_asks_every_question_of_a_running_cluster() -> None:
-    report = explain.run(explain.Scale(nodes=3, runs=1))
+    report = explain.run(explain.ExplainScale(nodes=3, runs=1))
     assert (report.nodes, report.runs) == (3, 1)
     assert report.selector_cpu_s > 0
     assert report.count_cpu_s > 0

@@ -1,7 +1,7 @@
-"""`dray bench allocate`: place every claim of a scenario, one after the other, and time it.
+"""`dray bench allocate`: places every claim of a scenario, one after the other, and times it.
 
-Each claim goes to the first node that has room, in list order, or with `rotate` starting after the
-node that was used last. The clock starts when decoded objects reach the fleet.
+Each claim goes to the first node with room, in list order, or with `rotate` starting after the node
+that was used last. The clock starts when decoded objects reach the inventory.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ ZERO = "zero"
 ROTATE = "rotate"
 
 Progress = Callable[[int, int], None]
-"""Called with how many claims are done, of how many."""
+"""Receives the number of claims that are done, and of all claims."""
 
 
-class Difference(msgspec.Struct, frozen=True):
-    """The first claim for which the answer is not the recorded one."""
+class ResultDifference(msgspec.Struct, frozen=True):
+    """The first claim whose result differs from the recorded one."""
 
     claim: str
     expected: Any
@@ -38,7 +38,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """What a run came to. Times are seconds since objects reached the fleet, or milliseconds."""
+    """The result of a run. Times are seconds since the first object was added, or milliseconds."""
 
     name: str
     claims: int
@@ -50,13 +50,13 @@ class Report(msgspec.Struct, kw_only=True):
     memory_bytes: int
     first_claim_s: float
     answers: dict[str, Any]
-    """Claim to {node, devices}, {error} or null, as recorded answers are written."""
+    """Results by claim: {node, devices}, {error} or null, as in recorded results."""
     refusals: dict[str, Rejection]
-    """Why a claim fits nowhere, as the last node that was asked says it."""
-    difference: Difference | None = None
+    """The reason of the last node for claims that fit nowhere."""
+    difference: ResultDifference | None = None
 
     def figures(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the content of `--json`."""
         hidden = ("answers", "refusals", "difference")
         built: dict[str, Any] = msgspec.to_builtins(self)
         return {key: value for key, value in built.items() if key not in hidden}
@@ -70,10 +70,10 @@ def run(
     answers: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Place the claims; with `answers`, also compare with what was recorded."""
-    given = scenario if isinstance(scenario, Scenario) else scenarios.convert(scenario)
-    attempt = _Run(given, rotates=start == ROTATE, policy=policy)
-    del scenario, given
+    """Place the claims. With `answers`, also compare with recorded results."""
+    decoded = scenario if isinstance(scenario, Scenario) else scenarios.convert(scenario)
+    attempt = _Run(decoded, rotates=start == ROTATE, policy=policy)
+    del scenario, decoded
     with measured_process.settled():
         report = attempt.place_all(progress)
     if answers is not None:
@@ -81,12 +81,12 @@ def run(
     return report
 
 
-def compare(answers: Mapping[str, Any], recorded: Mapping[str, Any]) -> Difference | None:
-    """The first recorded claim, in order, whose answer is another one."""
+def compare(answers: Mapping[str, Any], recorded: Mapping[str, Any]) -> ResultDifference | None:
+    """Return the first recorded claim, in order, whose result differs, or None."""
     for claim, expected in recorded.items():
         got = answers.get(claim)
         if got != expected:
-            return Difference(claim, expected, got)
+            return ResultDifference(claim, expected, got)
     return None
 
 
@@ -106,12 +106,12 @@ class _Run:
     def place_all(self, progress: Progress | None) -> Report:
         began = time.perf_counter()
         fleet = _fleet(self._scenario)
-        asked = placement.Allocator(fleet, new_share_id=_share_id, order=self._order)
+        allocator = placement.Allocator(fleet, new_share_id=_share_id, order=self._order)
         first_claim = 0.0
         total = len(self._waiting)
         before = time.perf_counter()
         for number, claim in enumerate(self._waiting, start=1):
-            self._place(claim, fleet, asked)
+            self._place(claim, fleet, allocator)
             after = time.perf_counter()
             self._latencies.append(after - before)
             before = after
@@ -122,30 +122,30 @@ class _Run:
         return self._report(before - began, first_claim)
 
     def _place(
-        self, claim: ResourceClaim, fleet: ClusterInventory, asked: placement.Allocator
+        self, claim: ResourceClaim, fleet: ClusterInventory, allocator: placement.Allocator
     ) -> None:
         name = claim.metadata.name
         try:
-            answer = asked.first_fit((claim,), self._start)
+            fit = allocator.first_fit((claim,), self._start)
         except AllocationError as failure:
             self._answers[name] = {"error": failure.text((claim,))}
             return
-        if isinstance(answer, placement.Fit):
-            (allocation,) = answer.allocations
+        if isinstance(fit, placement.Fit):
+            (allocation,) = fit.allocations
             fleet.record_allocation(ClaimKey(claim.metadata.namespace, name), allocation)
-            self._answers[name] = (answer.node, allocation)
+            self._answers[name] = (fit.node, allocation)
             if self._rotates:
-                self._start = fleet.nodes[answer.node].index + 1
+                self._start = fleet.nodes[fit.node].index + 1
             return
         self._answers[name] = None
-        self._refusals[name] = answer.reason
+        self._refusals[name] = fit.reason
 
     def _report(self, seconds: float, first_claim: float) -> Report:
         milliseconds = sorted(1000 * latency for latency in self._latencies) or [0.0]
         placed = [answer for answer in self._answers.values() if isinstance(answer, tuple)]
         answers = {
-            name: _written(*each) if isinstance(each, tuple) else each
-            for name, each in self._answers.items()
+            name: _written(*item) if isinstance(item, tuple) else item
+            for name, item in self._answers.items()
         }
         return Report(
             name=self._scenario.name,
@@ -183,7 +183,7 @@ def _share_id() -> str:
 
 
 def _written(node: str, allocation: AllocationResult) -> dict[str, Any]:
-    """An answer as it is recorded."""
+    """Return a result as it is recorded."""
     return {"node": node, "devices": [_device(result) for result in allocation.devices.results]}
 
 

@@ -1,8 +1,8 @@
-"""`dray bench apiserver`: what one API server can take on two cores, and what it needs for that.
+"""`dray bench apiserver`: throughput of one API server on two cores, and its memory.
 
-The server and whoever loads it are processes of their own, together on two cores. Every write is
-durable before it is answered. On a machine that others use too, rates per second of CPU time are
-what to compare; how busy the others were is reported with them.
+The server and its load are processes of their own, together on two cores. Every write is durable
+before the response. On a machine with other work, compare rates per second of CPU time; the share
+of the other work is reported with them.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ LIST_ROUNDS = 5
 CHANGES = 5
 
 
-class Size(msgspec.Struct, frozen=True):
-    """How much there is of everything; the targets are for the default."""
+class BenchmarkSize(msgspec.Struct, frozen=True):
+    """The amounts of everything; the targets are for the default."""
 
     pairs: int = 10_000
-    """Claims and pods, each, that are created over HTTPS; the claims are listed afterwards."""
+    """Claims and pods, each, to create over HTTPS; the claims are listed afterwards."""
     watchers: int = 1_000
     inside_pairs: int = 25_000
-    """Claims and pods, each, that are created without a socket, and then allocated."""
+    """Claims and pods, each, to create without a socket, and then to allocate."""
 
 
-FULL = Size()
+FULL = BenchmarkSize()
 
 
-class Measurement(msgspec.Struct, frozen=True):
-    """One figure, what it should be, and what else was seen meanwhile."""
+class ServerMeasurement(msgspec.Struct, frozen=True):
+    """One figure, its target, and figures measured beside it."""
 
     name: str
     value: float
@@ -64,18 +64,18 @@ class Measurement(msgspec.Struct, frozen=True):
 
 class Report(msgspec.Struct, frozen=True):
     cores: int
-    size: Size
-    measurements: tuple[Measurement, ...]
+    size: BenchmarkSize
+    measurements: tuple[ServerMeasurement, ...]
 
     def figures(self) -> dict[str, Any]:
-        """What `--json` prints."""
+        """Return the content of `--json`."""
         built: dict[str, Any] = msgspec.to_builtins(self)
-        for written, each in zip(built["measurements"], self.measurements, strict=True):
-            written["is_met"] = each.is_met
+        for written, measurement in zip(built["measurements"], self.measurements, strict=True):
+            written["is_met"] = measurement.is_met
         return built
 
 
-def run(size: Size = FULL) -> Report:
+def run(size: BenchmarkSize = FULL) -> Report:
     with _confined() as cores, tempfile.TemporaryDirectory(prefix="dray-bench-") as name:
         directory = Path(name)
         environment = _environment(directory)
@@ -89,7 +89,7 @@ def run(size: Size = FULL) -> Report:
 
 @contextlib.contextmanager
 def _confined() -> Iterator[int]:
-    """Use two cores, as do the processes that are started meanwhile; how many there are."""
+    """Use two cores, also for child processes. Yields the number of cores."""
     available = os.sched_getaffinity(0)
     used = sorted(available)[:CORES]
     os.sched_setaffinity(0, used)
@@ -100,13 +100,13 @@ def _confined() -> Iterator[int]:
 
 
 def _environment(directory: Path) -> Mapping[str, str]:
-    """Bytecode is written on the first start, wherever Python may write it."""
+    """Return variables for child processes. Bytecode is written on the first start."""
     kept = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": str(directory / "bytecode")}
 
 
 class Busy:
-    """How much CPU time the machine spent on others while a process was measured."""
+    """CPU time that the machine spent on other work while a process was measured."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -117,20 +117,20 @@ class Busy:
         return cpu_seconds(self._pid) - self._own
 
     def others(self, own: float) -> float:
-        """The share of the machine that was not ours, given the CPU time of all our processes."""
+        """Return the share of the machine used by others, given the CPU time of our processes."""
         wall = (time.perf_counter() - self._started) * (os.cpu_count() or 1)
         return max(0.0, _machine_seconds() - self._all - own) / wall
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time that a process has used."""
+    """Return the user and system time of a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _machine_seconds() -> float:
     user, nice, system, _idle, _waiting, *rest_ = (
-        int(each) for each in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        int(ticks) for ticks in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
     )
     return (user + nice + system + sum(rest_)) / os.sysconf("SC_CLK_TCK")
 
@@ -161,12 +161,12 @@ def _line(process: subprocess.Popen[str]) -> str:
     return line
 
 
-def _start(directory: Path, environment: Mapping[str, str]) -> Measurement:
-    """From the start of the interpreter to the first answer that it is ready."""
+def _start(directory: Path, environment: Mapping[str, str]) -> ServerMeasurement:
+    """Measure from the start of the interpreter to the first successful readiness check."""
     taken = [_start_once(directory, environment) for _ in range(STARTS + 1)]
     # The first start compiles the modules and makes keys, certificates and the store.
     first, *others = taken
-    return Measurement(
+    return ServerMeasurement(
         "start to ready",
         statistics.median(others),
         "s",
@@ -182,7 +182,9 @@ def _start_once(directory: Path, environment: Mapping[str, str]) -> float:
         return time.perf_counter() - started
 
 
-def _outside(directory: Path, environment: Mapping[str, str], size: Size) -> Iterator[Measurement]:
+def _outside(
+    directory: Path, environment: Mapping[str, str], size: BenchmarkSize
+) -> Iterator[ServerMeasurement]:
     with _process("dray.apiserver.standalone", str(directory), environment=environment) as server:
         url = _line(server)
         path = directory / "bench.kubeconfig"
@@ -202,52 +204,58 @@ async def _allow(directory: Path) -> None:
             await admin.create(kind, document)
 
 
-def _ask(load: subprocess.Popen[str], task: apiserver_load.Task) -> dict[str, Any]:
+def _do(load: subprocess.Popen[str], task: apiserver_load.Task) -> dict[str, Any]:
     assert load.stdin is not None
     load.stdin.write(msgspec.json.encode(task).decode() + "\n")
     load.stdin.flush()
-    answer: dict[str, Any] = msgspec.json.decode(_line(load))
-    return answer
+    result: dict[str, Any] = msgspec.json.decode(_line(load))
+    return result
 
 
-def _creates(server: subprocess.Popen[str], load: subprocess.Popen[str], size: Size) -> Measurement:
+def _creates(
+    server: subprocess.Popen[str], load: subprocess.Popen[str], size: BenchmarkSize
+) -> ServerMeasurement:
     busy, load_before = Busy(server.pid), cpu_seconds(load.pid)
-    answer = _ask(load, apiserver_load.Creates(CLIENTS, size.pairs))
+    result = _do(load, apiserver_load.CreateTask(CLIENTS, size.pairs))
     server_seconds = busy.cpu_seconds()
     load_seconds = cpu_seconds(load.pid) - load_before
-    return Measurement(
+    return ServerMeasurement(
         "creates over HTTPS",
-        answer["creates"] / answer["seconds"],
+        result["creates"] / result["seconds"],
         "/s",
         800,
         at_least=True,
         details={
             "clients": CLIENTS,
-            "creates": answer["creates"],
-            "per_server_cpu_second": answer["creates"] / server_seconds,
-            "p50_milliseconds": answer["p50_milliseconds"],
-            "p99_milliseconds": answer["p99_milliseconds"],
+            "creates": result["creates"],
+            "per_server_cpu_second": result["creates"] / server_seconds,
+            "p50_milliseconds": result["p50_milliseconds"],
+            "p99_milliseconds": result["p99_milliseconds"],
             "share_of_others": busy.others(server_seconds + load_seconds),
         },
     )
 
 
-def _list(load: subprocess.Popen[str]) -> Measurement:
-    answer = _ask(load, apiserver_load.List(LIST_ROUNDS))
-    return Measurement(
-        f"list of {answer.pop('items'):,} claims", answer.pop("seconds"), "s", 0.6, details=answer
+def _list(load: subprocess.Popen[str]) -> ServerMeasurement:
+    result = _do(load, apiserver_load.ListTask(LIST_ROUNDS))
+    return ServerMeasurement(
+        f"list of {result.pop('items'):,} claims", result.pop("seconds"), "s", 0.6, details=result
     )
 
 
-def _watch(load: subprocess.Popen[str], size: Size) -> Measurement:
-    answer = _ask(load, apiserver_load.Watch(size.watchers, CHANGES))
+def _watch(load: subprocess.Popen[str], size: BenchmarkSize) -> ServerMeasurement:
+    result = _do(load, apiserver_load.WatchTask(size.watchers, CHANGES))
     # Every change counts, and all watchers must have it.
-    slowest, median = answer["slowest_seconds"], answer["seconds"]
-    name = f"one change to {answer['watchers']:,} watchers"
-    return Measurement(name, slowest, "s", 0.5, details={"median": median, "changes": CHANGES})
+    slowest, median = result["slowest_seconds"], result["seconds"]
+    name = f"one change to {result['watchers']:,} watchers"
+    return ServerMeasurement(
+        name, slowest, "s", 0.5, details={"median": median, "changes": CHANGES}
+    )
 
 
-def _inside(directory: Path, environment: Mapping[str, str], size: Size) -> Iterator[Measurement]:
+def _inside(
+    directory: Path, environment: Mapping[str, str], size: BenchmarkSize
+) -> Iterator[ServerMeasurement]:
     directory.mkdir()
     with _process(
         "dray.bench.apiserver_in_process",
@@ -255,18 +263,18 @@ def _inside(directory: Path, environment: Mapping[str, str], size: Size) -> Iter
         str(size.inside_pairs),
         environment=environment,
     ) as inside:
-        answer = msgspec.json.decode(_line(inside))
-    yield Measurement(
+        result = msgspec.json.decode(_line(inside))
+    yield ServerMeasurement(
         "creates without a socket",
-        answer["creates"] / answer["seconds"],
+        result["creates"] / result["seconds"],
         "/s",
         2500,
         at_least=True,
         details={
-            "creates": answer["creates"],
-            "per_cpu_second": answer["creates"] / answer["cpu_seconds"],
+            "creates": result["creates"],
+            "per_cpu_second": result["creates"] / result["cpu_seconds"],
         },
     )
-    pairs = answer["pairs"]
+    pairs = result["pairs"]
     name = f"memory with {pairs:,} pods and {pairs:,} allocated claims"
-    yield Measurement(name, answer["megabytes"], "MB", 600)
+    yield ServerMeasurement(name, result["megabytes"], "MB", 600)

@@ -1,7 +1,7 @@
-"""The API server without a socket: creates through the in-process client, and what they occupy.
+"""The API server without a socket: creates through the in-process client, and its memory.
 
 `python -m dray.bench.apiserver_in_process DIRECTORY PAIRS` runs in a process of its own, so that
-the memory it reports is that of one API server with its SQLite store, and prints one JSON line.
+the reported memory is that of one API server with its SQLite store. It prints one JSON line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dray.store import sqlite
 PODS, CLAIMS = kinds.POD, kinds.RESOURCE_CLAIM
 WORKERS = 64
 MEASURED_PAIRS = 5_000
-"""The rate is that of the first ones; the others are there to occupy memory."""
+"""The rate is measured on this many; the others are there to use memory."""
 
 
 async def run(directory: Path, pairs: int) -> Mapping[str, Any]:
@@ -38,11 +38,11 @@ async def run(directory: Path, pairs: int) -> Mapping[str, Any]:
     ):
         await _allow(Client(InProcessTransport(opened.app.handle, _user("admin", True))))
         client = Client(InProcessTransport(opened.app.handle, _user(workload.USER)))
-        await _each(range(-1, 0), lambda number: _create(client, number))
+        await _create_all(range(-1, 0), lambda number: _create(client, number))
         with gc_tuning.rare_collections(), measured_process.settled():
             figures = await _measured(client, min(pairs, MEASURED_PAIRS))
-        await _each(range(MEASURED_PAIRS, pairs), lambda number: _create(client, number))
-        await _each(range(pairs), lambda number: _allocate(client, number))
+        await _create_all(range(MEASURED_PAIRS, pairs), lambda number: _create(client, number))
+        await _create_all(range(pairs), lambda number: _allocate(client, number))
         return {**figures, "pairs": pairs, "megabytes": measured_process.memory_bytes() / 1e6}
 
 
@@ -52,7 +52,7 @@ def _user(name: str, is_admin: bool = False) -> User:
 
 
 async def _allow(admin: Client) -> None:
-    """Give the benchmark's user its role, and the server the time to see it."""
+    """Give the benchmark's user its role, and wait until the server has seen it."""
     for document in (workload.ROLE, workload.BINDING):
         await admin.create(kinds.served("rbac.authorization.k8s.io", document["kind"]), document)
     await asyncio.sleep(0.1)
@@ -60,12 +60,12 @@ async def _allow(admin: Client) -> None:
 
 async def _measured(client: Client, pairs: int) -> Mapping[str, Any]:
     started, cpu = time.perf_counter(), time.process_time()
-    await _each(range(pairs), lambda number: _create(client, number))
+    await _create_all(range(pairs), lambda number: _create(client, number))
     seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
     return {"creates": 2 * pairs, "seconds": seconds, "cpu_seconds": cpu_seconds}
 
 
-async def _each(numbers: range, work: Callable[[int], Awaitable[None]]) -> None:
+async def _create_all(numbers: range, work: Callable[[int], Awaitable[None]]) -> None:
     left = iter(numbers)
 
     async def worker() -> None:

@@ -1,7 +1,7 @@
-"""Load on an API server from outside: a process of its own that speaks HTTPS as cheaply as it can.
+"""Load on an API server: a process of its own with a minimal HTTPS client.
 
 `python -m dray.bench.apiserver_load KUBECONFIG` reads one JSON task per line and answers each with
-one JSON line. It shares neither loop nor interpreter with the server it measures.
+one JSON line. It shares neither event loop nor interpreter with the server that it measures.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ HANDSHAKES_AT_ONCE = 32
 READ_BYTES = 2**20
 
 
-class Creates(msgspec.Struct, frozen=True, tag=True):
-    """Create pairs of a claim and a pod from several connections, each waiting for its answers."""
+class CreateTask(msgspec.Struct, frozen=True, tag=True):
+    """Create pairs of a claim and a pod from several connections, each with one open request."""
 
     clients: int
     pairs: int
 
 
-class List(msgspec.Struct, frozen=True, tag=True):
-    """List every claim, some times over."""
+class ListTask(msgspec.Struct, frozen=True, tag=True):
+    """List every claim several times."""
 
     rounds: int
 
 
-class Watch(msgspec.Struct, frozen=True, tag=True):
-    """Open watches on one claim, change it some times, wait until all have heard of each change."""
+class WatchTask(msgspec.Struct, frozen=True, tag=True):
+    """Open watches on one claim, change it several times, and wait for every event."""
 
     watchers: int
     changes: int
 
 
-Task = Creates | List | Watch
+Task = CreateTask | ListTask | WatchTask
 
 
 class Connections(contextlib.AsyncExitStack):
@@ -81,13 +81,13 @@ class Exchange:
         self._reader, self._writer = reader, writer
 
     async def send(self, method: str, path: str, body: bytes = b"", kind: str = "") -> bytes:
-        """The body of a good answer; anything else raises."""
+        """Return the body of a successful response. Raises on any other."""
         self.begin(method, path, body, kind)
         status, headers = await self._head()
-        answer = await self._reader.readexactly(int(headers.get("content-length", "0")))
+        response = await self._reader.readexactly(int(headers.get("content-length", "0")))
         if status >= 300:
-            raise RuntimeError(f"{method} {path}: {status} {answer[:500].decode()}")
-        return answer
+            raise RuntimeError(f"{method} {path}: {status} {response[:500].decode()}")
+        return response
 
     def begin(self, method: str, path: str, body: bytes = b"", kind: str = "") -> None:
         content = f"Content-Type: {kind or 'application/json'}\r\n" if body else ""
@@ -105,7 +105,7 @@ class Exchange:
             raise RuntimeError(f"watch {path}: {status}")
 
     async def line(self, holding: bytes) -> None:
-        """Wait for a line of the stream with these bytes."""
+        """Wait for a line of the stream that contains the bytes."""
         while holding not in await self._reader.readline():
             pass
 
@@ -116,7 +116,7 @@ class Exchange:
         return int(status_line.split(" ", 2)[1]), headers
 
 
-async def create(connections: Connections, task: Creates) -> Mapping[str, Any]:
+async def create(connections: Connections, task: CreateTask) -> Mapping[str, Any]:
     numbers = iter(range(task.pairs))
     latencies: list[float] = []
     exchanges = [await connections.open() for _ in range(task.clients)]
@@ -144,7 +144,7 @@ async def _create_pairs(exchange: Exchange, numbers: Iterator[int], latencies: l
             latencies.append(time.perf_counter() - started)
 
 
-async def list_claims(connections: Connections, task: List) -> Mapping[str, Any]:
+async def list_claims(connections: Connections, task: ListTask) -> Mapping[str, Any]:
     exchange = await connections.open()
     taken, body = [], b""
     for _ in range(task.rounds):
@@ -159,14 +159,14 @@ async def list_claims(connections: Connections, task: List) -> Mapping[str, Any]
     }
 
 
-async def watch(connections: Connections, task: Watch) -> Mapping[str, Any]:
-    """All watch one claim; the clock runs from the change until the last has read it."""
+async def watch(connections: Connections, task: WatchTask) -> Mapping[str, Any]:
+    """Open all watches on one claim, and time each change until the last watch has it."""
     writer = await connections.open()
     body = msgspec.json.encode(workload.claim("watched"))
     created = msgspec.json.decode(await writer.send("POST", CLAIMS, body))
     revision = created["metadata"]["resourceVersion"]
     path = f"{CLAIMS}?watch=true&resourceVersion={revision}&fieldSelector=metadata.name%3Dwatched"
-    watchers = [each async for each in _opened(connections, task.watchers, path)]
+    watchers = [connection async for connection in _opened(connections, task.watchers, path)]
     taken = [await _change(writer, watchers, number) for number in range(task.changes)]
     return {
         "watchers": len(watchers),
@@ -200,9 +200,9 @@ async def _change(writer: Exchange, watchers: list[Exchange], number: int) -> fl
 
 
 DOING: Mapping[type[Task], Callable[[Connections, Any], Awaitable[Mapping[str, Any]]]] = {
-    Creates: create,
-    List: list_claims,
-    Watch: watch,
+    CreateTask: create,
+    ListTask: list_claims,
+    WatchTask: watch,
 }
 
 
@@ -215,8 +215,8 @@ def main() -> None:
     connection = kubeconfig.load(sys.argv[1])
     for line in sys.stdin:
         task = msgspec.json.decode(line, type=Task)
-        answer = uvloop.run(_do(connection, task))
-        print(msgspec.json.encode(answer).decode(), flush=True)
+        result = uvloop.run(_do(connection, task))
+        print(msgspec.json.encode(result).decode(), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""One selector on many distinct devices: generated code, remembered per shape, and the C++ engine.
+"""`dray bench cel`: one selector on many devices, by generated code, per shape, and in C++.
 
-All are measured in one run and interleaved, so that their ratios hold on a noisy machine. The C++
-engine has no quantities: it gets the selector's two functions as its interface wants them, written
-in Python, and beside that a selector on plain integers, which is the easier work. Its devices are
-prepared before the clock starts, as far as it can prepare them; so are ours.
+All are measured in one run and interleaved, so that their ratios are valid on a busy machine. The
+C++ engine has no quantities: it gets the selector's two functions, written in Python, as its
+interface requires, and also a selector on plain integers, which is less work. Its devices are
+prepared before the clock starts, as far as it can prepare them; so are those of the others.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ MODELS = (
 ROUNDS = 7
 
 
-class Measurement(msgspec.Struct, frozen=True):
-    """What one way of answering took, and how much slower or faster than generated code it is."""
+class MethodTime(msgspec.Struct, frozen=True):
+    """The time of one method, and its ratio to generated code."""
 
     name: str
     microseconds: float
@@ -52,11 +52,11 @@ class Report(msgspec.Struct, frozen=True):
     matched: int
     code_form: str
     compile_microseconds: float
-    measurements: tuple[Measurement, ...]
+    measurements: tuple[MethodTime, ...]
 
 
 def make_devices(count: int) -> list[dra.Device]:
-    """Devices that all differ in attributes the selector does not read, of four shapes it does."""
+    """Return devices with four shapes; they differ in attributes that the selector ignores."""
     return [
         dra.Device(
             name=f"gpu-{number}",
@@ -95,14 +95,14 @@ def run(count: int = 10_000) -> Report:
         selector.code_form,
         compile_seconds * 1e6,
         tuple(
-            Measurement(name, taken / count * 1e6, taken / base)
+            MethodTime(name, taken / count * 1e6, taken / base)
             for name, taken in zip(ways, seconds, strict=True)
         ),
     )
 
 
 def _measure(ways: Sequence[Callable[[], int]]) -> list[float]:
-    """The median of several rounds of each way, taken in turn."""
+    """Return the median of several rounds of each method, taken in turn."""
     taken: list[list[float]] = [[] for _ in ways]
     for _ in range(ROUNDS):
         for number, way in enumerate(ways):
@@ -113,7 +113,7 @@ def _measure(ways: Sequence[Callable[[], int]]) -> list[float]:
 
 
 def _per_shape(selector: device.Selector, views: Sequence[device.DeviceView]) -> Callable[[], int]:
-    """Ask once per shape. The shape of a device is found when it is published, not when asked."""
+    """Evaluate once per shape. Shapes are computed when a device is published, so not here."""
     shapes = [selector.shape(view) for view in views]
     first_of = dict(zip(reversed(shapes), reversed(views), strict=True))
     numbers = {shape: number for number, shape in enumerate(first_of)}
@@ -127,7 +127,7 @@ def _per_shape(selector: device.Selector, views: Sequence[device.DeviceView]) ->
 
 
 def _engine(count: int) -> dict[str, Callable[[], int]]:
-    """The C++ engine on the same devices; nothing if it is not installed."""
+    """Return the C++ engine's methods on the same devices; empty if it is not installed."""
     try:
         from cel_expr_python import cel
     except ImportError:
@@ -150,7 +150,7 @@ def _engine(count: int) -> dict[str, Callable[[], int]]:
 
 
 def _quantity_functions(cel: Any) -> list[Any]:
-    """Quantities as whole numbers, the least that makes the selector run there."""
+    """Return quantities as whole numbers, the minimum for the selector to run there."""
 
     def parse(text: str) -> int:
         return quantity.parse(text).value()

@@ -1,8 +1,8 @@
-"""`dray bench churn`: a fleet that is nearly full and never at rest.
+"""`dray bench churn`: a fleet that is nearly full and changes all the time.
 
-Eight GPUs a node, nine tenths of them taken by claims of many different signatures. Each step ends
-one claim and places another; every tenth also publishes a slice anew. What a step costs should
-follow from what it changes, not from the size of the fleet.
+Eight GPUs a node, nine tenths of them allocated to claims of many different signatures. Each step
+deletes one claim and places another; every tenth also publishes a slice again. The cost of a step
+should depend on what it changes, not on the size of the fleet.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Report(msgspec.Struct, kw_only=True):
     signatures: int
     steps: int
     placed: int
-    """Steps in which the new claim found a place."""
+    """Steps in which the new claim was placed."""
     steps_per_s: float
     p50_ms: float
     p99_ms: float
@@ -95,7 +95,7 @@ class _Churn:
     def __init__(self, nodes: int, signatures: int, dice: random.Random) -> None:
         self._dice = dice
         self._fleet = ClusterInventory()
-        self._asked = placement.Allocator(self._fleet, new_share_id=str)
+        self._allocator = placement.Allocator(self._fleet, new_share_id=str)
         self._slices: list[ResourceSlice] = []
         self._questions = [_claim(number) for number in range(signatures)]
         self._living: list[ClaimKey] = []
@@ -124,20 +124,20 @@ class _Churn:
 
     def _place(self) -> None:
         claim = self._dice.choice(self._questions)
-        answer = self._asked.first_fit((claim,))
-        if isinstance(answer, placement.Fit):
+        fit = self._allocator.first_fit((claim,))
+        if isinstance(fit, placement.Fit):
             self._count += 1
             key = ClaimKey("default", f"claim-{self._count}")
-            self._fleet.record_allocation(key, answer.allocations[0])
+            self._fleet.record_allocation(key, fit.allocations[0])
             self._living.append(key)
             self.placed += 1
 
     def _republish(self, number: int) -> None:
-        known = self._slices[number]
-        pool = known.spec.pool
+        current = self._slices[number]
+        pool = current.spec.pool
         newer = msgspec.structs.replace(pool, generation=pool.generation + 1)
-        spec = msgspec.structs.replace(known.spec, pool=newer)
-        self._slices[number] = msgspec.structs.replace(known, spec=spec)
+        spec = msgspec.structs.replace(current.spec, pool=newer)
+        self._slices[number] = msgspec.structs.replace(current, spec=spec)
         self._fleet.put_slice(self._slices[number])
 
 
@@ -166,14 +166,14 @@ def _gpu(node: int, index: int) -> Device:
 
 
 def _claim(number: int) -> ResourceClaim:
-    """A claim like no other: each signature asks for another amount of memory."""
+    """Return a claim of its own signature: each requests another amount of memory."""
     expression = (
         f'device.attributes["{DRIVER}"].architecture == "Hopper" && '
         f'device.attributes["{DRIVER}"].cudaComputeCapability.compareTo(semver("8.0.0")) >= 0 && '
         f'device.capacity["{DRIVER}"].memory.compareTo(quantity("{40960 + number}Mi")) >= 0'
     )
-    asked = ExactDeviceRequest(
+    request = ExactDeviceRequest(
         DRIVER, (DeviceSelector(CELDeviceSelector(expression)),), "ExactCount", 1
     )
-    devices = DeviceClaim((DeviceRequest("gpu", asked),))
+    devices = DeviceClaim((DeviceRequest("gpu", request),))
     return ResourceClaim(ObjectMeta(namespace="default"), ResourceClaimSpec(devices))

@@ -1,7 +1,7 @@
 """`dray bench cluster`: a whole cluster in one process, from the first create to the last bind.
 
-Simulated nodes with eight GPUs each, pods that name one template, a durable store in a file. After
-the pods come the quiet phases: a cluster at rest before, and one where many pods wait in vain.
+Simulated nodes with eight GPUs each, pods that name one template, a durable store in a file. Then
+the cluster is measured at rest, and with many pods that stay pending.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class ClusterScale:
     nodes: int = 200
     pods: int = 1000
     hopeless: int = 1000
@@ -52,7 +52,7 @@ class Report(msgspec.Struct, kw_only=True):
     nodes: int
     pods: int
     started_s: float
-    """Until every node and slice was there."""
+    """Seconds until every node and slice existed."""
     pods_per_s: float
     created_per_s: float
     cpu_ms_per_pod: float
@@ -60,16 +60,16 @@ class Report(msgspec.Struct, kw_only=True):
     idle_cpu_percent: float
     readyz_p50_ms: float
     readyz_p99_ms: float
-    """While claims are refused whose search is exponential if done without proofs."""
+    """During claims whose search is exponential without infeasibility proofs."""
     hopeless: int
     refused_per_s: float
     waiting_cpu_percent: float
-    """With so many pods waiting in vain."""
+    """With many pending pods."""
     events: int
-    """About pods that wait in vain."""
+    """Events about pending pods."""
 
 
-async def run(scale: Scale, say: Say = lambda _: None) -> Report:
+async def run(scale: ClusterScale, say: Say = lambda _: None) -> Report:
     with tempfile.TemporaryDirectory(prefix="dray-bench-") as folder:
         directory = Path(folder)
         plan = ClusterPlan(fleet=_fleet(scale.nodes))
@@ -81,7 +81,7 @@ async def run(scale: Scale, say: Say = lambda _: None) -> Report:
 
 
 class _Measured:
-    def __init__(self, client: Client, scale: Scale, say: Say) -> None:
+    def __init__(self, client: Client, scale: ClusterScale, say: Say) -> None:
         self._client, self._scale, self._say = client, scale, say
 
     async def report(self) -> Report:
@@ -121,7 +121,7 @@ class _Measured:
     async def _start(self) -> float:
         began = time.perf_counter()
         await self._client.create(
-            kinds.RESOURCE_CLAIM_TEMPLATE, _template("gpu", _asking("gpu")), NAMESPACE
+            kinds.RESOURCE_CLAIM_TEMPLATE, _template("gpu", _claim_spec("gpu")), NAMESPACE
         )
         async with asyncio.TaskGroup() as group:
             group.create_task(self._as_many_as_nodes(kinds.RESOURCE_SLICE, lambda raw: True))
@@ -131,16 +131,16 @@ class _Measured:
         return time.perf_counter() - began
 
     async def _as_many_as_nodes(self, kind: Kind, counts: Callable[[bytes], bool]) -> None:
-        """Wait until as many objects count as there are to be nodes."""
+        """Wait until as many objects match as there are to be nodes."""
         page = await self._client.list(kind)
-        found = {_name(raw) for raw in map(bytes, page.items) if counts(raw)}
-        if len(found) >= self._scale.nodes:
+        names = {_name(raw) for raw in map(bytes, page.items) if counts(raw)}
+        if len(names) >= self._scale.nodes:
             return
         async for event in self._client.watch(kind, resource_version=page.resource_version):
             raw = bytes(event.object)
             if event.type != "BOOKMARK" and counts(raw):
-                found.add(_name(raw))
-            if len(found) >= self._scale.nodes:
+                names.add(_name(raw))
+            if len(names) >= self._scale.nodes:
                 return
 
     async def _cpu_percent(self) -> float:
@@ -151,7 +151,7 @@ class _Measured:
         return 100 * (time.process_time() - before) / seconds
 
     async def _bind_pods(self) -> tuple[float, float, float]:
-        """Seconds until all were created and bound, and the processor time that took."""
+        """Return the seconds until all pods were created and bound, and their CPU time."""
         names = [f"pod-{number}" for number in range(self._scale.pods)]
         async with asyncio.TaskGroup() as group:
             following = asyncio.Event()
@@ -164,7 +164,7 @@ class _Measured:
         return created, time.perf_counter() - began, time.process_time() - cpu
 
     async def _refuse_pods(self) -> float:
-        hopeless = _asking("gpu", memory="900Gi")
+        hopeless = _claim_spec("gpu", memory="900Gi")
         await self._client.create(
             kinds.RESOURCE_CLAIM_TEMPLATE, _template("hopeless", hopeless), NAMESPACE
         )
@@ -202,7 +202,7 @@ class _Measured:
                 return
 
     async def _readiness_while_refusing(self) -> list[float]:
-        """How long /readyz took, sorted; each question counts from when it was due."""
+        """Return the sorted latencies of /readyz, from the moment each request was due."""
         names = []
         for number in range(GPUS // 2):
             name = f"impossible-{number}"
@@ -231,7 +231,7 @@ class _Measured:
             latencies.append(time.perf_counter() - due)
 
     async def _all_events(self) -> int:
-        """Wait until all is told; how many events that took."""
+        """Wait until all events are written. Returns their number."""
         before = -1
         while (now := await self._events()) != before:
             before = now
@@ -241,7 +241,7 @@ class _Measured:
     async def _events(self) -> int:
         selection = ObjectSelection(field_selector="reason=FailedScheduling")
         page = await self._client.list(kinds.EVENT, selection)
-        return sum(b'"hopeless-' in bytes(each) for each in page.items)
+        return sum(b'"hopeless-' in bytes(item) for item in page.items)
 
 
 class _Name(msgspec.Struct):
@@ -265,7 +265,7 @@ def _fleet(nodes: int) -> Fleet:
     return fleet.build(fleet_file.FleetBlueprint(nodes=(group,)), name="bench")
 
 
-def _asking(*names: str, memory: str = "40Gi", **constraints: Any) -> JsonObject:
+def _claim_spec(*names: str, memory: str = "40Gi", **constraints: Any) -> JsonObject:
     expression = f'device.capacity["{CLASS}"].memory.compareTo(quantity("{memory}")) >= 0'
     exactly = {"deviceClassName": CLASS, "selectors": [{"cel": {"expression": expression}}]}
     requests = [{"name": name, "exactly": exactly} for name in names]
@@ -273,10 +273,10 @@ def _asking(*names: str, memory: str = "40Gi", **constraints: Any) -> JsonObject
 
 
 def _impossible(number: int) -> JsonObject:
-    """More GPUs than a domain has, each in a request of its own: long, if it is tried in full."""
-    names = [f"r{each}" for each in range(GPUS // 2 + 1 + number)]
+    """Return a claim for more GPUs than a domain has, which takes long to search in full."""
+    names = [f"r{index}" for index in range(GPUS // 2 + 1 + number)]
     constraint = {"matchAttribute": f"{CLASS}/domain", "requests": names}
-    return _asking(*names, constraints=[constraint])
+    return _claim_spec(*names, constraints=[constraint])
 
 
 def _template(name: str, spec: JsonObject) -> JsonObject:

@@ -1,8 +1,8 @@
-"""`dray bench explain`: how long it takes to be told why a claim fits on none of many nodes.
+"""`dray bench explain`: the time to explain why a claim fits on none of many nodes.
 
-The cluster is a process of its own, as `dray up` starts it, with simulated nodes. The command is
-run as people run it, over HTTPS. Its processor time is what to compare on a computer that others
-use too; the time on the clock has the server's in it.
+The cluster is a process of its own, as `dray up` starts it, with simulated nodes. The command runs
+as users run it, over HTTPS. On a machine with other work, compare its CPU time; the elapsed time
+includes the server's.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ REFUSED = 1
 Say = Callable[[str], None]
 
 
-class Scale(msgspec.Struct, frozen=True):
+class ExplainScale(msgspec.Struct, frozen=True):
     nodes: int = 5000
     """With eight GPUs each."""
     runs: int = 5
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """Of each question the median."""
+    """The median of each case."""
 
     nodes: int
     runs: int
@@ -59,7 +59,7 @@ class Report(msgspec.Struct, kw_only=True):
     """No node has as many devices."""
     count_cpu_s: float
     constraint_s: float
-    """No devices agree as they should."""
+    """No devices satisfy the constraint."""
     constraint_cpu_s: float
 
 
@@ -68,7 +68,7 @@ class Taken(NamedTuple):
     cpu_seconds: float
 
 
-def run(scale: Scale, say: Say = lambda _: None) -> Report:
+def run(scale: ExplainScale, say: Say = lambda _: None) -> Report:
     with tempfile.TemporaryDirectory(prefix="dray-bench-", ignore_cleanup_errors=True) as folder:
         directory = Path(folder)
         say(f"starting {scale.nodes} nodes")
@@ -76,7 +76,7 @@ def run(scale: Scale, say: Say = lambda _: None) -> Report:
             asyncio.run(_prepare(directory / "kubeconfig", scale.nodes))
             say("asking")
             selector, count, constraint = (
-                _asked(directory, name, scale.runs) for name in _QUESTIONS
+                _median_of(directory, name, scale.runs) for name in _QUESTIONS
             )
     return Report(
         nodes=scale.nodes,
@@ -92,7 +92,7 @@ def run(scale: Scale, say: Say = lambda _: None) -> Report:
 
 @contextlib.contextmanager
 def _cluster(directory: Path, nodes: int) -> Iterator[None]:
-    """Up, and answering, while the block runs."""
+    """Run a cluster while the block runs, after it is ready."""
     options = ["--fleet", FLEET, "--nodes", str(nodes), "--runtime", "none", "--store", "memory"]
     where = ["--data", str(directory), "--listen", "127.0.0.1:0"]
     with subprocess.Popen([*COMMAND, "up", *options, *where], stdout=subprocess.PIPE) as process:
@@ -106,7 +106,7 @@ def _cluster(directory: Path, nodes: int) -> Iterator[None]:
 
 
 async def _prepare(path: Path, nodes: int) -> None:
-    """Wait until every node has published its devices, and ask for what cannot be had."""
+    """Wait until every node has published its devices, and create claims that fit nowhere."""
     async with RestTransport(kubeconfig.load(path)) as transport:
         client = Client(transport)
         async with asyncio.timeout(DEADLINE_SECONDS):
@@ -116,14 +116,14 @@ async def _prepare(path: Path, nodes: int) -> None:
             await client.create(kinds.RESOURCE_CLAIM, _claim(name, devices), NAMESPACE)
 
 
-def _asked(directory: Path, name: str, runs: int) -> Taken:
-    """What the command takes, half of the times at most."""
+def _median_of(directory: Path, name: str, runs: int) -> Taken:
+    """Return the median of several runs of the command."""
     environment = {**os.environ, "KUBECONFIG": str(directory / "kubeconfig")}
-    taken = [_asked_once(name, environment) for _ in range(runs)]
+    taken = [_run_once(name, environment) for _ in range(runs)]
     return Taken(*map(median, zip(*taken, strict=True)))
 
 
-def _asked_once(name: str, environment: Mapping[str, str]) -> Taken:
+def _run_once(name: str, environment: Mapping[str, str]) -> Taken:
     began, cpu = time.perf_counter(), _cpu_of_children()
     command = [*COMMAND, "explain", f"claim/{name}"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -136,7 +136,7 @@ def _asked_once(name: str, environment: Mapping[str, str]) -> Taken:
 
 
 def _cpu_of_children() -> float:
-    """Of those that have ended; the cluster has not."""
+    """Return the CPU time of child processes that have ended; the cluster has not."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 

@@ -1,4 +1,4 @@
-"""This process while it is measured: its memory, and the garbage collector out of the way."""
+"""The process under measurement: its memory, and its garbage collector."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _STATM = Path("/proc/self/statm")
 
 
 def memory_bytes() -> int:
-    """What the process occupies now, after everything that can be freed is."""
+    """Return the memory of the process, after everything that can be freed is."""
     gc.collect()
     if _STATM.exists():
         return int(_STATM.read_text().split()[1]) * resource.getpagesize()
@@ -21,7 +21,7 @@ def memory_bytes() -> int:
 
 @contextlib.contextmanager
 def settled() -> Iterator[None]:
-    """As a server after its start: what is there stays, and is not looked through for garbage."""
+    """Freeze existing objects, as a server does after its start, so that they are not collected."""
     gc.collect()
     gc.freeze()
     try:

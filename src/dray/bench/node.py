@@ -1,8 +1,8 @@
-"""`dray bench node`: how soon a bound pod runs in its sandbox, and what many nodes occupy.
+"""`dray bench node`: the time until a bound pod runs in its sandbox, and the cost of many nodes.
 
-One machine of a fleet with a real node agent and its driver, a durable store in a file. Pods come
-one at a time, without a claim and with one, then many at once. Last, thousands of nodes in name
-only in this process.
+One simulated machine with a real node agent and its driver, a durable store in a file. Pods are
+created one at a time, without a claim and with one, then many at once. Last, thousands of simulated
+nodes in this process.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class NodeScale:
     single: int = 21
-    """Pods that come one at a time."""
+    """Pods that are created one at a time."""
     together: int = 100
-    """Pods that come at once."""
+    """Pods that are created at once."""
     nodes: int = 5000
-    """In name only."""
+    """Simulated nodes."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -61,15 +61,15 @@ class Report(msgspec.Struct, kw_only=True):
     claim_max_ms: float
     together: int
     together_s: float
-    """From the first create to the last that runs."""
+    """Seconds from the first create until the last pod runs."""
     cpu_ms_per_pod: float
-    """Of this process; the containers have theirs."""
+    """CPU time of this process, without the containers."""
     nodes: int
     nodes_started_s: float
     nodes_memory_mb: float
 
 
-async def run(scale: Scale, say: Say = lambda _: None) -> Report:
+async def run(scale: NodeScale, say: Say = lambda _: None) -> Report:
     async with _running(
         ClusterPlan(fleet=fleets.load(FLEET, nodes=1), runtime=sandbox.NAME)
     ) as client:
@@ -114,7 +114,7 @@ async def _running(plan: ClusterPlan) -> AsyncIterator[Client]:
 
 
 class _Measured:
-    """Knows of each pod when it was bound and when it ran."""
+    """Measures when each pod is bound and when it runs."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -146,14 +146,14 @@ class _Measured:
         self._changed.set()
 
     async def start_one(self, has_claim: bool) -> float:
-        """Seconds from bind to running of a new pod, which is deleted again."""
+        """Return the seconds from bind to running of a new pod, which is then deleted."""
         (name,) = await self._create(1, has_claim)
         await self._all(lambda: name in self._ran)
         await self._remove([name])
         return self._ran[name] - self._bound[name]
 
     async def start_many(self, count: int) -> tuple[float, float]:
-        """Seconds until all run, and processor seconds of this process."""
+        """Return the seconds until all run, and the CPU seconds of this process."""
         began, cpu = time.perf_counter(), time.process_time()
         names = await self._create(count, False)
         await self._all(lambda: all(name in self._ran for name in names))
@@ -162,7 +162,7 @@ class _Measured:
         return taken
 
     async def _create(self, count: int, has_claim: bool) -> list[str]:
-        names = [f"pod-{self._number + each}" for each in range(count)]
+        names = [f"pod-{self._number + index}" for index in range(count)]
         self._number += count
         for name in names:
             await self._client.create(kinds.POD, _pod(name, has_claim), NAMESPACE)
@@ -181,7 +181,7 @@ class _Measured:
 
 
 async def _many_nodes(count: int) -> tuple[float, float]:
-    """Seconds until all are registered with their devices, and the bytes they add."""
+    """Return the seconds until all nodes and devices are registered, and their memory."""
     before = measured_process.memory_bytes()
     began = time.perf_counter()
     async with _running(ClusterPlan(fleet=fleets.load(FLEET, nodes=count), runtime=simulated.NAME)):

@@ -1,6 +1,6 @@
-"""The objects that the benchmarks of the API server create: claims with a selector, and their pods.
+"""The objects that the API server benchmarks create: claims with a selector, and their pods.
 
-What differs from object to object is what differs in a cluster: names, and which claim a pod uses.
+They differ in what differs in a cluster: names, and the claim of a pod.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def pod(name: str, claim_name: str) -> JsonObject:
 
 
 def allocation(number: int) -> JsonObject:
-    """The status of the claim with this number: a device that no other number has."""
+    """Return the status of the claim with this number: a device that no other number has."""
     node = f"node-{number // DEVICES_PER_NODE}"
     result = {
         "request": "gpu",

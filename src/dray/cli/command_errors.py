@@ -1,11 +1,11 @@
-"""What goes wrong, as one sentence with the next step, and the exit codes that scripts can use.
+"""Errors of commands: one sentence with the next step, and the exit codes for scripts.
 
 0  done
-1  refused, or not as it should be
+1  rejected, or the check failed
 2  called with wrong arguments
-3  the cluster cannot be reached, or does not let us in
-4  there is no such object or resource type
-5  waited in vain
+3  the cluster cannot be reached, or denies access
+4  no such object or resource type
+5  timed out
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dray.client.kubeconfig import KubeconfigError
 
 
 class CommandError(click.ClickException):
-    """Ends a command. `advice` is what to do next."""
+    """Ends a command with an exit code. `advice` is the next step for the user."""
 
     exit_code = 1
 
@@ -45,7 +45,7 @@ class Unreachable(CommandError):
     exit_code = 3
 
 
-class NotFound(CommandError):
+class ObjectNotFound(CommandError):
     exit_code = 4
 
 
@@ -53,7 +53,7 @@ class TimedOut(CommandError):
     exit_code = 5
 
 
-class Command(click.Command):
+class DrayCommand(click.Command):
     """A command whose expected errors end it with a sentence instead of a traceback."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -63,7 +63,7 @@ class Command(click.Command):
 
 @contextlib.contextmanager
 def reported() -> Iterator[None]:
-    """Turn what the layers below raise into a Failure."""
+    """Turn exceptions of the layers below into a CommandError."""
     try:
         yield
     except errors.StatusError as error:
@@ -79,14 +79,14 @@ def reported() -> Iterator[None]:
 
 
 def _raise_first(group: BaseExceptionGroup) -> None:
-    """One sentence for what several tasks ran into: that of the first."""
+    """Raise the first of the errors of several tasks."""
     first = group.exceptions[0]
     with reported():
         raise first
 
 
 def of_status(error: errors.StatusError) -> CommandError:
-    """The server's refusal in its own words."""
+    """Return a status error of the server as a CommandError with the server's message."""
     if isinstance(error, errors.ServiceUnavailable):
         advice = "Is it running? Another cluster is chosen with --kubeconfig or --context."
         return Unreachable(str(error), advice)
@@ -96,11 +96,11 @@ def of_status(error: errors.StatusError) -> CommandError:
     if isinstance(error, errors.Forbidden):
         return CommandError(f"not allowed: {error}")
     if isinstance(error, errors.NotFound):
-        return NotFound(str(error))
+        return ObjectNotFound(str(error))
     if isinstance(error, errors.Timeout):
         return TimedOut(str(error))
     return CommandError(str(error))
 
 
 class JsonPathError(ValueError):
-    """A template that cannot be read, or a path that does not fit the data."""
+    """A template cannot be parsed, or a path does not fit the data."""

@@ -1,17 +1,17 @@
-"""`dray completion`: a script with which a shell completes commands, options and types."""
+"""`dray completion`: a shell script that completes commands, options and resource types."""
 
 from __future__ import annotations
 
 import click
 from click.shell_completion import get_completion_class
 
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 
 PROGRAM, VARIABLE = "dray", "_DRAY_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command("completion", cls=Command)
+@click.command("completion", cls=DrayCommand)
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> None:
     """Print the script for a shell.

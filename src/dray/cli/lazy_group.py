@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 COLLECTION_THRESHOLD = 200_000
-"""Commands end before there is garbage worth looking for among all that they read."""
+"""Garbage collection threshold: commands end before a collection would pay off."""
 
 
 class LazyGroup(click.Group):
@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Commands by their names alone; importing all of them would take a second."""
+        """Complete names of commands without importing them, which would take a second."""
         from click.shell_completion import CompletionItem
 
         names = [

@@ -9,37 +9,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dray import telemetry
-from dray.allocator.inventory import cluster_inventory as allocator
+from dray import supervision, telemetry
 from dray.api.http_messages import User
-from dray.api.types.dra import ResourceClaim
 from dray.apiserver import server
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.authentication import AUTHENTICATED
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import RunningServer, Settings
 from dray.client.api_client import Client, InProcessTransport
-from dray.client.supervisor import supervise
 from dray.clock import utc_now
 from dray.cluster import gc_tuning
 from dray.controllers import manager
 from dray.drivers.simulated import scaling
 from dray.drivers.simulated.fleet import Fleet
 from dray.drivers.simulated.publisher import SimulatedDriver
-from dray.explain import claim_explanation
-from dray.explain.text import explanation_text
 from dray.node import registration
 from dray.node.registration import Registration
 from dray.node.runtimes import selection, simulated
 from dray.node.runtimes.interface import Unusable
 from dray.node.runtimes.selection import Choice
 from dray.node.simulated_agent import SimulatedAgent
-from dray.scheduler import scheduler
+from dray.scheduler import explanations, scheduler
 from dray.store.store import Store
 
 if TYPE_CHECKING:
@@ -48,8 +43,6 @@ if TYPE_CHECKING:
     from dray.node.devices.preparation import HeldClaim
 
 FLEET_MANAGER = "dray-fleet"
-EXPLAINED_NODES = 64
-"""Scheduling waits while an explanation is computed, so only a sample of the nodes is surveyed."""
 CONTROLLERS = User(bootstrap_policy.CONTROLLERS, frozenset({AUTHENTICATED}))
 SCHEDULER = User(bootstrap_policy.SCHEDULER, frozenset({AUTHENTICATED}))
 FLEET = User(bootstrap_policy.FLEET, frozenset({AUTHENTICATED}))
@@ -185,7 +178,7 @@ def _components(cluster: Cluster, plan: ClusterPlan) -> dict[str, Component]:
             features=features,
             policy=plan.policy,
             registry=cluster.registry,
-            explainer=_explainer,
+            explainer=explanations.sampled,
         )
     if plan.fleet is not None:
         found["fleet"] = lambda: _run_fleet(cluster, plan.fleet)
@@ -203,21 +196,6 @@ def component_names(plan: ClusterPlan) -> tuple[str, ...]:
         "computer": plan.has_local_node,
     }
     return tuple(name for name, wanted in named.items() if wanted)
-
-
-def _explainer(fleet: allocator.ClusterInventory) -> Callable[[Sequence[ResourceClaim]], str]:
-    """Return a function that explains in one line why claims find no device."""
-
-    def why(claims: Sequence[ResourceClaim]) -> str:
-        names = list(fleet.nodes)
-        sample = names[:: -(-len(names) // EXPLAINED_NODES) or 1]
-        found = claim_explanation.explain(fleet, claims, new_share_id=server.new_uid, nodes=sample)
-        text = explanation_text.summary(found)
-        if not text or len(sample) == len(names):
-            return text
-        return f"Of {len(names)} nodes, {len(sample)} were looked at: {text}"
-
-    return why
 
 
 async def _run_fleet(cluster: Cluster, fleet: Fleet | None) -> None:
@@ -248,7 +226,8 @@ async def _supervised(components: dict[str, Component]) -> AsyncIterator[None]:
     """Run the components while the block runs; cancel them at its end, the last first."""
     async with asyncio.TaskGroup() as group:
         tasks = [
-            group.create_task(supervise(name, run), name=name) for name, run in components.items()
+            group.create_task(supervision.run_forever(name, run), name=name)
+            for name, run in components.items()
         ]
         try:
             yield

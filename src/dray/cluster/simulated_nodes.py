@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from dray import supervision
 from dray.api.features import Features
 from dray.api.http_messages import User
 from dray.client.api_client import Client
-from dray.client.supervisor import supervise
 from dray.driverkit.plugin import Directories, Plugin
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet, FleetNode
 from dray.drivers.simulated.plugin import SimulatedPlugin
@@ -109,7 +109,7 @@ class SimulatedNodes:
                 for name, part in self._parts(
                     node, root / node.name, runtime_config, agent_address
                 ):
-                    group.create_task(supervise(name, part), name=name)
+                    group.create_task(supervision.run_forever(name, part), name=name)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[RuntimeConfig, AgentAddress]]:

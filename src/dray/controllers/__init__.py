@@ -1,1 +1,1 @@
-"""The loops that keep what is there in step with what is asked for."""
+"""The controllers: loops that bring the actual state of the cluster to the desired state."""

@@ -1,6 +1,6 @@
-"""The watched copies that the loops share, each made when the first loop asks for it.
+"""The watch caches that the loops share, each created when the first loop needs it.
 
-There is one per kind, except where somebody can do with much less of the objects than others.
+There is one per kind, except where a loop needs far fewer fields than the others.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from dray import supervision
 from dray.api import kinds
 from dray.api.ids import ObjectKey, PoolId
 from dray.api.kinds import Kind
@@ -25,9 +26,9 @@ from dray.api.types.dra import (
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
 from dray.api.types.workloads import ControllerRevision, PodGroup
+from dray.client import pod_indexes
 from dray.client.api_client import Client
 from dray.client.cache import Cache, HasMetadata, IndexFunction
-from dray.client.supervisor import supervise
 from dray.controllers.slim_types import (
     ClaimTemplate,
     DaemonSet,
@@ -44,12 +45,12 @@ T = TypeVar("T")
 
 
 CLAIM, TEMPLATE, GROUP = "claim", "template", "group"
-"""Indexes of what uses a claim, template or group, filed under its `ObjectKey`."""
+"""Indexes of the consumers of a claim, template or group, by its `ObjectKey`."""
 NODE, NAMESPACE = "node", "namespace"
 POOL = "pool"
-"""Slices of a pool and claims that have devices of it, under its `PoolId`."""
+"""Index of the slices of a pool, and of the claims with devices of it, by `PoolId`."""
 OWNER, ORPHAN = "owner", "orphan"
-"""What has a controller, under the uid of that; what has none, under its namespace."""
+"""Indexes of controlled objects by the uid of the controller, of others by namespace."""
 
 
 class Caches:
@@ -66,8 +67,8 @@ class Caches:
             {
                 CLAIM: pod_claims.used_claims,
                 TEMPLATE: _templates,
-                GROUP: _group,
-                NODE: _node,
+                GROUP: pod_indexes.group_of_pod,
+                NODE: pod_indexes.node_of_pod,
                 OWNER: owner_references.controller_uids,
                 ORPHAN: _orphan,
                 NAMESPACE: _namespace,
@@ -170,13 +171,14 @@ class Caches:
         return self._get(kinds.JOB, Job, {NAMESPACE: _namespace})
 
     def of(self, kind: Kind) -> Cache[Any]:
-        """The copy of any kind, of its metadata at least; ask after the loops that need more.
+        """Return the cache of any kind, with the metadata at least.
 
-        Nobody waits for it but who asked: a kind that cannot be listed stops no other loop.
+        Call it after the loops that need more fields have been created. Other loops do not
+        wait for this cache: a kind that cannot be listed stops none of them.
         """
-        for (group, plural, _), known in self._caches.items():
+        for (group, plural, _), cached in self._caches.items():
             if (group, plural) == (kind.group, kind.plural):
-                return known
+                return cached
         cache = self._get(kind, HasMetadata)
         self._optional.add(cache)
         return cache
@@ -194,26 +196,26 @@ class Caches:
         return cache
 
     async def run(self) -> None:
-        """Keep all copies current until cancelled."""
+        """Keep all caches current until cancelled."""
         async with asyncio.TaskGroup() as group:
             for (_, plural, _), cache in self._caches.items():
                 name = f"cache-{plural}"
-                group.create_task(supervise(name, cache.run), name=name)
+                group.create_task(supervision.run_forever(name, cache.run), name=name)
 
     async def synced(self) -> None:
-        """Wait until every copy that a loop relies on is complete."""
+        """Wait until every cache that a loop depends on is complete."""
         for cache in self._caches.values():
             if cache not in self._optional:
                 await cache.synced.wait()
 
 
 def is_gone(cache: Cache[Any], key: ObjectKey) -> bool:
-    """Whether a key that has no object was deleted; one that cannot be read is still there."""
+    """Return whether the object was deleted. An object that cannot be decoded still exists."""
     return cache.get(key.name, key.namespace) is None and key not in cache.undecodable
 
 
 def pools_of(claim: ResourceClaim) -> set[PoolId]:
-    """The pools that a claim has devices of."""
+    """Return the pools of the devices that are allocated to a claim."""
     if claim.status.allocation is None:
         return set()
     results = claim.status.allocation.devices.results
@@ -224,15 +226,6 @@ def _templates(user: Pod | PodGroup) -> Iterable[Hashable]:
     for source in user.spec.resource_claims:
         if source.resource_claim_template_name:
             yield ObjectKey(user.metadata.namespace, source.resource_claim_template_name)
-
-
-def _group(pod: Pod) -> Iterable[Hashable]:
-    name = pod_claims.group_name(pod)
-    return (ObjectKey(pod.metadata.namespace, name),) if name else ()
-
-
-def _node(pod: Pod) -> Iterable[Hashable]:
-    return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
 def _namespace(value: Any) -> Iterable[Hashable]:

@@ -1,4 +1,4 @@
-"""Conditions of workloads: set, replaced, removed, with the times that go with it."""
+"""Conditions of workloads: set, replace or remove one, with its timestamps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def without(conditions: Conditions, type_: str) -> Conditions:
 
 
 def changed(conditions: Conditions, condition: WorkloadCondition) -> Conditions:
-    """Replace the condition of that type, unless status and reason are what they were."""
+    """Return the conditions with one replaced, unless its status and reason are unchanged."""
     current = find_condition(conditions, condition.type)
     if current is not None and current.status == condition.status:
         if current.reason == condition.reason:
@@ -34,7 +34,7 @@ def changed(conditions: Conditions, condition: WorkloadCondition) -> Conditions:
 def make(
     type_: str, status: str, reason: str, message: str, now: datetime.datetime
 ) -> WorkloadCondition:
-    """A condition that becomes what it is now, as ReplicaSets and StatefulSets write it."""
+    """Build a condition as ReplicaSets and StatefulSets write it."""
     return WorkloadCondition(
         type=type_,
         status=status,
@@ -47,14 +47,14 @@ def make(
 def make_updated(
     type_: str, status: str, reason: str, message: str, now: datetime.datetime
 ) -> WorkloadCondition:
-    """The form of Deployments, which also tell when they last looked."""
-    made = make(type_, status, reason, message, now)
-    return msgspec.structs.replace(made, last_update_time=made.last_transition_time)
+    """Build a condition as Deployments write it, with the time of the last update."""
+    condition = make(type_, status, reason, message, now)
+    return msgspec.structs.replace(condition, last_update_time=condition.last_transition_time)
 
 
 def make_probed(
     type_: str, status: str, reason: str, message: str, now: datetime.datetime
 ) -> WorkloadCondition:
-    """The form of Jobs."""
-    made = make(type_, status, reason, message, now)
-    return msgspec.structs.replace(made, last_probe_time=made.last_transition_time)
+    """Build a condition as Jobs write it, with the time of the last probe."""
+    condition = make(type_, status, reason, message, now)
+    return msgspec.structs.replace(condition, last_probe_time=condition.last_transition_time)

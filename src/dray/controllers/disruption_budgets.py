@@ -1,6 +1,6 @@
-"""PodDisruptionBudgets: how many of their pods may be disrupted now.
+"""PodDisruptionBudgets: computes how many of their pods may be disrupted now.
 
-Behaviour of pkg/controller/disruption. The eviction API and preemption go by these numbers.
+Behaviour of pkg/controller/disruption. The eviction API and preemption use these numbers.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from dray.controllers.loops import Context, ObjectLoop
 from dray.controllers.workloads import rollouts
 
 DELETION_SECONDS = 120.0
-"""How long a pod that was allowed to be evicted counts as gone before it is."""
+"""Time for which a pod counts as disrupted after its eviction was allowed."""
 ALLOWED = "DisruptionAllowed"
 
 
 class Expected(NamedTuple):
-    """How many pods there should be, and how many of them healthy."""
+    """The expected number of pods, and of healthy ones."""
 
     pods: int
     healthy: int
@@ -85,7 +85,7 @@ class Budgets(ObjectLoop):
         return Expected(scale, rollouts.scaled(least, scale, up=True))
 
     def _scale(self, pods: Sequence[Pod]) -> int:
-        """What the controllers of the pods want, each counted once."""
+        """Return the replicas that the controllers of the pods want, each controller once."""
         sizes: dict[str, int] = {}
         for pod in pods:
             owner = owner_references.controller_of(pod.metadata)
@@ -96,9 +96,12 @@ class Budgets(ObjectLoop):
 
     def _size(self, owner: OwnerReference, namespace: str) -> tuple[str, int]:
         if owner.kind == kinds.STATEFUL_SET.kind:
-            found = self._stateful_sets.get(owner.name, namespace)
-            if found is not None:
-                return owner.uid, 1 if found.spec.replicas is None else found.spec.replicas
+            stateful_set = self._stateful_sets.get(owner.name, namespace)
+            if stateful_set is not None:
+                return (
+                    owner.uid,
+                    1 if stateful_set.spec.replicas is None else stateful_set.spec.replicas,
+                )
         replica_set = self._replica_sets.get(owner.name, namespace)
         if owner.kind != kinds.REPLICA_SET.kind or replica_set is None:
             return owner.uid, 0
@@ -112,16 +115,16 @@ class Budgets(ObjectLoop):
 def _leaving(
     budget: PodDisruptionBudget, pods: Sequence[Pod], now: datetime.datetime
 ) -> dict[str, datetime.datetime]:
-    """The pods whose eviction was allowed a moment ago, with when that was."""
-    found = {}
+    """Return the pods whose eviction was allowed recently, with the time of that."""
+    leaving = {}
     for pod in pods:
         text = budget.status.disrupted_pods.get(pod.metadata.name)
         if text is None or pod_status.is_deleted(pod):
             continue
         since = gotime.parse(text)
         if (now - since).total_seconds() <= DELETION_SECONDS:
-            found[pod.metadata.name] = since
-    return found
+            leaving[pod.metadata.name] = since
+    return leaving
 
 
 def next_status(
@@ -151,7 +154,7 @@ def next_status(
 def _conditions(
     budget: PodDisruptionBudget, allowed: int, now: datetime.datetime
 ) -> tuple[Condition, ...]:
-    made = Condition(
+    new = Condition(
         type=ALLOWED,
         status="True" if allowed else "False",
         reason="SufficientPods" if allowed else "InsufficientPods",
@@ -162,8 +165,6 @@ def _conditions(
     for condition in budget.status.conditions:
         if condition.type != ALLOWED:
             others.append(condition)
-        elif condition.status == made.status:
-            made = msgspec.structs.replace(
-                made, last_transition_time=condition.last_transition_time
-            )
-    return (*others, made)
+        elif condition.status == new.status:
+            new = msgspec.structs.replace(new, last_transition_time=condition.last_transition_time)
+    return (*others, new)

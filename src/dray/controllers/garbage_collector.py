@@ -1,8 +1,8 @@
-"""Objects go with their owners: after them, before them (foreground), or not at all (orphan).
+"""Deletes objects with their owners: after them, before them (foreground), or not (orphan).
 
-A graph of all objects by uid, kept in step by watches of their metadata. Behaviour of
-pkg/controller/garbagecollector. An owner that is not in the graph is only absent when the server
-says so, and an owner of a kind that is not known is taken to exist.
+A graph of all objects by uid, kept current by watches of their metadata. Behaviour of
+pkg/controller/garbagecollector. An owner that is not in the graph counts as absent only if the API
+server confirms it, and an owner of an unknown kind counts as present.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 MAX_ABSENT = 10_000
 
 _DELETED_BY_NOBODY = frozenset({"events"})
-"""Events are many, own nothing and are owned by nothing."""
+"""There are many events, and they neither own nor are owned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class OwnedObject:
 
 
 class OwnerState(enum.Enum):
-    """What an owner means for its dependent."""
+    """The state of an owner, as far as it matters for its dependent."""
 
     SOLID = "keeps it"
     DANGLING = "is gone"
@@ -62,7 +62,7 @@ class OwnerState(enum.Enum):
 
 
 class Graph:
-    """Who owns whom."""
+    """The owner references between all objects."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, OwnedObject] = {}
@@ -73,7 +73,7 @@ class Graph:
         return self._nodes.get(uid)
 
     def put(self, node: OwnedObject) -> OwnedObject | None:
-        """Add or replace; what was there before."""
+        """Add or replace a node. Returns the previous one, or None."""
         uid = node.metadata.uid
         before = self._nodes.get(uid)
         if before is not None:
@@ -97,7 +97,7 @@ class Graph:
                 self._dependents.pop(owner.uid, None)
 
     def dependents(self, uid: str) -> list[OwnedObject]:
-        return [self._nodes[each] for each in self._dependents.get(uid, ())]
+        return [self._nodes[dependent] for dependent in self._dependents.get(uid, ())]
 
     def note_absent(self, uid: str) -> None:
         self._absent[uid] = None
@@ -112,7 +112,7 @@ class Graph:
 
 
 class Garbage(Loop[str]):
-    """Keys are uids."""
+    """The loop that deletes dependents. Keys are uids."""
 
     def __init__(self, context: Context) -> None:
         super().__init__("garbage", context, workers=8)
@@ -157,8 +157,8 @@ class Garbage(Loop[str]):
             self._wake_waiting_owners(before)
 
     def _may_go_with(self, owner: OwnerReference) -> bool:
-        found = self._graph.get(owner.uid)
-        return found is None or found.waits_for_dependents
+        owner_node = self._graph.get(owner.uid)
+        return owner_node is None or owner_node.waits_for_dependents
 
     def _removed(self, uid: str) -> None:
         node = self._graph.get(uid)
@@ -206,25 +206,28 @@ class Garbage(Loop[str]):
                 self.queue.add(dependent.metadata.uid)
 
     async def _follow_owners(self, node: OwnedObject) -> None:
-        ties = {owner.uid: await self._tie(node, owner) for owner in node.metadata.owner_references}
-        loose = {uid for uid, tie in ties.items() if tie is not OwnerState.SOLID}
+        states = {
+            owner.uid: await self._owner_state(node, owner)
+            for owner in node.metadata.owner_references
+        }
+        loose = {uid for uid, state in states.items() if state is not OwnerState.SOLID}
         if not loose:
             return
-        if len(loose) < len(ties):
+        if len(loose) < len(states):
             await self._drop_references(node, loose)
             return
         dependents = self._graph.dependents(node.metadata.uid)
-        if OwnerState.WAITING in ties.values() and dependents:
+        if OwnerState.WAITING in states.values() and dependents:
             if any(dependent.waits_for_dependents for dependent in dependents):
                 await self._stop_blocking(node)
             await self._delete(node, "Foreground")
         else:
             await self._delete(node, _own_policy(node))
 
-    async def _tie(self, node: OwnedObject, owner: OwnerReference) -> OwnerState:
-        found = self._graph.get(owner.uid)
-        if found is not None:
-            return OwnerState.WAITING if found.waits_for_dependents else OwnerState.SOLID
+    async def _owner_state(self, node: OwnedObject, owner: OwnerReference) -> OwnerState:
+        owner_node = self._graph.get(owner.uid)
+        if owner_node is not None:
+            return OwnerState.WAITING if owner_node.waits_for_dependents else OwnerState.SOLID
         if self._graph.is_absent(owner.uid):
             return OwnerState.DANGLING
         group, _ = kinds.parse_api_version(owner.api_version)
@@ -250,7 +253,7 @@ class Garbage(Loop[str]):
         await self._change(node, {"ownerReferences": kept or None})
 
     async def _stop_blocking(self, node: OwnedObject) -> None:
-        """A circle of objects that wait for each other has to be opened somewhere."""
+        """Remove a blocking reference, so that objects in a cycle do not wait for each other."""
         references = [
             {**msgspec.to_builtins(reference), "blockOwnerDeletion": False}
             for reference in node.metadata.owner_references
@@ -258,7 +261,7 @@ class Garbage(Loop[str]):
         await self._change(node, {"ownerReferences": references})
 
     async def _remove_finalizer(self, node: OwnedObject, finalizer: str) -> None:
-        kept = [each for each in node.metadata.finalizers if each != finalizer]
+        kept = [name for name in node.metadata.finalizers if name != finalizer]
         await self._change(node, {"finalizers": kept or None})
 
     async def _change(self, node: OwnedObject, change: dict[str, Any]) -> None:
@@ -285,14 +288,14 @@ class Garbage(Loop[str]):
 
 
 def _own_policy(node: OwnedObject) -> str:
-    """What the object itself was told to do with its dependents."""
+    """Return the deletion propagation policy that the finalizers of an object set."""
     if ORPHAN in node.metadata.finalizers:
         return "Orphan"
     return "Foreground" if FOREGROUND in node.metadata.finalizers else "Background"
 
 
 def _is_gone(cache: Cache[Any], change: ObjectChange[Any]) -> bool:
-    """Deleted, or replaced by another object of the same name."""
+    """Return whether the object was deleted, or replaced by one of the same name."""
     if change.new is None:
         return caches.is_gone(cache, change.key)
     return change.old is not None and change.new.metadata.uid != change.old.metadata.uid

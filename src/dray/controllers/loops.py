@@ -1,4 +1,4 @@
-"""What every loop is: a queue of keys, a `reconcile(key)`, and the means to act."""
+"""The base of every loop: a queue of keys, `reconcile(key)`, and the shared context."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Clock = Callable[[], datetime.datetime]
 
 @dataclass(slots=True)
 class Context:
-    """What loops share."""
+    """The client, caches and settings that all loops share."""
 
     client: Client
     caches: Caches
@@ -40,20 +40,20 @@ class Context:
     now: Clock
     recorders: dict[str, Recorder]
     served: Sequence[Kind]
-    """The kinds the server has; loops that concern all objects look at these."""
+    """The kinds that the server has, for loops over all objects."""
     metrics: Metrics = field(default_factory=lambda: Metrics(telemetry.Registry()))
 
     def recorder(self, component: str) -> Recorder:
-        """The events of one component, in whose name they are written."""
+        """Return the event recorder of a component."""
         if component not in self.recorders:
             self.recorders[component] = Recorder(self.client, component, now=self.now)
         return self.recorders[component]
 
 
 class Loop(abc.ABC, Generic[Key]):
-    """Works its queue until cancelled; may be run again after it died.
+    """A reconcile loop that runs until cancelled, and can be run again after an error.
 
-    A key whose reconciliation raises is logged and tried again later; the others go on.
+    A key whose reconciliation raises is logged and retried later; the others go on.
     """
 
     def __init__(self, name: str, context: Context, *, workers: int = 4) -> None:
@@ -65,14 +65,14 @@ class Loop(abc.ABC, Generic[Key]):
 
     @abc.abstractmethod
     async def reconcile(self, key: Key) -> float | None:
-        """Bring what `key` stands for in order; seconds after which to look again, if any."""
+        """Reconcile one key. Returns the seconds until the next try, or None."""
 
     @abc.abstractmethod
     def resync(self) -> None:
-        """Put every key there is work for into the queue."""
+        """Queue every key that there is work for."""
 
     def follow(self, cache: Cache[T], handler: Callable[[ObjectChange[T]], None]) -> None:
-        """Call `handler` for every change; one it cannot cope with is logged and left out."""
+        """Call `handler` for every change. A change that it raises for is logged and skipped."""
 
         def guarded(change: ObjectChange[T]) -> None:
             try:
@@ -83,7 +83,7 @@ class Loop(abc.ABC, Generic[Key]):
         cache.subscribe(guarded)
 
     async def synced(self) -> None:
-        """Wait for what the loop has to know before it may act."""
+        """Wait for the caches that the loop needs before it may act."""
         await self.context.caches.synced()
 
     async def run(self) -> None:

@@ -1,6 +1,6 @@
-"""Starts the loops: shared copies, one supervised task per loop, leader election on request.
+"""Starts the loops: shared caches, one supervised task per loop, leader election if requested.
 
-A loop that dies is logged and started again; the others go on.
+A loop that raises is logged and started again; the others go on.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from dray import clock, telemetry
+from dray import clock, supervision, telemetry
 from dray.api import features as gates
 from dray.api.features import Features
 from dray.client.api_client import Client
 from dray.client.lease import LeaderElection, LeadershipLost, Timing
-from dray.client.supervisor import supervise
 from dray.controllers import served_kinds
 from dray.controllers.caches import Caches
 from dray.controllers.devices.claims import Claims
@@ -28,10 +27,10 @@ from dray.controllers.jobs.jobs import Jobs
 from dray.controllers.loops import Clock, Context, Loop
 from dray.controllers.metrics import Metrics
 from dray.controllers.namespaces.namespaces import Namespaces
-from dray.controllers.namespaces.quotas import Quotas
-from dray.controllers.namespaces.serviceaccounts import ServiceAccounts
+from dray.controllers.namespaces.quotas import QuotaLoop
+from dray.controllers.namespaces.serviceaccounts import ServiceAccountLoop
 from dray.controllers.nodes.node_eviction import NodeEviction
-from dray.controllers.nodes.node_lifecycle import Nodes
+from dray.controllers.nodes.node_lifecycle import NodeLifecycle
 from dray.controllers.nodes.pod_garbage import PodGarbage
 from dray.controllers.workloads.daemonsets import DaemonSets
 from dray.controllers.workloads.deployments import Deployments
@@ -55,31 +54,33 @@ LOOPS: Mapping[str, Callable[[Context], Loop[Any]]] = {
     "daemonsets": DaemonSets,
     "jobs": Jobs,
     "budgets": Budgets,
-    "nodes": Nodes,
+    "nodes": NodeLifecycle,
     "node-eviction": NodeEviction,
     "pod-garbage": PodGarbage,
-    "serviceaccounts": ServiceAccounts,
+    "serviceaccounts": ServiceAccountLoop,
     "namespaces": Namespaces,
-    "quotas": Quotas,
+    "quotas": QuotaLoop,
     "garbage": Garbage,
 }
-"""Every loop by the name `only` knows it by. Those that look at all kinds come last: they share
-the copies that the others have made."""
+"""Every loop by its name in `only`.
+
+Loops over all kinds come last: they share the caches that the others have created.
+"""
 
 _NEEDS: Mapping[str, str] = {
     "taints": "device_taints",
     "pool-status": "resource_pool_status",
     "podgroups": "generic_workload",
 }
-"""Loops that exist only where a gate is on."""
+"""Feature gates of loops that depend on one."""
 
 
 class UnknownLoop(ValueError):
-    """A name that no loop has."""
+    """No loop has this name."""
 
 
 def chosen(only: Collection[str], features: Features) -> list[str]:
-    """The loops to run: those asked for, or all, as far as the gates have them."""
+    """Return the loops to run: those of `only`, or all, without those whose gate is off."""
     unknown = sorted(set(only) - LOOPS.keys())
     if unknown:
         raise UnknownLoop(
@@ -101,41 +102,41 @@ async def run(
     registry: telemetry.Registry | None = None,
     started: asyncio.Event | None = None,
 ) -> None:
-    """Run loops until cancelled. `started` is set when all of them know what there is."""
+    """Run loops until cancelled. `started` is set when the caches of all of them are in sync."""
     names = chosen(only, features)
     served = await served_kinds.served_kinds(client)
     metrics = Metrics(registry or telemetry.Registry())
     context = Context(client, Caches(client), features, now, {}, served, metrics)
-    made = [LOOPS[name](context) for name in names]
-    metrics.count_waiting(lambda: {loop.name: len(loop.queue) for loop in made})
+    running = [LOOPS[name](context) for name in names]
+    metrics.count_waiting(lambda: {loop.name: len(loop.queue) for loop in running})
     async with asyncio.TaskGroup() as group:
         group.create_task(context.caches.run(), name="caches")
         for recorder in context.recorders.values():
-            group.create_task(supervise("events", recorder.run), name="events")
-        for loop in made:
-            group.create_task(supervise(loop.name, loop.run), name=loop.name)
+            group.create_task(supervision.run_forever("events", recorder.run), name="events")
+        for loop in running:
+            group.create_task(supervision.run_forever(loop.name, loop.run), name=loop.name)
         if started is not None:
-            await _all_synced(made)
+            await _all_synced(running)
             started.set()
 
 
-async def _all_synced(made: Iterable[Loop[Any]]) -> None:
-    for loop in made:
+async def _all_synced(running: Iterable[Loop[Any]]) -> None:
+    for loop in running:
         await loop.synced()
 
 
 def candidate(
     client: Client, identity: str, *, now: Clock = clock.utc_now, timing: Timing | None = None
 ) -> LeaderElection:
-    """A candidate for the lease of which the holder runs loops."""
+    """Return a candidate for the lease whose holder runs the loops."""
     return LeaderElection(client, LEASE_NAME, identity, now=now, timing=timing)
 
 
 async def run_elected(election: LeaderElection, work: Callable[[], Awaitable[None]]) -> None:
-    """Do the work whenever this process leads; when it no longer does, wait to lead again."""
+    """Do the work whenever this process leads. After a lost lease, wait to lead again."""
 
     async def lead() -> None:
-        await supervise("controllers", work)
+        await supervision.run_forever("controllers", work)
 
     while True:
         with contextlib.suppress(LeadershipLost):

@@ -1,4 +1,4 @@
-"""The controllers' figures, under the names that client-go gives to those of its queues."""
+"""The metrics of the controllers, with client-go's names for work queues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Metrics:
         registry.register(self.seconds, self.retries)
 
     def count_waiting(self, lengths: Callable[[], Mapping[str, int]]) -> None:
-        """Ask for the lengths of the queues whenever somebody looks."""
+        """Register a gauge of the queue lengths, read at each scrape."""
 
         def depths() -> Iterable[tuple[telemetry.Labels, float]]:
             return (((name,), length) for name, length in lengths().items())

@@ -1,4 +1,4 @@
-"""Has a cache seen what we wrote? A loop that acts on an older copy would do its work twice.
+"""Tracks whether a cache has seen the loop's own writes, so that no work is done twice.
 
 Resource versions are compared as numbers, which Kubernetes allows within one kind.
 """
@@ -14,7 +14,7 @@ from dray.client.cache import Cache
 Key = TypeVar("Key", bound=Hashable)
 
 UNSEEN_RETRY_SECONDS = 1.0
-"""When to look again; usually the event that shows the write comes first."""
+"""Delay until the next check; usually the event of the write comes first."""
 
 
 class OwnWrites(Generic[Key]):
@@ -24,7 +24,7 @@ class OwnWrites(Generic[Key]):
         self._cache = cache
         self._versions: dict[Key, int] = {}
 
-    def note(self, key: Key, written: JsonObject) -> None:
+    def record(self, key: Key, written: JsonObject) -> None:
         version = _number(written.get("metadata", {}).get("resourceVersion", ""))
         self._versions[key] = max(version, self._versions.get(key, 0))
 

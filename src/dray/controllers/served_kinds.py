@@ -1,4 +1,4 @@
-"""Which of the kinds dray knows a server has."""
+"""Finds which of dray's kinds a server has."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dray.client.api_client import Client, error_of
 
 
 async def served_kinds(client: Client) -> list[Kind]:
-    """The stored kinds that the server lists in the version dray uses."""
+    """Return the stored kinds that the server lists in the version dray uses."""
     groups = {(kind.group, kind.versions[0]) for kind in kinds.KINDS}
-    found = {pair: await _plurals(client, *pair) for pair in sorted(groups)}
+    plurals = {pair: await _plurals(client, *pair) for pair in sorted(groups)}
     return [
         kind
         for kind in kinds.KINDS
-        if kind.is_stored and kind.plural in found[kind.group, kind.versions[0]]
+        if kind.is_stored and kind.plural in plurals[kind.group, kind.versions[0]]
     ]
 
 

@@ -1,7 +1,7 @@
-"""Workloads whose pod template stays as it is on the wire.
+"""Structs with only the fields that loops need, and pod templates that stay as JSON.
 
-Pods are made from these templates. A typed template has only the fields dray reads, and the pod
-would lose the others.
+Pods are created from these templates. A typed template has only the fields that dray reads, and the
+pod would lose the others.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class TaintedSliceSpec(Wire, frozen=True):
 
 
 class TaintedSlice(Wire, frozen=True):
-    """A ResourceSlice without all that has nothing to do with taints, which is most of it."""
+    """A ResourceSlice with only its taints, a small part of it."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: TaintedSliceSpec = TaintedSliceSpec()

@@ -1,4 +1,4 @@
-"""Between structs and what is sent: decoded answers, and patches that say what changed."""
+"""Decodes server responses into structs, and builds patches from the differences of two structs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 def decode(raw: JsonObject, type_: type[T]) -> T:
-    """An answer of the server as a struct."""
+    """Decode a response of the server."""
     return msgspec.convert(canonical.prune_nulls(raw), type_)
 
 
 def difference(old: Wire, new: Wire) -> dict[str, Any]:
-    """The merge patch from one struct to another; empty when they are equal."""
+    """Return the merge patch from one struct to another, empty if they are equal."""
     return _difference(msgspec.to_builtins(old), msgspec.to_builtins(new))
 
 
@@ -39,7 +39,10 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
 async def patch_status(
     client: Client, kind: Kind, metadata: ObjectMeta, old: Wire, new: Wire
 ) -> JsonObject | None:
-    """Write the status where it changed, guarded by the version it was computed from."""
+    """Write the status if it changed. Returns the new object, or None if nothing changed.
+
+    Raises Conflict if the object is not at the version that the status was computed from.
+    """
     change = difference(old, new)
     if not change:
         return None
@@ -50,6 +53,6 @@ async def patch_status(
 async def patch_metadata(
     client: Client, kind: Kind, metadata: ObjectMeta, change: dict[str, Any]
 ) -> JsonObject:
-    """Change metadata of the object as it was read, or raise Conflict."""
+    """Patch metadata of the object as it was read. Raises Conflict if it changed since."""
     patch = {"metadata": {"resourceVersion": metadata.resource_version, **change}}
     return await client.patch(kind, metadata.name, patch, metadata.namespace)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dray import telemetry
+from dray import supervision, telemetry
 from dray.api import kinds
 from dray.api.types.pods import Pod
 from dray.client.api_client import Client, ObjectSelection
@@ -163,19 +163,10 @@ class Agent:
             worker.abandon()
 
     async def _keep_running(self, worker: PodWorker) -> None:
-        """Run a worker, again after an error in it; other pods go on."""
-        while not await self._ran(worker):
-            await asyncio.sleep(RESTART_SECONDS)
+        """Run a pod's worker until the pod has ended; a fault in it does not touch other pods."""
+        name = f"pod {worker.pod.metadata.name}"
+        await supervision.run_until_done(name, worker.run, (OSError, ValueError, LookupError))
         self._workers.pop(worker.pod.metadata.uid, None)
-
-    async def _ran(self, worker: PodWorker) -> bool:
-        is_done = False
-        try:
-            await worker.run()
-            is_done = True
-        except* (OSError, ValueError, LookupError) as faults:
-            log.exception("pod %s", worker.pod.metadata.name, exc_info=faults)
-        return is_done
 
     async def _clean_up(self) -> None:
         """Stop and remove what a former agent started for pods that are gone by now."""

@@ -23,7 +23,7 @@ from aiohttp import web
 from dray.api import remote_command
 from dray.api.formats import gotime
 from dray.api.http_messages import MessageSocket
-from dray.client import websockets
+from dray.client.websockets import MessageWebSocket
 from dray.clock import utc_now
 from dray.node.containers import logs, sessions
 from dray.node.containers.logs import LogOptions
@@ -172,21 +172,6 @@ class Endpoint:
         return await _conversation(request, lambda socket: sessions.attach(socket, attempt, wanted))
 
 
-class _Socket:
-    """A WebSocket of aiohttp as a MessageSocket."""
-
-    def __init__(self, socket: web.WebSocketResponse) -> None:
-        self._socket = socket
-
-    async def receive(self) -> bytes | None:
-        return await websockets.received(self._socket.receive)
-
-    async def send(self, message: bytes) -> None:
-        if not self._socket.closed:
-            with contextlib.suppress(ConnectionError):
-                await self._socket.send_bytes(message)
-
-
 async def _conversation(
     request: web.BaseRequest, converse: Callable[[MessageSocket], Awaitable[None]]
 ) -> web.StreamResponse:
@@ -195,7 +180,7 @@ async def _conversation(
         spoken = " and ".join(remote_command.PROTOCOLS)
         raise ValueError(f"exec and attach need WebSockets ({spoken}): use kubectl 1.31 or newer")
     await socket.prepare(request)
-    await converse(_Socket(socket))
+    await converse(MessageWebSocket(socket))
     await socket.close()
     return socket
 

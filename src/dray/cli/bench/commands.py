@@ -1,4 +1,4 @@
-"""The commands of `dray bench`: run a benchmark and print its figures."""
+"""The commands of `dray bench`: run a benchmark and print its results."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from dray.cli.command_errors import Command, CommandError
+from dray.cli.command_errors import CommandError, DrayCommand
 
 if TYPE_CHECKING:
-    from dray.bench.apiserver import Measurement
+    from dray.bench.apiserver import ServerMeasurement
 
 
 @click.command("apiserver")
@@ -31,7 +31,7 @@ def apiserver(
     from dray.bench import apiserver as benchmark
 
     full = benchmark.FULL
-    size = benchmark.Size(
+    size = benchmark.BenchmarkSize(
         pairs=pairs or full.pairs,
         watchers=watchers or full.watchers,
         inside_pairs=inside_pairs or full.inside_pairs,
@@ -45,7 +45,7 @@ def apiserver(
         _show(measurement)
 
 
-def _show(measurement: Measurement) -> None:
+def _show(measurement: ServerMeasurement) -> None:
     is_met = measurement.is_met
     verdict = click.style("met" if is_met else "missed", fg="green" if is_met else "red")
     value = f"{measurement.value:>10,.2f} {measurement.unit:<3}"
@@ -143,11 +143,11 @@ def allocate(
     """Place every claim of SCENARIO on the first node where it fits, and time it."""
     from dray.bench import allocate as benchmark
 
-    given = _decoded(scenario)
+    decoded = _decoded(scenario)
     recorded = _loaded(answers) if answers else None
     with _progress() as progress:
         report = benchmark.run(
-            given, start=start, policy=policy, answers=recorded, progress=progress
+            decoded, start=start, policy=policy, answers=recorded, progress=progress
         )
     if out:
         out.write_text(json.dumps(report.answers, indent=1) + "\n", "utf-8")
@@ -155,9 +155,10 @@ def allocate(
     for claim, reason in list(report.refusals.items())[:1]:
         click.echo(f"{claim} fits nowhere; the last node said: {reason}", err=True)
     if report.difference is not None:
-        found = report.difference
+        difference = report.difference
         raise click.ClickException(
-            f"{found.claim}: recorded {json.dumps(found.expected)}, got {json.dumps(found.got)}"
+            f"{difference.claim}: recorded {json.dumps(difference.expected)}, "
+            f"got {json.dumps(difference.got)}"
         )
     if recorded is not None and not as_json:
         click.echo(f"equal to {answers}")
@@ -170,7 +171,7 @@ def allocate(
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def churn(nodes: int, steps: int, signatures: int, as_json: bool) -> None:
     """A fleet that is 90 % full: each step ends one claim and places another, every tenth
-    publishes a slice anew."""
+    publishes a slice again."""
     import msgspec
 
     from dray.bench import churn as benchmark
@@ -198,7 +199,10 @@ def _loaded(path: Path) -> Any:
 
 @contextmanager
 def _progress() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on a terminal, nothing elsewhere: it would cost what is measured."""
+    """Yield a callback that draws a progress bar on a terminal, or None elsewhere.
+
+    Without a terminal, drawing would only add to the measured time.
+    """
     if not sys.stderr.isatty():
         yield None
         return
@@ -227,7 +231,7 @@ def cluster(nodes: int, pods: int, hopeless: int, quiet: float, as_json: bool) -
 
     from dray.bench import cluster as benchmark
 
-    scale = benchmark.Scale(nodes, pods, hopeless, quiet)
+    scale = benchmark.ClusterScale(nodes, pods, hopeless, quiet)
     report = uvloop.run(benchmark.run(scale, _say))
     printed(msgspec.to_builtins(report), as_json)
 
@@ -237,7 +241,7 @@ def _say(what: str) -> None:
         click.echo(f"{what} …", err=True)
 
 
-@click.command("explain", cls=Command)
+@click.command("explain", cls=DrayCommand)
 @click.option("--nodes", default=5000, show_default=True, help="With eight GPUs each.")
 @click.option("--runs", default=5, show_default=True, help="How often each question is asked.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
@@ -247,11 +251,11 @@ def explain(nodes: int, runs: int, as_json: bool) -> None:
 
     from dray.bench import explain as benchmark
 
-    report = benchmark.run(benchmark.Scale(nodes, runs), _say)
+    report = benchmark.run(benchmark.ExplainScale(nodes, runs), _say)
     printed(msgspec.to_builtins(report), as_json)
 
 
-@click.command("node", cls=Command)
+@click.command("node", cls=DrayCommand)
 @click.option("--single", default=21, show_default=True, help="Pods that come one at a time.")
 @click.option("--together", default=100, show_default=True, help="Pods that come at once.")
 @click.option("--nodes", default=5000, show_default=True, help="Nodes in name only.")
@@ -264,7 +268,7 @@ def node(single: int, together: int, nodes: int, as_json: bool) -> None:
     from dray.bench import node as benchmark
     from dray.node.runtimes.interface import Unusable
 
-    scale = benchmark.Scale(single, together, nodes)
+    scale = benchmark.NodeScale(single, together, nodes)
     try:
         report = uvloop.run(benchmark.run(scale, _say))
     except Unusable as error:

@@ -1,1 +1,1 @@
-"""Commands that run a part of the cluster as a process of its own."""
+"""Commands that run or control a cluster or one of its components."""

@@ -13,7 +13,7 @@ from dray.apiserver import server, standalone
 from dray.apiserver.access import bootstrap_policy
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
-from dray.cli.command_errors import Command, CommandError, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground, store_option
 from dray.client import kubeconfig
 from dray.store import compaction
@@ -21,7 +21,7 @@ from dray.store import compaction
 DEFAULT_DATA = "~/.local/share/dray"
 DEFAULT_LISTEN = "127.0.0.1:6443"
 COMPONENTS = {"scheduler": bootstrap_policy.SCHEDULER, "controllers": bootstrap_policy.CONTROLLERS}
-"""Who has just the rights that a component needs."""
+"""Users with only the rights that a component needs."""
 
 audit_log_option = click.option(
     "--audit-log",
@@ -31,7 +31,7 @@ audit_log_option = click.option(
 )
 
 
-@click.command("apiserver", cls=Command)
+@click.command("apiserver", cls=DrayCommand)
 @click.option(
     "--store", default="", metavar="STORE", help=f"{store_option.FORMS}; sqlite in --data."
 )
@@ -76,28 +76,28 @@ def apiserver(
 
 
 def disabled_versions(text: str) -> tuple[str, ...]:
-    """The versions that a runtime config switches off; all others are served anyway."""
-    found = []
+    """Return the API versions that a runtime config turns off; all others are served."""
+    disabled = []
     for pair in filter(None, text.split(",")):
         name, _, value = pair.partition("=")
         group, version = kinds.parse_api_version(name)
         if version not in kinds.VERSIONS_BY_GROUP.get(group, ()):
             served = ", ".join(
-                kinds.api_version(group, each)
-                for group, every in kinds.VERSIONS_BY_GROUP.items()
-                for each in every
+                kinds.api_version(group, known_version)
+                for group, known_versions in kinds.VERSIONS_BY_GROUP.items()
+                for known_version in known_versions
             )
             raise WrongUsage(f"--runtime-config: {name} is not served; there are: {served}")
         if value in ("false", "0"):
-            found.append(name)
+            disabled.append(name)
         elif value not in ("", "true", "1"):
             raise WrongUsage(f"--runtime-config: {pair}: write {name}=true or {name}=false")
-    return tuple(found)
+    return tuple(disabled)
 
 
 async def serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:
-    """Serve until the process is told to end."""
-    await foreground.until_told_to_end(lambda: _serve(directory, store, host, port, settings))
+    """Serve until the process receives SIGTERM or SIGINT."""
+    await foreground.until_signalled(lambda: _serve(directory, store, host, port, settings))
 
 
 async def _serve(directory: Path, store: str, host: str, port: int, settings: Settings) -> None:
@@ -129,7 +129,7 @@ async def _serve(directory: Path, store: str, host: str, port: int, settings: Se
 
 
 def reachable(url: str) -> str:
-    """An address to connect to; one that means all interfaces is none."""
+    """Return a URL that clients can connect to, also if the server listens on all interfaces."""
     for everywhere in ("//0.0.0.0:", "//[::]:"):
         url = url.replace(everywhere, f"//{standalone.LOOPBACK}:")
     return url

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dray.cli.command_errors import Command, CommandError, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import store_option
 from dray.cli.components.apiserver import DEFAULT_DATA
 from dray.store import backup as backups
@@ -21,7 +21,7 @@ _data = click.option(
 _store = click.option("--store", default="", metavar="sqlite:PATH", help="A file elsewhere.")
 
 
-@click.command("backup", cls=Command)
+@click.command("backup", cls=DrayCommand)
 @click.argument("file", type=click.Path(path_type=Path))
 @_data
 @_store
@@ -43,7 +43,7 @@ def backup(file: Path, data: str, store: str, overwrite: bool) -> None:
     click.echo(f"Wrote {file} ({file.stat().st_size} bytes). Put it back with: dray restore {file}")
 
 
-@click.command("restore", cls=Command)
+@click.command("restore", cls=DrayCommand)
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @_data
 @_store

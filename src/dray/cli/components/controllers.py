@@ -8,7 +8,7 @@ import functools
 import click
 
 from dray.api import features
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.components.metrics_endpoint import LeaderReadiness
 from dray.cli.session import connection, server_version
@@ -16,7 +16,7 @@ from dray.cli.session.connection import Target
 from dray.controllers import manager
 
 
-@click.command("controllers", cls=Command)
+@click.command("controllers", cls=DrayCommand)
 @connection.options
 @click.option("--only", default="", metavar="A,B", help=f"Some of {', '.join(manager.LOOPS)}.")
 @click.option("--feature-gates", default="", metavar="A=true,B=false", help="As in Kubernetes.")
@@ -38,7 +38,7 @@ def controllers(
             await stack.enter_async_context(
                 metrics_endpoint.shown(metrics_listen, here.registry, here.is_ready)
             )
-            version = await server_version.ask(client)
+            version = await server_version.read(client)
             gates = features.parse(feature_gates, version.features)
             try:
                 manager.chosen(names, gates)
@@ -54,4 +54,4 @@ def controllers(
             )
             await (manager.run_elected(election, run) if election else run())
 
-    foreground.run(foreground.until_told_to_end(work))
+    foreground.run(foreground.until_signalled(work))

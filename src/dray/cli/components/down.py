@@ -1,4 +1,4 @@
-"""`dray down`: ends the `dray up` of a data directory, and the containers it has started."""
+"""`dray down`: stops the `dray up` of a data directory, and its containers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from dray.cli.command_errors import Command, CommandError, TimedOut
+from dray.cli.command_errors import CommandError, DrayCommand, TimedOut
 from dray.cli.components import instance
 from dray.cli.components.apiserver import DEFAULT_DATA
-from dray.cli.components.instance import Instance
+from dray.cli.components.instance import UpInstance
 from dray.cli.output import durations
 from dray.cli.session import progress
 from dray.node.containers import container_attempts
@@ -21,7 +21,7 @@ GRACE_SECONDS = 5.0
 _LOOK_SECONDS = 0.05
 
 
-@click.command("down", cls=Command)
+@click.command("down", cls=DrayCommand)
 @click.option("--data", default=DEFAULT_DATA, show_default=True, metavar="DIR")
 @click.option("--keep-pods", is_flag=True, help="Leave containers running, for the next `dray up`.")
 @click.option(
@@ -31,7 +31,7 @@ def down(data: str, keep_pods: bool, timeout: float) -> None:
     """End the `dray up` of a data directory, and wait until it has ended.
 
     The state stays: `dray up` goes on where this one ends, and starts the containers of its pods
-    again. Where nothing is up there is nothing to do, which is no error.
+    again. If nothing is up, the command succeeds.
     """
     directory = Path(data).expanduser()
     running = instance.find(directory)
@@ -41,7 +41,7 @@ def down(data: str, keep_pods: bool, timeout: float) -> None:
     click.echo(_said(directory, running, stopped))
 
 
-def _end(running: Instance, directory: Path, timeout_seconds: float, keep_pods: bool) -> None:
+def _end(running: UpInstance, directory: Path, timeout_seconds: float, keep_pods: bool) -> None:
     with progress.shown(f"Waiting for process {running.pid} to end"):
         try:
             running.end(keep_pods=keep_pods)
@@ -56,7 +56,7 @@ def _end(running: Instance, directory: Path, timeout_seconds: float, keep_pods: 
             raise TimedOut(message, advice)
 
 
-def _said(directory: Path, running: Instance | None, stopped: int) -> str:
+def _said(directory: Path, running: UpInstance | None, stopped: int) -> str:
     what = f"dray is down on {directory}" if running else f"dray is not up on {directory}"
     if not stopped:
         return f"{what}."
@@ -64,7 +64,7 @@ def _said(directory: Path, running: Instance | None, stopped: int) -> str:
 
 
 def _stop_containers(directory: Path) -> int:
-    """Stop what the node agents of this directory have left running; how many that were."""
+    """Stop the containers that node agents of this directory left. Returns their number."""
     left = [attempt for attempt in _attempts(directory) if attempt.exit() is None]
     for attempt in left:
         attempt.terminate()
@@ -82,7 +82,7 @@ def _attempts(directory: Path) -> Iterator[Attempt]:
 
 
 def _still_there(attempts: Iterable[Attempt], timeout_seconds: float) -> list[Attempt]:
-    """Those that have not ended when the time is over."""
+    """Wait for containers to end. Returns those that still run at the timeout."""
     left = list(attempts)
     end = time.monotonic() + timeout_seconds
     while left and time.monotonic() < end:

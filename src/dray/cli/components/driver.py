@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from dray import telemetry
-from dray.cli.command_errors import Command, CommandError
+from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.session.connection import Target
 from dray.driverkit.plugin import Directories
@@ -38,7 +38,7 @@ def driver() -> None:
     """Run a driver on this node."""
 
 
-@driver.command("nvidia", cls=Command)
+@driver.command("nvidia", cls=DrayCommand)
 @click.option("--kubeconfig", default="", metavar="FILE", help="Instead of $KUBECONFIG.")
 @click.option("--node", envvar="NODE_NAME", default=platform.node, help="This node's name.")
 @folder("--registry", PLACES.registry, "Where the kubelet looks for drivers.")
@@ -78,21 +78,21 @@ def nvidia(
     """Offer the NVIDIA GPUs of this node: whole, cut by MIG when claimed, or shared."""
     places = Directories(registry, plugins, cdi)
     options = Options(Settings(node, dynamic_mig, share_memory), _numbers(skip_xids), heal_after)
-    found = _find(plugins / devices.DRIVER, options, root)
+    hardware = _find(plugins / devices.DRIVER, options, root)
 
     async def work() -> None:
         registry = telemetry.Registry()
-        async with foreground.client_of(Target(kubeconfig), found.name) as client:
+        async with foreground.client_of(Target(kubeconfig), hardware.name) as client:
             instance = os.environ.get("POD_UID", "")
             here = Running(
-                found, client, node, directories=places, instance=instance, registry=registry
+                hardware, client, node, directories=places, instance=instance, registry=registry
             )
             async with metrics_endpoint.shown(
                 metrics_listen, registry, lambda: here.plugin.is_published
             ):
                 await here.run()
 
-    foreground.run(foreground.until_told_to_end(work))
+    foreground.run(foreground.until_signalled(work))
 
 
 def _find(folder: Path, options: Options, root: Path) -> NvidiaDriver:

@@ -1,4 +1,4 @@
-"""`dray fleet`: the simulated machines: which there are, what they have, what becomes of them."""
+"""`dray fleet`: lists and shows simulated fleets, and breaks, heals and scales a running one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import click
 
 from dray.api import errors, kinds, well_known
 from dray.api.types.dra import Device
-from dray.cli.command_errors import Command, NotFound, WrongUsage
+from dray.cli.command_errors import DrayCommand, ObjectNotFound, WrongUsage
 from dray.cli.inputs import cluster_objects
 from dray.cli.lazy_group import LazyGroup
 from dray.cli.output import durations, formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices, listing
@@ -33,7 +33,7 @@ EFFECTS = (well_known.NO_EXECUTE, well_known.NO_SCHEDULE, "None")
 
 Annotations = dict[str, str]
 Changes = dict[str, str | None]
-"""What to set, and with None what to remove."""
+"""Annotations to set; those with None are removed."""
 Edit = Callable[[Annotations], Changes]
 
 _COMMANDS = {
@@ -49,28 +49,28 @@ _COMMANDS = {
 fleet = LazyGroup(_COMMANDS, name="fleet", help="Simulated machines, and what becomes of them.")
 
 
-@click.command("list", cls=Command)
+@click.command("list", cls=DrayCommand)
 @formats.option
-def list_(format: Format) -> None:
+def list_(format: OutputFormat) -> None:
     """List the fleets that come with dray: `dray up --fleet NAME`."""
-    found = [fleets.load(name) for name in fleets.shipped()]
+    shipped = [fleets.load(name) for name in fleets.shipped()]
     if not format.is_table:
-        _show_summaries(found, format)
+        _show_summaries(shipped, format)
         return
     header = ["NAME", "NODES", "DEVICES", "DESCRIPTION"]
     rows = [
-        [each.name, str(len(each.machines)), str(sum(_models(each).values())), each.description]
-        for each in found
+        [item.name, str(len(item.machines)), str(sum(_models(item).values())), item.description]
+        for item in shipped
     ]
     tables.show([header, *rows], has_header=True)
 
 
-def _show_summaries(found: list[Fleet], format: Format) -> None:
+def _show_summaries(shipped: list[Fleet], format: OutputFormat) -> None:
     if format.name == "name":
-        for each in found:
-            click.echo(each.name)
+        for described in shipped:
+            click.echo(described.name)
         return
-    formats.show_document({"kind": "FleetList", "items": list(map(_summary, found))}, format)
+    formats.show_document({"kind": "FleetList", "items": list(map(_summary, shipped))}, format)
 
 
 def _summary(described: Fleet) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def _summary(described: Fleet) -> dict[str, Any]:
 
 
 def _models(described: Fleet) -> Counter[str]:
-    """How many devices of each model, partitions not counted."""
+    """Return the number of devices of each model, without partitions."""
     counts: Counter[str] = Counter()
     for machine in described.machines.values():
         for driver, groups in machine.group.devices.items():
@@ -97,11 +97,11 @@ def _models(described: Fleet) -> Counter[str]:
     return counts
 
 
-@click.command("show", cls=Command)
+@click.command("show", cls=DrayCommand)
 @click.argument("name")
 @click.option("--nodes", type=int, help="With so many machines of each kind.")
 @formats.option
-def show(name: str, nodes: int | None, format: Format) -> None:
+def show(name: str, nodes: int | None, format: OutputFormat) -> None:
     """Show the machines of a fleet, by name or file, and one device of each model.
 
     -o yaml gives all nodes, classes and slices.
@@ -115,7 +115,7 @@ def show(name: str, nodes: int | None, format: Format) -> None:
         return
     click.echo(f"{described.name}: {described.description}\n")
     _show_machines(described)
-    for pool in _one_of_each(described):
+    for pool in _first_pools(described):
         click.echo()
         _show_devices(pool)
 
@@ -128,9 +128,9 @@ def _show_machines(described: Fleet) -> None:
             str(group.count),
             group.architecture,
             ", ".join(
-                f"{each.count} {each.model}{' (partitionable)' if each.partitioned else ''}"
+                f"{item.count} {item.model}{' (partitionable)' if item.partitioned else ''}"
                 for groups in group.devices.values()
-                for each in groups
+                for item in groups
             ),
         ]
         for group in described.blueprint.nodes
@@ -138,15 +138,15 @@ def _show_machines(described: Fleet) -> None:
     tables.show([header, *rows], has_header=True)
 
 
-def _one_of_each(described: Fleet) -> list[PublishedPool]:
-    """The pools of the first machine of each kind, and those that belong to no machine."""
+def _first_pools(described: Fleet) -> list[PublishedPool]:
+    """Return the pools of the first machine of each kind, and those without a machine."""
     firsts = {id(machine.group): machine for machine in reversed(described.machines.values())}
     machines = list(firsts.values())[::-1]
-    return [*(pool for each in machines for pool in each.pools()), *described.shared_pools()]
+    return [*(pool for item in machines for pool in item.pools()), *described.shared_pools()]
 
 
 def _show_devices(pool: PublishedPool) -> None:
-    """The first device of a pool with all it publishes, the others by name."""
+    """Print the first device of a pool with all it publishes, the others by name."""
     names = [device.name for device in pool.devices]
     click.secho(f"{pool.driver} on {pool.name}: {_some(names)}", bold=True)
     for line in _lines(pool.devices[0]):
@@ -159,12 +159,14 @@ def _some(names: list[str]) -> str:
 
 
 def _lines(device: Device) -> list[str]:
-    attributes = [[name, devices.text_of(each)] for name, each in sorted(device.attributes.items())]
-    capacity = [[name, each.value] for name, each in sorted(device.capacity.items())]
+    attributes = [
+        [name, devices.text_of(value)] for name, value in sorted(device.attributes.items())
+    ]
+    capacity = [[name, value.value] for name, value in sorted(device.capacity.items())]
     return tables.aligned([*attributes, *capacity])
 
 
-@click.command("fail", cls=Command)
+@click.command("fail", cls=DrayCommand)
 @click.argument("node")
 @click.argument("names", metavar="DEVICE…", nargs=-1, required=True)
 @connection.options
@@ -174,23 +176,25 @@ def fail(target: Target, node: str, names: tuple[str, ...], effect: str) -> None
 
     async def body(session: Session) -> None:
         await _require_devices(session, node, names)
-        await _edit(session, node, lambda known: _with_failed(known, names, effect))
+        await _edit(session, node, lambda annotations: _with_failed(annotations, names, effect))
 
     connection.run(target, body)
     click.echo(f"{node}: {', '.join(names)} failed ({effect})")
 
 
-def _with_failed(known: Annotations, names: tuple[str, ...], effect: str) -> Changes:
+def _with_failed(annotations: Annotations, names: tuple[str, ...], effect: str) -> Changes:
     return {
-        FAILED_ANNOTATION: _noted({**faults.read(known).failed, **dict.fromkeys(names, effect)})
+        FAILED_ANNOTATION: _failed_annotation(
+            {**faults.read(annotations).failed, **dict.fromkeys(names, effect)}
+        )
     }
 
 
-def _noted(failed: Mapping[str, str]) -> str | None:
+def _failed_annotation(failed: Mapping[str, str]) -> str | None:
     return ",".join(f"{name}:{effect}" for name, effect in failed.items()) or None
 
 
-@click.command("slow", cls=Command)
+@click.command("slow", cls=DrayCommand)
 @click.argument("node")
 @click.argument("delay", metavar="DURATION")
 @connection.options
@@ -204,7 +208,7 @@ def slow(target: Target, node: str, delay: str) -> None:
     click.echo(f"{node}: preparing a claim takes {delay}")
 
 
-@click.command("crash", cls=Command)
+@click.command("crash", cls=DrayCommand)
 @click.argument("node")
 @connection.options
 def crash(target: Target, node: str) -> None:
@@ -213,31 +217,31 @@ def crash(target: Target, node: str) -> None:
     click.echo(f"{node}: its driver crashes when it prepares a claim")
 
 
-@click.command("heal", cls=Command)
+@click.command("heal", cls=DrayCommand)
 @click.argument("node")
 @click.argument("names", metavar="[DEVICE…]", nargs=-1)
 @connection.options
 def heal(target: Target, node: str, names: tuple[str, ...]) -> None:
     """Mend devices of a node; without names, everything that was done to the node."""
 
-    def edit(known: Annotations) -> Changes:
+    def edit(annotations: Annotations) -> Changes:
         if not names:
-            every = (FAILED_ANNOTATION, SLOW_ANNOTATION, CRASH_ANNOTATION)
-            return dict.fromkeys(every)
-        failed = faults.read(known).failed
+            removable = (FAILED_ANNOTATION, SLOW_ANNOTATION, CRASH_ANNOTATION)
+            return dict.fromkeys(removable)
+        failed = faults.read(annotations).failed
         left = {name: effect for name, effect in failed.items() if name not in names}
-        return {FAILED_ANNOTATION: _noted(left)}
+        return {FAILED_ANNOTATION: _failed_annotation(left)}
 
     connection.run(target, lambda session: _edit(session, node, edit))
     click.echo(f"{node}: {', '.join(names) or 'everything'} healed")
 
 
-@click.command("scale", cls=Command)
+@click.command("scale", cls=DrayCommand)
 @click.argument("nodes", type=click.IntRange(0))
 @connection.options
 @click.option("--fleet", "name", default="", help="Which, where a cluster has several.")
 def scale(target: Target, nodes: int, name: str) -> None:
-    """Have so many machines of each kind in a running `dray up`.
+    """Set the number of machines of each kind in a running `dray up`.
 
     Machines that go take their devices with them; their pods are deleted.
     """
@@ -248,18 +252,18 @@ def scale(target: Target, nodes: int, name: str) -> None:
             await scaling.set_desired_size(session.client, chosen, nodes)
         except errors.NotFound as error:
             message = f"this cluster runs no simulated fleet {chosen}"
-            raise NotFound(message, "Start one with: dray up --fleet NAME") from error
+            raise ObjectNotFound(message, "Start one with: dray up --fleet NAME") from error
         return chosen
 
     click.echo(f"{connection.run(target, body)}: {nodes} machines of each kind")
 
 
 async def _only_fleet(session: Session) -> str:
-    found = await listing.listed(session, kinds.NODE, ObjectSelection(label_selector=FLEET_LABEL))
-    names = {each["metadata"]["labels"][FLEET_LABEL] for each in found}
+    nodes = await listing.listed(session, kinds.NODE, ObjectSelection(label_selector=FLEET_LABEL))
+    names = {node["metadata"]["labels"][FLEET_LABEL] for node in nodes}
     if len(names) != 1:
-        known = ", ".join(sorted(names)) or "none"
-        raise WrongUsage(f"which fleet? Say it with --fleet; this cluster has: {known}")
+        existing = ", ".join(sorted(names)) or "none"
+        raise WrongUsage(f"which fleet? Say it with --fleet; this cluster has: {existing}")
     return str(names.pop())
 
 
@@ -268,12 +272,12 @@ def _annotate(target: Target, node: str, annotations: Changes) -> None:
 
 
 async def _edit(session: Session, node: str, edit: Edit) -> None:
-    """Change annotations of a simulated node, unless somebody else does at the same time."""
+    """Change annotations of a simulated node. Raises Conflict on concurrent changes."""
     try:
-        found = await session.client.get(kinds.NODE, node)
+        current = await session.client.get(kinds.NODE, node)
     except errors.NotFound as error:
-        raise NotFound(str(error), "See which there are: dray get nodes") from error
-    metadata = found["metadata"]
+        raise ObjectNotFound(str(error), "See which there are: dray get nodes") from error
+    metadata = current["metadata"]
     if FLEET_LABEL not in (metadata.get("labels") or {}):
         raise WrongUsage(f"node {node} is not simulated; nothing was done to it.")
     change = edit(metadata.get("annotations") or {})
@@ -282,10 +286,10 @@ async def _edit(session: Session, node: str, edit: Edit) -> None:
 
 
 async def _require_devices(session: Session, node: str, names: tuple[str, ...]) -> None:
-    known = {
+    published = {
         device.name for device in await devices.published_devices(session) if device.node == node
     }
-    unknown = [name for name in names if name not in known]
-    if unknown and known:
+    unknown = [name for name in names if name not in published]
+    if unknown and published:
         message = f"node {node} has no device {unknown[0]}"
-        raise NotFound(message, f"It has: {_some(sorted(known))}")
+        raise ObjectNotFound(message, f"It has: {_some(sorted(published))}")

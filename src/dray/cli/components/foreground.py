@@ -1,4 +1,4 @@
-"""How a component runs in the foreground: its log, its loop, and a clean end when told to."""
+"""Runs a component in the foreground: its log, its event loop, and a clean end on signals."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from dray.client.rest import RestTransport
 
 
 def run(work: Coroutine[Any, Any, None], log_level: int = logging.INFO) -> None:
-    """Run `work` to its end on the fast loop, with the log on stderr."""
+    """Run `work` to its end on uvloop, with the log on stderr."""
     telemetry.configure_logging(log_level)
     uvloop.run(work)
 
 
-async def until_told_to_end(work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` until it ends, or cancel it on SIGTERM and SIGINT and wait for it."""
+async def until_signalled(work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` until it ends. On SIGTERM and SIGINT, cancel it and wait for it."""
     running = asyncio.ensure_future(work())
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -41,7 +41,7 @@ async def until_told_to_end(work: Callable[[], Awaitable[None]]) -> None:
 
 
 def parse_listen(text: str, option: str, example: str) -> tuple[str, int]:
-    """Host and port of an option's value; without a host it is every address."""
+    """Return host and port of an option's value. Without a host it is every address."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal():
         raise WrongUsage(f"{option} {text}: write HOST:PORT, such as {example}")
@@ -49,7 +49,7 @@ def parse_listen(text: str, option: str, example: str) -> tuple[str, int]:
 
 
 def identity() -> str:
-    """Who this process is among several candidates for one lease."""
+    """Return the name of this process among the candidates for one lease."""
     return f"{socket.gethostname()}_{os.getpid()}"
 
 

@@ -1,7 +1,7 @@
-"""The `dray up` of a data directory: the lock that keeps a second one out, and its own account.
+"""The `dray up` of a data directory: its lock, and the file that describes it.
 
-The kernel lets go of the lock when the process ends, however it ends; so what is left behind by one
-that was killed is never taken for one that runs.
+The kernel releases the lock when the process ends, however it ends. So the files of a killed
+process are never mistaken for a running one.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-from dray import durable_files
 from dray.cli.command_errors import CommandError
+from dray.durable_files import replace_file
 
 LOCK_TRIES, LOCK_PAUSE_SECONDS = 10, 0.02
 
 
-class Instance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What a `dray up` says of itself; without a url it is still starting."""
+class UpInstance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The description of a `dray up`; without a url it is still starting."""
 
     pid: int
     since: str = ""
@@ -38,7 +38,7 @@ class Instance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
         os.kill(self.pid, signal.SIGUSR1 if keep_pods else signal.SIGTERM)
 
     def has_ended(self, timeout_seconds: float) -> bool:
-        """Wait for the process to end; whether it did in time."""
+        """Wait for the process to end. Returns whether it did within the timeout."""
         try:
             descriptor = os.pidfd_open(self.pid)
         except ProcessLookupError:
@@ -50,36 +50,36 @@ class Instance(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 @contextlib.contextmanager
-def held(directory: Path) -> Iterator[None]:
-    """Be the one `dray up` of a directory; refused, in one sentence, where there is one already."""
+def locked(directory: Path) -> Iterator[None]:
+    """Hold the lock of a data directory. Raises CommandError if another process holds it."""
     with _lock_file(directory) as lock:
-        if not _locked(lock):
+        if not _try_lock(lock):
             raise _already_up(directory)
-        write(directory, Instance(os.getpid()))
+        write(directory, UpInstance(os.getpid()))
         try:
             yield
         finally:
-            _account(directory).unlink(missing_ok=True)
+            _description(directory).unlink(missing_ok=True)
 
 
-def write(directory: Path, instance: Instance) -> None:
-    durable_files.replace_file(_account(directory), msgspec.json.encode(instance))
+def write(directory: Path, instance: UpInstance) -> None:
+    replace_file(_description(directory), msgspec.json.encode(instance))
 
 
-def find(directory: Path) -> Instance | None:
-    """The `dray up` that runs on a directory, if one does."""
+def find(directory: Path) -> UpInstance | None:
+    """Return the `dray up` that runs on a directory, or None."""
     if not _lock(directory).exists():
         return None
     with _lock_file(directory) as lock, contextlib.suppress(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return None
     with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(_account(directory).read_bytes(), type=Instance)
+        return msgspec.json.decode(_description(directory).read_bytes(), type=UpInstance)
     return None
 
 
-def _locked(lock: int) -> bool:
-    """Tried a few times: whoever looks whether somebody is up holds the lock for a moment."""
+def _try_lock(lock: int) -> bool:
+    """Try to take the lock. Retries, because `find` holds the lock for a moment."""
     for _ in range(LOCK_TRIES):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -97,7 +97,7 @@ def _already_up(directory: Path) -> CommandError:
     return CommandError(f"dray is already up on {directory}{who}.", advice)
 
 
-def _account(directory: Path) -> Path:
+def _description(directory: Path) -> Path:
     return directory / "up.json"
 
 

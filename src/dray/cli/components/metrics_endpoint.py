@@ -1,4 +1,4 @@
-"""`--metrics-listen`: what a component shows of itself while it runs."""
+"""`--metrics-listen`: metrics and health of a component while it runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ option = click.option(
 async def shown(
     listen: str, registry: telemetry.Registry, is_ready: Callable[[], bool]
 ) -> AsyncIterator[None]:
-    """Answers at an address while the block runs; without one, nothing is served."""
+    """Serve metrics at an address while the block runs. Without an address, serve nothing."""
     if not listen:
         yield
         return
@@ -50,7 +50,7 @@ async def shown(
 
 
 class LeaderReadiness:
-    """A component of which one leads: ready when it knows what there is, or stands by."""
+    """Readiness of an elected component: its caches are in sync, or it stands by."""
 
     def __init__(self, election: LeaderElection | None) -> None:
         self.election = election

@@ -16,7 +16,7 @@ from dray import telemetry
 from dray.api import features
 from dray.api.features import Features
 from dray.apiserver.access.certificates import Authority
-from dray.cli.command_errors import Command, CommandError, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
@@ -41,7 +41,7 @@ DEFAULT_PLACES = Directories()
 
 @dataclass(frozen=True)
 class Settings:
-    """What was chosen on the command line."""
+    """The options of the command."""
 
     name: str
     address: str
@@ -55,7 +55,7 @@ class Settings:
     metrics_listen: str
 
 
-@click.command("node", cls=Command)
+@click.command("node", cls=DrayCommand)
 @connection.options
 @click.option("--name", default=platform.node(), show_default=True, help="Of the Node.")
 @click.option("--address", default="", help="Where the API server reaches this computer.")
@@ -68,7 +68,9 @@ class Settings:
 @click.option("--client", "clients", multiple=True, help=f"Instead of {API_SERVERS[0]}.")
 @click.option(
     "--runtime",
-    type=click.Choice([each for each in selection.NAMES if each != simulated.NAME]),
+    type=click.Choice(
+        [runtime_name for runtime_name in selection.NAMES if runtime_name != simulated.NAME]
+    ),
     default=selection.AUTO,
     show_default=True,
     help="What containers run in; auto takes the first that works here.",
@@ -101,19 +103,19 @@ def node(
     Containers run on when it ends, and the next `dray node` finds them, as with a kubelet. Drivers
     put their sockets into --registry.
     """
-    found = target.connect()
+    control_plane = target.connect()
     folder = Path(data).expanduser()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     pod_resources = folder / "pod-resources" / "kubelet.sock"
     settings = Settings(
         name=name,
-        address=address or _own_address(found.server),
+        address=address or _own_address(control_plane.server),
         port=port,
         labels=_labels(labels),
         folders=AgentDirectories(folder, Path(registry), Path(cdi), pod_resources),
         gates=features.parse(feature_gates),
         allows_host=allow_host_access,
-        client_authority=_client_authority(client_ca, found),
+        client_authority=_client_authority(client_ca, control_plane),
         clients=clients or API_SERVERS,
         metrics_listen=metrics_listen,
     )
@@ -121,37 +123,37 @@ def node(
     assert chosen.runtime is not None
     containers_in = chosen.runtime
     click.echo(f"Containers run in: {chosen.name} ({chosen.why}).")
-    foreground.run(foreground.until_told_to_end(lambda: _run(target, settings, containers_in)))
+    foreground.run(foreground.until_signalled(lambda: _run(target, settings, containers_in)))
 
 
 def _chosen(runtime: str, allows_host: bool) -> Choice:
     try:
-        found = selection.choose(runtime, allows_host=allows_host)
+        choice = selection.choose(runtime, allows_host=allows_host)
     except Unusable as error:
         raise CommandError(f"--runtime {runtime}: {error}.") from error
-    if found.runtime is None:
-        raise CommandError(f"no runtime works here: {found.why}.", "Install bubblewrap or podman.")
-    return found
+    if choice.runtime is None:
+        raise CommandError(f"no runtime works here: {choice.why}.", "Install bubblewrap or podman.")
+    return choice
 
 
-def _client_authority(path: str, found: Connection) -> bytes:
+def _client_authority(path: str, connection: Connection) -> bytes:
     if path:
         try:
             return Path(path).read_bytes()
         except OSError as error:
             raise WrongUsage(f"--client-ca {path}: {error.strerror}") from error
-    if not found.certificate_authority:
+    if not connection.certificate_authority:
         raise WrongUsage("the kubeconfig has no certificate authority: name one with --client-ca")
-    return found.certificate_authority
+    return connection.certificate_authority
 
 
 def _labels(text: str) -> dict[str, str]:
-    pairs = [each.partition("=") for each in text.split(",") if each]
+    pairs = [pair.partition("=") for pair in text.split(",") if pair]
     return {key: value for key, _, value in pairs}
 
 
 def _own_address(server: str) -> str:
-    """The address that this computer has towards the API server."""
+    """Return the address of this machine on the way to the API server."""
     parts = urlsplit(server)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:

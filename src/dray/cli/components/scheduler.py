@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import uuid
-from collections.abc import Callable, Sequence
 
 import click
 
-from dray.allocator.inventory.cluster_inventory import ClusterInventory
 from dray.allocator.search import device_order
 from dray.api import features
 from dray.api.features import Features
-from dray.api.types.dra import ResourceClaim
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.components import foreground, metrics_endpoint
 from dray.cli.components.metrics_endpoint import LeaderReadiness
 from dray.cli.session import connection, server_version
@@ -22,14 +18,13 @@ from dray.cli.session.connection import Target
 from dray.client.api_client import Client
 from dray.client.lease import LeaderElection
 from dray.clock import utc_now
-from dray.explain import claim_explanation
-from dray.explain.text import explanation_text
+from dray.scheduler import explanations
 from dray.scheduler import scheduler as scheduling
 
 LEASE_NAME = "dray-scheduler"
 
 
-@click.command("scheduler", cls=Command)
+@click.command("scheduler", cls=DrayCommand)
 @connection.options
 @click.option("--scheduler-name", default=scheduling.DEFAULT_NAME, show_default=True)
 @click.option("--node-selector", default="", help="Only nodes with these labels.")
@@ -66,33 +61,24 @@ def scheduler(
                 node_selector=node_selector,
                 policy=policy,
                 registry=here.registry,
-                explainer=_explainer,
+                explainer=explanations.sampled,
                 started=here.started,
             )
             await (election.run(schedule) if election else schedule())
 
-    foreground.run(foreground.until_told_to_end(work))
+    foreground.run(foreground.until_signalled(work))
 
 
 def _election(client: Client) -> LeaderElection:
     return LeaderElection(client, LEASE_NAME, foreground.identity(), now=utc_now)
 
 
-def _explainer(fleet: ClusterInventory) -> Callable[[Sequence[ResourceClaim]], str]:
-    """Why claims find no device, in one line, from the scheduler's own view of the fleet."""
-
-    def why(claims: Sequence[ResourceClaim]) -> str:
-        explanation = claim_explanation.explain(
-            fleet, claims, new_share_id=lambda: str(uuid.uuid4())
-        )
-        return explanation_text.summary(explanation)
-
-    return why
-
-
 async def allowed_features(client: Client, node_selector: str, gates: str) -> Features:
-    """The gates of the cluster; refuses nodes that another scheduler serves as well."""
-    version = await server_version.ask(client)
+    """Return the feature gates of the cluster.
+
+    Raises WrongUsage if the cluster has another scheduler and no nodes are set apart.
+    """
+    version = await server_version.read(client)
     if not version.is_dray and not node_selector:
         raise WrongUsage(
             "this cluster has a scheduler of its own, and two that give out the same devices "

@@ -1,4 +1,4 @@
-"""`dray status`: is a cluster up, what is it, and how is it."""
+"""`dray status`: whether a cluster is up, its settings, and its health."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dray.api import kinds
 from dray.api.formats.durations import since
 from dray.api.http_messages import Request
 from dray.cli import command_errors
-from dray.cli.command_errors import Command, CommandError, Unreachable
+from dray.cli.command_errors import CommandError, DrayCommand, Unreachable
 from dray.cli.components import instance
 from dray.cli.components.apiserver import DEFAULT_DATA
-from dray.cli.components.instance import Instance
+from dray.cli.components.instance import UpInstance
 from dray.cli.output import formats
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices, listing
@@ -30,10 +30,10 @@ from dray.clock import utc_now
 Counts = dict[str, dict[str, int]]
 
 
-@click.command("status", cls=Command)
+@click.command("status", cls=DrayCommand)
 @click.option("--data", default=DEFAULT_DATA, show_default=True, metavar="DIR")
 @formats.option
-def status(data: str, format: Format) -> None:
+def status(data: str, format: OutputFormat) -> None:
     """Say whether `dray up` runs on a data directory, and how its cluster is.
 
     The exit code is 0 while it is up and well, 1 while its API server is not ready (as when writes
@@ -58,28 +58,28 @@ def _up(data: str) -> str:
     return "dray up" if data == DEFAULT_DATA else f"dray up --data {data}"
 
 
-def _counted(directory: Path, running: Instance | None) -> tuple[Counts, CommandError | None]:
+def _counted(directory: Path, running: UpInstance | None) -> tuple[Counts, CommandError | None]:
     if running is None or not running.url:
         return {}, None
     try:
         with command_errors.reported():
             target = Target(kubeconfig=str(directory / "kubeconfig"), all_namespaces=True)
-            return connection.run(target, _ask)
+            return connection.run(target, _read)
     except CommandError as failure:
         return {}, failure
 
 
-async def _ask(session: Session) -> tuple[Counts, CommandError | None]:
-    return await _counts(session), await _trouble(session)
+async def _read(session: Session) -> tuple[Counts, CommandError | None]:
+    return await _counts(session), await _readiness_error(session)
 
 
-async def _trouble(session: Session) -> CommandError | None:
-    """What the API server says is wrong with itself."""
-    answer = await session.client.raw(Request("GET", "/readyz"))
-    if answer.status == http.HTTPStatus.OK:
+async def _readiness_error(session: Session) -> CommandError | None:
+    """Return the failed readiness checks of the API server as an error, or None."""
+    response = await session.client.raw(Request("GET", "/readyz"))
+    if response.status == http.HTTPStatus.OK:
         return None
-    failed = [line[3:] for line in answer.body.decode().splitlines() if line.startswith("[-]")]
-    return CommandError(f"the API server is not ready: {'; '.join(failed) or answer.status}")
+    failed = [line[3:] for line in response.body.decode().splitlines() if line.startswith("[-]")]
+    return CommandError(f"the API server is not ready: {'; '.join(failed) or response.status}")
 
 
 async def _counts(session: Session) -> Counts:
@@ -111,12 +111,12 @@ def _pod_state(pod: dict[str, Any]) -> str:
     return str((pod.get("status") or {}).get("phase") or "Pending").lower()
 
 
-def _document(directory: Path, running: Instance | None, counts: Counts) -> dict[str, Any]:
+def _document(directory: Path, running: UpInstance | None, counts: Counts) -> dict[str, Any]:
     about = msgspec.to_builtins(running) if running else {}
     return {"up": running is not None, "data": str(directory), **about, **counts}
 
 
-def _show(directory: Path, running: Instance, counts: Counts) -> None:
+def _show(directory: Path, running: UpInstance, counts: Counts) -> None:
     state = "up" if running.url else "starting"
     now = utc_now()
     age = f" for {since(running.since, now)}" if running.since else ""
@@ -128,7 +128,7 @@ def _show(directory: Path, running: Instance, counts: Counts) -> None:
         "fleet": running.fleet,
         "runtime": running.runtime,
         "components": ", ".join(running.components),
-        **{name: _in_words(each) for name, each in counts.items()},
+        **{name: _in_words(counted) for name, counted in counts.items()},
     }
     for name, value in rows.items():
         if value:

@@ -1,4 +1,4 @@
-"""Where an API server keeps its state, as written on the command line."""
+"""The option that chooses the store of an API server."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ DEFAULT_PREFIX = "/dray"
 
 @contextlib.asynccontextmanager
 async def opened(text: str, data: Path) -> AsyncIterator[Store]:
-    """The store that `text` names; by default the file `store.db` in the data directory."""
+    """Open the store that `text` names, by default the file `store.db` in the data directory."""
     try:
-        async with _opened(text, data) as found:
-            yield found
+        async with _opened(text, data) as opened_store:
+            yield opened_store
     except store.StoreUnusable as error:
         raise CommandError(f"the store cannot be opened: {error}") from error
     except store.Unavailable as error:
@@ -42,7 +42,7 @@ def _opened(text: str, data: Path) -> contextlib.AbstractAsyncContextManager[Sto
 
 
 def sqlite_path(text: str, data: Path) -> Path:
-    """The file of a SQLite store."""
+    """Return the file of a SQLite store. Raises WrongUsage for other stores."""
     if not text:
         return data / "store.db"
     if not text.startswith(SQLITE) or text == SQLITE:

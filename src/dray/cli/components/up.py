@@ -20,9 +20,9 @@ from dray.api.formats import gotime
 from dray.apiserver import standalone
 from dray.apiserver.access.certificates import Authority
 from dray.apiserver.server import Settings
-from dray.cli.command_errors import Command, CommandError, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, WrongUsage
 from dray.cli.components import apiserver, foreground, instance, store_option
-from dray.cli.components.instance import Instance
+from dray.cli.components.instance import UpInstance
 from dray.cli.output import durations
 from dray.client import kubeconfig
 from dray.clock import utc_now
@@ -40,7 +40,7 @@ QUICKSTART = "quickstart"
 RUNTIME_ADVICE = "Without --runtime the first that works is taken; none runs pods in name only."
 
 
-@click.command("up", cls=Command)
+@click.command("up", cls=DrayCommand)
 @click.option(
     "--fleet",
     default="",
@@ -116,15 +116,15 @@ def up(
     directory = Path(data).expanduser()
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def announce(url: str, made: Cluster) -> None:
+    def announce(url: str, cluster: Cluster) -> None:
         seconds = time.perf_counter() - started
-        account = _account(url, store, directory, plan)
-        instance.write(directory, msgspec.structs.replace(account, runtime=made.choice.name))
-        _announce(directory, url, plan, seconds, merge_kubeconfig, made.choice)
+        account = _instance(url, store, directory, plan)
+        instance.write(directory, msgspec.structs.replace(account, runtime=cluster.choice.name))
+        _announce(directory, url, plan, seconds, merge_kubeconfig, cluster.choice)
 
-    with instance.held(directory):
+    with instance.locked(directory):
         foreground.run(
-            foreground.until_told_to_end(
+            foreground.until_signalled(
                 lambda: _run(directory, store, (host, port), plan, history_seconds, announce)
             ),
             logging.INFO if verbose else logging.WARNING,
@@ -152,13 +152,13 @@ async def _run(
     async with contextlib.AsyncExitStack() as stack:
         state = await stack.enter_async_context(store_option.opened(store, directory))
         try:
-            made = await stack.enter_async_context(assembly.running(state, directory, plan))
+            cluster = await stack.enter_async_context(assembly.running(state, directory, plan))
         except Unusable as error:
             raise CommandError(f"--runtime {plan.runtime}: {error}.", RUNTIME_ADVICE) from error
-        _keep_pods_when_told(made)
+        _keep_pods_on_signal(cluster)
         try:
             url = await stack.enter_async_context(
-                made.opened.server.listening(
+                cluster.opened.server.listening(
                     host, port, authority.server_pair(names), authority.certificate
                 )
             )
@@ -167,18 +167,18 @@ async def _run(
                 f"cannot listen on {host}:{port}: {error.strerror}",
                 "Is another `dray up` running there? Choose another address with --listen.",
             ) from error
-        announce(apiserver.reachable(url), made)
+        announce(apiserver.reachable(url), cluster)
         await compaction.compact_regularly(state, history_seconds)
 
 
-def _keep_pods_when_told(made: Cluster) -> None:
-    """SIGUSR1 ends the cluster as SIGTERM does, and leaves its containers running."""
+def _keep_pods_on_signal(cluster: Cluster) -> None:
+    """On SIGUSR1, end the cluster as on SIGTERM, but leave its containers running."""
     running_here = asyncio.current_task()
     assert running_here is not None
 
     def end() -> None:
-        if made.nodes is not None:
-            made.nodes.keeps_pods = True
+        if cluster.nodes is not None:
+            cluster.nodes.keeps_pods = True
         running_here.cancel()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, end)
@@ -190,8 +190,8 @@ def _about_containers(chosen: Choice) -> str:
     return f"Containers run in: {chosen.name} ({chosen.why})."
 
 
-def _account(url: str, store: str, directory: Path, plan: ClusterPlan) -> Instance:
-    return Instance(
+def _instance(url: str, store: str, directory: Path, plan: ClusterPlan) -> UpInstance:
+    return UpInstance(
         pid=os.getpid(),
         since=gotime.write(utc_now()),
         url=url,

@@ -1,1 +1,1 @@
-"""`dray demo`: the whole story of dray, told by its own commands."""
+"""`dray demo`: a guided tour of dray with its own commands."""

@@ -1,4 +1,4 @@
-"""The story: what a person does with dray in the first minutes. Exits non-zero on any surprise."""
+"""The guided tour: a user's first minutes with dray. Exits non-zero on unexpected output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def demo() -> None:
     with tempfile.TemporaryDirectory(prefix="dray-demo-", dir=_short_folder()) as name:
         folder = Path(name)
         _copy_manifests(folder)
-        _tell(Terminal(folder))
+        _tour(Terminal(folder))
     click.secho(f"\nAll as it should be, in {time.perf_counter() - started:.0f} s.", bold=True)
     click.echo("Your own cluster: dray up. What else it can do: the examples and docs of dray.")
 
@@ -44,7 +44,7 @@ def _copy_manifests(folder: Path) -> None:
         shutil.copytree(source, folder, dirs_exist_ok=True)
 
 
-def _tell(screen: Terminal) -> None:
+def _tour(screen: Terminal) -> None:
     screen.headline(
         "A whole cluster in one command",
         "API server, scheduler, controllers and nodes with simulated GPUs. No docker, no root.",
@@ -86,7 +86,7 @@ def _one_gpu(screen: Terminal, runs_containers: bool) -> None:
 
 
 def _watchers(screen: Terminal) -> int:
-    """How many watch the claims, so that a watch is there before there is something to see."""
+    """Return the number of watches on claims, to know that a watch has started."""
     metrics = screen.run("dray get --raw /metrics", quiet=True)
     found = re.search(r'^apiserver_longrunning.*resource="resourceclaims".* (\d+)', metrics, re.M)
     return int(found[1]) if found else 0

@@ -1,4 +1,4 @@
-"""A terminal that tells a story: it runs `dray` as a person would and checks what it prints."""
+"""A terminal for the guided tour: runs `dray` as a user would and checks its output."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ DRAY: Final = (sys.executable, "-m", "dray")
 
 
 class UnexpectedOutput(click.ClickException):
-    """Something is not as it should be."""
+    """A command failed or did not print what was expected."""
 
 
 @dataclass(frozen=True)
-class Running:
-    """A command that goes on in another terminal."""
+class BackgroundCommand:
+    """A command that runs in the background."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -41,7 +41,7 @@ class Running:
 
 
 class Terminal:
-    """Commands run in `folder`, against the cluster that keeps its data there."""
+    """Runs commands in `folder`, against the cluster whose data is there."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -64,7 +64,7 @@ class Terminal:
         click.echo((self._folder / name).read_text("utf-8"), nl=False)
 
     def run(self, command: str, *, expect: str = "", quiet: bool = False) -> str:
-        """Run a command; it must print what is expected, or succeed where nothing is."""
+        """Run a command. Raises UnexpectedOutput if it fails or does not print `expect`."""
         if not quiet:
             self._prompt(command)
         printed, succeeded = self._output(command)
@@ -77,7 +77,7 @@ class Terminal:
         return printed
 
     def run_until(self, command: str, expect: str) -> str:
-        """Run a command again and again until it prints what is expected, and show that."""
+        """Repeat a command until it prints what is expected, and show that."""
         printed = ""
 
         def is_printed() -> bool:
@@ -91,8 +91,8 @@ class Terminal:
         return printed
 
     @contextlib.contextmanager
-    def running(self, command: str) -> Iterator[Running]:
-        """A command in a terminal of its own; what it prints goes to a file."""
+    def running(self, command: str) -> Iterator[BackgroundCommand]:
+        """Run a command in the background; its output goes to a file."""
         self._prompt(command)
         log = self._folder / f"{shlex.split(command)[1]}.log"
         with log.open("w") as output:
@@ -105,13 +105,13 @@ class Terminal:
                 stderr=subprocess.STDOUT,
             )
         try:
-            yield Running(process, log)
+            yield BackgroundCommand(process, log)
         finally:
             process.terminate()
             process.wait()
 
-    def show(self, running: Running, expect: str, lines: int | None = None) -> None:
-        """What a running command printed, once that has what is expected."""
+    def show(self, running: BackgroundCommand, expect: str, lines: int | None = None) -> None:
+        """Show the output of a background command once it has what is expected."""
         self.until(lambda: expect in running.printed or running.has_ended, f"seeing {expect!r}")
         if expect not in running.printed:
             raise UnexpectedOutput(f"{expect!r} should have been seen. It said: {running.printed}")
@@ -125,7 +125,7 @@ class Terminal:
             time.sleep(PAUSE_SECONDS)
 
     def _output(self, command: str) -> tuple[str, bool]:
-        """What a command printed, and whether it succeeded."""
+        """Return the output of a command, and whether it succeeded."""
         ran = subprocess.run(
             _argv(command),
             cwd=self._folder,
@@ -149,6 +149,6 @@ def _argv(command: str) -> list[str]:
 
 
 def _print(text: str, expect: str) -> None:
-    """What a command printed; the line that matters stands out."""
+    """Print the output of a command with the expected line highlighted."""
     for line in text.splitlines():
         click.secho(line, fg="green" if expect and expect in line else None)

@@ -1,1 +1,1 @@
-"""`dray doctor`: what is wrong with a cluster, and how to mend it."""
+"""`dray doctor`: finds problems of a cluster, and repairs them."""

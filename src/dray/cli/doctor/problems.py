@@ -1,4 +1,4 @@
-"""What is wrong with a cluster, and which change would mend it. Objects in, ailments out."""
+"""Finds problems in the objects of a cluster, with the changes that would repair them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UUID_ATTRIBUTE = "uuid"
 
 
 class ObjectIdentity(NamedTuple):
-    """An object as it was when it was looked at."""
+    """An object at the revision that was read."""
 
     kind: str
     namespace: str
@@ -36,13 +36,13 @@ class ObjectIdentity(NamedTuple):
 
     @property
     def arguments(self) -> str:
-        """How commands name it."""
+        """Return the object as command line arguments."""
         where = f" -n {self.namespace}" if self.namespace else ""
         return f"{self.kind.lower()} {self.name}{where}"
 
 
 class Deletion(NamedTuple):
-    """Delete one object, as long as it is the one that was looked at."""
+    """Delete one object, if it is still the one that was read."""
 
     target: ObjectIdentity
 
@@ -52,7 +52,7 @@ class Deletion(NamedTuple):
 
 
 class Unreservation(NamedTuple):
-    """Take one reservation off a claim, as long as it stands where it was seen."""
+    """Remove one reservation of a claim, if it is still where it was read."""
 
     target: ObjectIdentity
     place: int
@@ -76,7 +76,7 @@ Repair = Deletion | Unreservation
 
 
 class ClusterProblem(NamedTuple):
-    """Something that is wrong; `repairs` mend it, `advice` is for what no write can mend."""
+    """A problem. `repairs` solve it; `advice` is for what no write can repair."""
 
     fault: str
     about: str
@@ -85,20 +85,20 @@ class ClusterProblem(NamedTuple):
     advice: str = ""
 
 
-def find(world: ClusterObjects) -> list[ClusterProblem]:
-    """Everything that is wrong, as far as it can be seen."""
+def find(objects: ClusterObjects) -> list[ClusterProblem]:
+    """Return all problems that can be found in the objects that could be read."""
     return [
-        ailment
+        problem
         for check, needed in CHECKS.items()
-        if needed.isdisjoint(world.unread)
-        for ailment in check(world)
+        if needed.isdisjoint(objects.unread)
+        for problem in check(objects)
     ]
 
 
-def orphaned_reservations(world: ClusterObjects) -> Iterator[ClusterProblem]:
-    """Claims that are reserved for pods which are not there any more."""
-    uids = _pod_uids(world)
-    for claim in world.of(ResourceClaim):
+def orphaned_reservations(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+    """Find claims that are reserved for pods which no longer exist."""
+    uids = _pod_uids(objects)
+    for claim in objects.of(ResourceClaim):
         for place, consumer in reversed(list(enumerate(claim.status.reserved_for))):
             if consumer.resource != POD_RESOURCE or consumer.uid in uids:
                 continue
@@ -108,10 +108,10 @@ def orphaned_reservations(world: ClusterObjects) -> Iterator[ClusterProblem]:
             yield ClusterProblem("orphaned-reservation", str(target), message, (repair,))
 
 
-def claims_of_gone_pods(world: ClusterObjects) -> Iterator[ClusterProblem]:
-    """Claims that were made for a pod which is not there any more."""
-    uids = _pod_uids(world)
-    for claim in world.of(ResourceClaim):
+def claims_of_gone_pods(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+    """Find claims that were created for pods which no longer exist."""
+    uids = _pod_uids(objects)
+    for claim in objects.of(ResourceClaim):
         for owner in claim.metadata.owner_references:
             if owner.kind != "Pod" or not owner.controller or owner.uid in uids:
                 continue
@@ -124,9 +124,9 @@ def claims_of_gone_pods(world: ClusterObjects) -> Iterator[ClusterProblem]:
                 yield ClusterProblem("claim-of-gone-pod", str(target), message, (), advice)
 
 
-def stale_generations(world: ClusterObjects) -> Iterator[ClusterProblem]:
-    """Slices of an older generation than others of their pool: nobody allocates from them."""
-    for pool, slices in pools.group_by_pool(world.of(ResourceSlice)).items():
+def stale_generations(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+    """Find slices of older generations, which are never allocated from."""
+    for pool, slices in pools.group_by_pool(objects.of(ResourceSlice)).items():
         newest = pools.newest_generation(slices)
         for resource_slice in slices:
             if resource_slice.spec.pool.generation < newest:
@@ -136,18 +136,18 @@ def stale_generations(world: ClusterObjects) -> Iterator[ClusterProblem]:
                 yield ClusterProblem("stale-generation", str(target), message, (Deletion(target),))
 
 
-def incomplete_pools(world: ClusterObjects) -> Iterator[ClusterProblem]:
-    """Pools of which slices are missing: nobody allocates from them."""
-    for pool, slices in _current(world).items():
+def incomplete_pools(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+    """Find pools with missing slices, which are never allocated from."""
+    for pool, slices in _current(objects).items():
         expected = slices[0].spec.pool.resource_slice_count
         if len(slices) < expected:
             message = f"has {len(slices)} of {expected} slices, so that its devices cannot be used"
             yield ClusterProblem("incomplete-pool", f"pool {pool}", message, _republished(slices))
 
 
-def devices_published_twice(world: ClusterObjects) -> Iterator[ClusterProblem]:
-    """One name for two devices of a pool, which makes the pool invalid."""
-    for pool, slices in _current(world).items():
+def devices_published_twice(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+    """Find pools with two devices of one name, which makes the pool invalid."""
+    for pool, slices in _current(objects).items():
         seen: set[str] = set()
         for device in (
             device for resource_slice in slices for device in resource_slice.spec.devices
@@ -160,10 +160,10 @@ def devices_published_twice(world: ClusterObjects) -> Iterator[ClusterProblem]:
             seen.add(device.name)
 
 
-def devices_of_two_drivers(world: ClusterObjects) -> Iterator[ClusterProblem]:
-    """One piece of hardware in two pools: it could be given out twice."""
+def devices_of_two_drivers(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+    """Find hardware in two pools, which could be allocated twice."""
     places: dict[tuple[str, str], dict[PoolId, str]] = defaultdict(dict)
-    for resource_slice in pools.current_slices_of_pools(world.of(ResourceSlice)):
+    for resource_slice in pools.current_slices_of_pools(objects.of(ResourceSlice)):
         for device in resource_slice.spec.devices:
             attribute = device.attributes.get(UUID_ATTRIBUTE)
             if attribute is not None and attribute.string_value:
@@ -178,17 +178,17 @@ def devices_of_two_drivers(world: ClusterObjects) -> Iterator[ClusterProblem]:
             yield ClusterProblem("device-published-twice", f"device {uuid}", message, (), advice)
 
 
-def drivers_not_registered(world: ClusterObjects) -> Iterator[ClusterProblem]:
-    """Pods that have their devices and cannot start for want of a driver on their node."""
-    told = _prepare_errors(world)
+def drivers_not_registered(objects: ClusterObjects) -> Iterator[ClusterProblem]:
+    """Find pods that cannot start because a driver is missing on their node."""
+    messages = _prepare_errors(objects)
     waiting: dict[tuple[str, str], list[str]] = defaultdict(list)
-    drivers = _drivers_by_consumer(world)
-    for pod in world.of(Pod):
-        said = told.get(pod.metadata.uid, "")
+    drivers = _drivers_by_consumer(objects)
+    for pod in objects.of(Pod):
+        error = messages.get(pod.metadata.uid, "")
         if pod.status.phase not in ("", "Pending"):
             continue
         for driver in drivers.get(pod.metadata.uid, ()):
-            if message_patterns.is_unregistered(driver, said):
+            if message_patterns.is_unregistered(driver, error):
                 name = f"{pod.metadata.namespace}/{pod.metadata.name}"
                 waiting[driver, pod.spec.node_name or ""].append(name)
     for (driver, node), pods in waiting.items():
@@ -206,11 +206,11 @@ CHECKS: dict[Callable[[ClusterObjects], Iterator[ClusterProblem]], frozenset[str
     devices_of_two_drivers: frozenset({"ResourceSlice"}),
     drivers_not_registered: frozenset({"ResourceClaim", "Pod", "Event"}),
 }
-"""Each check with what it has to see: pods that may not be read are not pods that are gone."""
+"""The kinds that each check needs: pods that cannot be read are not pods that are gone."""
 
 
-def _pod_uids(world: ClusterObjects) -> set[str]:
-    return {pod.metadata.uid for pod in world.of(Pod)}
+def _pod_uids(objects: ClusterObjects) -> set[str]:
+    return {pod.metadata.uid for pod in objects.of(Pod)}
 
 
 def _identity(kind: str, metadata: ObjectMeta) -> ObjectIdentity:
@@ -218,33 +218,36 @@ def _identity(kind: str, metadata: ObjectMeta) -> ObjectIdentity:
     return ObjectIdentity(kind, *where, metadata.uid, metadata.resource_version)
 
 
-def _current(world: ClusterObjects) -> dict[PoolId, list[ResourceSlice]]:
+def _current(objects: ClusterObjects) -> dict[PoolId, list[ResourceSlice]]:
     """Return the slices of each pool's newest generation."""
-    return pools.group_by_pool(pools.current_slices_of_pools(world.of(ResourceSlice)))
+    return pools.group_by_pool(pools.current_slices_of_pools(objects.of(ResourceSlice)))
 
 
 def _republished(slices: Iterable[ResourceSlice]) -> tuple[Repair, ...]:
-    """A driver that finds its slices gone publishes the pool anew; nobody could use it anyway."""
+    """Return the deletion of slices. The driver then publishes the pool again.
+
+    Nothing is lost: no device of such a pool can be allocated.
+    """
     return tuple(
         Deletion(_identity("ResourceSlice", resource_slice.metadata)) for resource_slice in slices
     )
 
 
-def _prepare_errors(world: ClusterObjects) -> dict[str, str]:
-    """What was said of claims that could not be prepared, by the pod's uid."""
+def _prepare_errors(objects: ClusterObjects) -> dict[str, str]:
+    """Return the messages about claims that could not be prepared, by the pod's uid."""
     return {
         event.involved_object.uid: event.message
-        for event in world.of(CoreEvent)
+        for event in objects.of(CoreEvent)
         if event.reason == FAILED_PREPARE_REASON
     }
 
 
-def _drivers_by_consumer(world: ClusterObjects) -> dict[str, set[str]]:
-    """Whose devices each pod has, by the pod's uid."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for claim in world.of(ResourceClaim):
+def _drivers_by_consumer(objects: ClusterObjects) -> dict[str, set[str]]:
+    """Return the drivers of each pod's devices, by the pod's uid."""
+    by_consumer: dict[str, set[str]] = defaultdict(set)
+    for claim in objects.of(ResourceClaim):
         allocation = claim.status.allocation
-        drivers = {each.driver for each in (allocation.devices.results if allocation else ())}
+        drivers = {result.driver for result in (allocation.devices.results if allocation else ())}
         for consumer in claim.status.reserved_for:
-            found[consumer.uid] |= drivers
-    return found
+            by_consumer[consumer.uid] |= drivers
+    return by_consumer

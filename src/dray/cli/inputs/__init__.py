@@ -1,1 +1,1 @@
-"""What commands read: manifests, and the objects of a cluster or a file."""
+"""Inputs of commands: manifests, and the objects of a cluster or a file."""

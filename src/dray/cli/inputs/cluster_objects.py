@@ -1,4 +1,4 @@
-"""What commands that decide are held against: a cluster, files, a snapshot or a simulated fleet."""
+"""The objects that commands evaluate: of a cluster, files, a snapshot or a simulated fleet."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from dray.drivers.simulated import fleet_file
 T = TypeVar("T")
 
 VERSION_ANNOTATION = "dray.dev/server-version"
-"""Of a snapshot: the version of Kubernetes it was taken from."""
+"""Annotation of a snapshot: the Kubernetes version of its server."""
 NO_TIME = "1970-01-01T00:00:00Z"
 PAGE_ITEMS = 500
-"""As many as kubectl asks for at a time."""
+"""The page size of kubectl."""
 
 READ: Mapping[tuple[str, str], type[Any]] = {
     ("", "Node"): Node,
@@ -61,7 +61,7 @@ READ: Mapping[tuple[str, str], type[Any]] = {
     ("resource.k8s.io", "ResourceClaimTemplate"): ResourceClaimTemplate,
     ("resource.k8s.io", "DeviceTaintRule"): DeviceTaintRule,
 }
-"""By group and kind; other kinds do not matter to what is decided here."""
+"""Types by group and kind; objects of other kinds are skipped."""
 
 option = click.option(
     "--against",
@@ -73,16 +73,16 @@ option = click.option(
 
 @dataclass(slots=True)
 class ClusterObjects:
-    """Objects by type, and what could not be read."""
+    """Objects by type, and the kinds that could not be read."""
 
     source: str
     objects: dict[type[Any], list[Any]] = field(default_factory=dict)
     stated: Features | None = None
-    """The features that a cluster or a file says it has."""
+    """The feature gates that the cluster or file states, or None."""
     unread: dict[str, str] = field(default_factory=dict)
-    """Kinds of which nothing could be read, and what the server said."""
+    """Kinds that could not be read, with the server's message."""
     partly_read: dict[str, str] = field(default_factory=dict)
-    """Kinds of which only one namespace could be read, and what the server said."""
+    """Kinds that could be read in one namespace only, with the server's message."""
 
     @property
     def features(self) -> Features:
@@ -95,48 +95,48 @@ class ClusterObjects:
         self.objects.setdefault(type(value), []).append(value)
 
     def add_decoded(self, value: Any | None) -> None:
-        """What `decode` gives; kinds that do not matter are None."""
+        """Add a result of `decode`; None is skipped."""
         if value is not None:
             self.add(value)
 
     def merged(self, other: ClusterObjects) -> ClusterObjects:
-        """This world with the objects of another on top."""
+        """Return the objects of both; those of `other` come last."""
         unread = {**self.unread, **other.unread}
         partly_read = {**self.partly_read, **other.partly_read}
         both = ClusterObjects(self.source, {}, self.stated or other.stated, unread, partly_read)
-        for each in (self, other):
-            for type_, found in each.objects.items():
-                both.objects.setdefault(type_, []).extend(found)
+        for source in (self, other):
+            for type_, values in source.objects.items():
+                both.objects.setdefault(type_, []).extend(values)
         return both
 
     def devices(self) -> Iterator[tuple[PoolId, Device]]:
-        """Every device of each pool's newest generation."""
+        """Yield every device of each pool's newest generation."""
         for resource_slice in pools.current_slices_of_pools(self.of(ResourceSlice)):
             pool = resource_slice.pool_id
             for device in resource_slice.spec.devices:
                 yield pool, device
 
-    def fleet(self) -> ClusterInventory:
-        """The allocator's view, with what claims hold taken."""
-        made = ClusterInventory(self.features)
+    def inventory(self) -> ClusterInventory:
+        """Build the allocator's inventory, with the allocated devices in use."""
+        inventory = ClusterInventory(self.features)
         for node in self.of(Node):
-            made.put_node(node)
+            inventory.put_node(node)
         for device_class in self.of(DeviceClass):
-            made.put_class(device_class)
+            inventory.put_class(device_class)
         for rule in self.of(DeviceTaintRule):
-            made.put_taint_rule(rule)
+            inventory.put_taint_rule(rule)
         for resource_slice in self.of(ResourceSlice):
-            made.put_slice(resource_slice)
+            inventory.put_slice(resource_slice)
         for claim in self.of(ResourceClaim):
             if claim.status.allocation is not None:
-                made.put_claim(claim)
-        return made
+                inventory.put_claim(claim)
+        return inventory
 
 
 def load(against: str, target: Target, events: ObjectSelection | None = None) -> ClusterObjects:
-    """The world that `--against` names; without it, the cluster that `target` chooses.
+    """Load the objects that `--against` names; without it, those of the cluster of `target`.
 
-    Of a cluster's events, which may be many, only those are read that `events` selects.
+    Of the events of a cluster, only those that `events` selects are read: there may be many.
     """
     if against and Path(against).exists():
         return from_files([against])
@@ -154,13 +154,13 @@ def from_fleet(name: str) -> ClusterObjects:
         objects = [*described.nodes(), *described.slices(), *described.classes()]
     except fleet_file.FleetError as error:
         raise WrongUsage(str(error)) from error
-    return _world(f"fleet {name}", objects)
+    return _objects_from(f"fleet {name}", objects)
 
 
 def documents_of(described: simulated.Fleet) -> list[JsonObject]:
-    """The nodes, classes and slices of a simulated fleet as objects that can be created."""
+    """Return the nodes, classes and slices of a simulated fleet as objects to create."""
     group = "resource.k8s.io/v1"
-    found = [
+    documents = [
         {"apiVersion": api_version, "kind": kind, **msgspec.to_builtins(object_)}
         for api_version, kind, objects in (
             ("v1", "Node", described.nodes()),
@@ -169,37 +169,37 @@ def documents_of(described: simulated.Fleet) -> list[JsonObject]:
         )
         for object_ in objects
     ]
-    for each in found:
+    for document in documents:
         # Kubernetes wants all of it or nothing, and only a node agent knows all of it.
-        each.get("status", {}).pop("nodeInfo", None)
-    return found
+        document.get("status", {}).pop("nodeInfo", None)
+    return documents
 
 
 def from_files(files: Iterable[str]) -> ClusterObjects:
-    """What dumps, snapshots, manifests, scenarios and fleet files say."""
+    """Load dumps, snapshots, manifests, scenarios and fleet files."""
     return from_texts(list(manifests.texts(files, recursive=True)))
 
 
 def from_texts(texts: Sequence[tuple[str, str]]) -> ClusterObjects:
-    """The same for texts that are read already, each with the name of its file."""
-    world = ClusterObjects(", ".join(source for source, _ in texts))
+    """Load the same from texts with the names of their files."""
+    objects = ClusterObjects(", ".join(source for source, _ in texts))
     for source, text in texts:
-        world = world.merged(_from_list(source, text) or _from_text(source, text))
-    return world
+        objects = objects.merged(_from_list(source, text) or _from_text(source, text))
+    return objects
 
 
 def _from_text(source: str, text: str) -> ClusterObjects:
-    world = ClusterObjects(source)
+    objects = ClusterObjects(source)
     for document in manifests.documents(source, text):
         if "nodes" in document and "apiVersion" not in document:
-            world = world.merged(_from_description(source, document))
+            objects = objects.merged(_from_description(source, document))
         else:
-            world.add_decoded(decode(document, source))
-    return world
+            objects.add_decoded(decode(document, source))
+    return objects
 
 
 class _List(msgspec.Struct):
-    """A List whose items are still text."""
+    """A List whose items are not decoded yet."""
 
     kind: Literal["List"]
     items: list[msgspec.Raw]
@@ -207,7 +207,7 @@ class _List(msgspec.Struct):
 
     @property
     def features(self) -> Features | None:
-        """Of the server it was taken from, if it says so."""
+        """Return the gates of the server that the List was taken from, or None if not stated."""
         version = (self.metadata.get("annotations") or {}).get(VERSION_ANNOTATION, "")
         return gates.for_version(version) if version in gates.VERSIONS else None
 
@@ -218,27 +218,27 @@ class _Header(msgspec.Struct, rename="camel"):
 
 
 def _from_list(source: str, text: str) -> ClusterObjects | None:
-    """A large dump or snapshot, straight into structs; None for anything else."""
+    """Decode a large dump or snapshot directly into structs. Returns None for anything else."""
     if not text.startswith("{"):
         return None
     try:
-        found = msgspec.json.decode(text, type=_List)
+        decoded = msgspec.json.decode(text, type=_List)
     except msgspec.DecodeError:
         return None
-    world = ClusterObjects(source, stated=found.features)
-    for item in found.items:
+    objects = ClusterObjects(source, stated=decoded.features)
+    for item in decoded.items:
         header = msgspec.json.decode(item, type=_Header)
-        for each in _decoded_alike([item], header.api_version, header.kind, source):
-            world.add(each)
-    return world
+        for value in _decoded_alike([item], header.api_version, header.kind, source):
+            objects.add(value)
+    return objects
 
 
 def _decoded_alike(
     items: Sequence[msgspec.Raw], api_version: str, kind: str, source: str
 ) -> list[Any]:
-    """As `decode`, objects of one kind; none of a kind that does not matter here.
+    """Decode objects of one kind as `decode` does; returns none of other kinds.
 
-    Nodes and slices, of which there may be many, are as servers write them.
+    Nodes and slices, which may be many, are decoded without defaults: servers write these.
     """
     group, version = kinds.parse_api_version(api_version)
     type_ = READ.get((group, kind))
@@ -253,24 +253,26 @@ def _decoded_alike(
 
 
 def _from_description(source: str, document: JsonObject) -> ClusterObjects:
-    """A scenario, which has slices, or a fleet, which has what they are made from."""
+    """Load a scenario, which has slices, or a fleet, which describes them."""
     if "slices" not in document:
         return from_fleet(source)
     scenario = scenarios.convert(document)
     parts = (scenario.nodes, scenario.slices, scenario.classes, scenario.claims)
-    objects = [each for part in (*parts, scenario.device_taint_rules) for each in part]
-    return _world(source, objects, scenario.features())
+    objects = [value for part in (*parts, scenario.device_taint_rules) for value in part]
+    return _objects_from(source, objects, scenario.features())
 
 
-def _world(source: str, objects: Iterable[Any], stated: Features | None = None) -> ClusterObjects:
-    world = ClusterObjects(source, {}, stated)
-    for object_ in objects:
-        world.add(object_)
-    return world
+def _objects_from(
+    source: str, values: Iterable[Any], stated: Features | None = None
+) -> ClusterObjects:
+    objects = ClusterObjects(source, {}, stated)
+    for value in values:
+        objects.add(value)
+    return objects
 
 
 def decode(document: JsonObject, source: str) -> Any | None:
-    """The struct of an object in any version; None for kinds that do not matter here."""
+    """Decode an object of any version. Returns None for kinds that commands do not need."""
     group, _ = kinds.parse_api_version(str(document.get("apiVersion", "")))
     type_ = READ.get((group, str(document.get("kind", ""))))
     if type_ is None:
@@ -295,37 +297,37 @@ def _decoded(document: JsonObject, type_: type[Any]) -> Any:
 
 
 async def from_cluster(session: Session, events: ObjectSelection | None = None) -> ClusterObjects:
-    """Everything that may be read; what may not is noted."""
-    world = ClusterObjects(session.server)
-    version = await server_version.ask(session.client)
-    world.stated = version.features
-    every = await session.resources.preferred()
+    """Read all objects that the user may list; the other kinds are recorded as unread."""
+    objects = ClusterObjects(session.server)
+    version = await server_version.read(session.client)
+    objects.stated = version.features
+    served = await session.resources.preferred()
     async with asyncio.TaskGroup() as group:
-        for kind in every:
+        for kind in served:
             type_ = READ.get((kind.group, kind.kind))
             selection = events if type_ is CoreEvent else EVERYTHING
             if type_ is not None and selection is not None:
-                group.create_task(_read_kind(session, kind, selection, world))
-    return world
+                group.create_task(_read_kind(session, kind, selection, objects))
+    return objects
 
 
 async def _read_kind(
-    session: Session, kind: Kind, selection: ObjectSelection, world: ClusterObjects
+    session: Session, kind: Kind, selection: ObjectSelection, objects: ClusterObjects
 ) -> None:
     try:
-        found = await _read(session, kind, selection)
+        values = await _read(session, kind, selection)
     except errors.Forbidden as error:
         own = await _own_namespace(session, kind, selection)
-        (world.unread if own is None else world.partly_read)[kind.kind] = str(error)
-        found = own or []
-    for each in found:
-        world.add(each)
+        (objects.unread if own is None else objects.partly_read)[kind.kind] = str(error)
+        values = own or []
+    for value in values:
+        objects.add(value)
 
 
 async def _own_namespace(
     session: Session, kind: Kind, selection: ObjectSelection
 ) -> list[Any] | None:
-    """What there is in the user's own namespace, for those who may not look everywhere."""
+    """Read the user's own namespace. Returns None if that is forbidden too."""
     if not kind.namespaced or not session.namespace:
         return None
     inside = dataclasses.replace(selection, namespace=session.namespace)
@@ -336,16 +338,16 @@ async def _own_namespace(
 
 
 async def _read(session: Session, kind: Kind, selection: ObjectSelection) -> list[Any]:
-    """In parts, so that what has come is decoded while the server writes the rest."""
+    """Read page by page, so that decoding overlaps with the server's work."""
 
     def decoded(page: ListPage) -> list[Any]:
         api_version = kind.preferred.api_version
         return _decoded_alike(page.items, api_version, kind.kind, session.server)
 
-    found: list[Any] = []
+    values: list[Any] = []
     try:
         async for page in session.client.pages(kind, selection, limit=PAGE_ITEMS):
-            found += decoded(page)
+            values += decoded(page)
     except errors.Expired:
         return decoded(await session.client.list(kind, selection))
-    return found
+    return values

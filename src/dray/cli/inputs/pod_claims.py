@@ -1,4 +1,4 @@
-"""The claims of a pod as they are, or as its templates would make them."""
+"""The claims of a pod: those that exist, and those its templates would give."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
 
 @dataclass(slots=True)
 class ExplainTarget:
-    """What is to be explained: claims that have to be served together, and where."""
+    """Claims to explain together, and the nodes that count."""
 
     title: str
     claims: list[ResourceClaim] = field(default_factory=list)
     nodes: list[str] | None = None
-    """The nodes that the pod may go to; None for all."""
+    """Nodes that the pod may run on, or None for all."""
     pod: Pod | None = None
 
 
@@ -41,17 +41,17 @@ def of_claim(claim: ResourceClaim) -> ExplainTarget:
 
 def of_template(template: ResourceClaimTemplate) -> ExplainTarget:
     name = f"{template.metadata.name}-claim"
-    return ExplainTarget(f"template/{template.metadata.name}", [_made_from(template, name)])
+    return ExplainTarget(f"template/{template.metadata.name}", [_from_template(template, name)])
 
 
-def of_pod(pod: Pod, world: ClusterObjects) -> ExplainTarget:
-    """The claims that are there, and those that templates which are there would make."""
+def of_pod(pod: Pod, objects: ClusterObjects) -> ExplainTarget:
+    """Return the existing claims of a pod, and those that existing templates would give."""
     metadata = msgspec.structs.replace(pod.metadata, namespace=namespace_of(pod))
-    found = (_claim(pod, source, world) for source in pod.spec.resource_claims)
+    claims = (_claim(pod, source, objects) for source in pod.spec.resource_claims)
     return ExplainTarget(
         f"pod/{pod.metadata.name}",
-        [claim for claim in found if claim is not None],
-        _nodes(pod, world.of(Node)),
+        [claim for claim in claims if claim is not None],
+        _nodes(pod, objects.of(Node)),
         msgspec.structs.replace(pod, metadata=metadata),
     )
 
@@ -60,46 +60,47 @@ def namespace_of(named: Named) -> str:
     return named.metadata.namespace or DEFAULT_NAMESPACE
 
 
-def _claim(pod: Pod, source: PodResourceClaim, world: ClusterObjects) -> ResourceClaim | None:
-    """The claim behind one entry of a pod."""
+def _claim(pod: Pod, source: PodResourceClaim, objects: ClusterObjects) -> ResourceClaim | None:
+    """Return the claim of one entry of a pod, or None."""
     namespace = namespace_of(pod)
-    noted = pod_claims.claim_of(pod, source)
-    if noted.name:
-        found: ResourceClaim | None = find(world.of(ResourceClaim), noted.name, namespace)
-        return found
-    if noted.is_made:
+    recorded = pod_claims.claim_of(pod, source)
+    if recorded.name:
+        claim: ResourceClaim | None = find(objects.of(ResourceClaim), recorded.name, namespace)
+        return claim
+    if recorded.is_made:
         return None
     template_name = source.resource_claim_template_name or ""
-    template = find(world.of(ResourceClaimTemplate), template_name, namespace)
-    return _made_from(template, f"{pod.metadata.name}-{source.name}") if template else None
+    template = find(objects.of(ResourceClaimTemplate), template_name, namespace)
+    return _from_template(template, f"{pod.metadata.name}-{source.name}") if template else None
 
 
-def _made_from(template: ResourceClaimTemplate, name: str) -> ResourceClaim:
+def _from_template(template: ResourceClaimTemplate, name: str) -> ResourceClaim:
     metadata = ObjectMeta(name=name, namespace=namespace_of(template))
     return ResourceClaim(metadata=metadata, spec=template.spec.spec)
 
 
 def find(among: Iterable[Any], name: str, namespace: str) -> Any | None:
-    for each in among:
-        if each.metadata.name == name and namespace_of(each) == namespace:
-            return each
+    for candidate in among:
+        if candidate.metadata.name == name and namespace_of(candidate) == namespace:
+            return candidate
     return None
 
 
 def _nodes(pod: Pod, nodes: Iterable[Node]) -> list[str] | None:
-    """Where the pod's own node name and node selector let it go."""
-    wanted, name = pod.spec.node_selector, pod.spec.node_name
-    if not wanted and not name:
+    """Return the nodes that the pod's node name and node selector allow, or None for all."""
+    required, name = pod.spec.node_selector, pod.spec.node_name
+    if not required and not name:
         return None
     return [
         node.metadata.name
         for node in nodes
-        if name in ("", None, node.metadata.name) and wanted.items() <= node.metadata.labels.items()
+        if name in ("", None, node.metadata.name)
+        and required.items() <= node.metadata.labels.items()
     ]
 
 
 def pods_in(documents: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The pods that workloads of a manifest would make, one for each."""
+    """Yield the pods of manifests, and one for each workload."""
     for document in documents:
         if document.get("kind") in WORKLOADS:
             template = (document.get("spec") or {}).get("template") or {}

@@ -1,4 +1,4 @@
-"""`dray cel`: try a selector before a claim depends on it."""
+"""`dray cel`: evaluates a selector on the devices of a cluster."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import click
 
 from dray.api import features as gates
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs import cluster_objects
 from dray.cli.insight import selector_report
-from dray.cli.insight.selector_report import Read, Report, Shape
+from dray.cli.insight.selector_report import DeviceShape, Read, Report
 from dray.cli.output import formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Target
 
@@ -20,18 +20,18 @@ SHAPES_SHOWN = 20
 _COLOURS = {selector_report.YES: "green", selector_report.NO: None, selector_report.ERROR: "yellow"}
 
 
-@click.command("cel", cls=Command)
+@click.command("cel", cls=DrayCommand)
 @click.argument("expression")
 @connection.options
 @cluster_objects.option
 @click.option("--cluster", is_flag=True, help="Try it on the devices of the current context.")
 @formats.option
-def cel(target: Target, expression: str, against: str, cluster: bool, format: Format) -> None:
+def cel(target: Target, expression: str, against: str, cluster: bool, format: OutputFormat) -> None:
     """Check a CEL selector: types, cost, what it reads and which devices it matches."""
     if against or cluster:
-        found = cluster_objects.load(against, target)
-        report = selector_report.make(expression, found.features, found.devices())
-        where = found.source
+        objects = cluster_objects.load(against, target)
+        report = selector_report.make(expression, objects.features, objects.devices())
+        where = objects.source
     else:
         report, where = selector_report.make(expression, gates.DEFAULT), ""
     if format.is_table:
@@ -74,7 +74,7 @@ def _reads(report: Report, where: str) -> Iterator[str]:
             yield f"  The {kind} {close.domain}/{close.name} exists on {close.devices}."
 
 
-def _show_shapes(reads: Sequence[Read], shapes: Sequence[Shape]) -> None:
+def _show_shapes(reads: Sequence[Read], shapes: Sequence[DeviceShape]) -> None:
     shown = shapes[:SHAPES_SHOWN]
     header = [*(read.name.upper() for read in reads), "DEVICES", "MATCHES"]
     rows = [[*shape.values, str(shape.devices), shape.answer] for shape in shown]
@@ -84,4 +84,4 @@ def _show_shapes(reads: Sequence[Read], shapes: Sequence[Shape]) -> None:
         click.secho(line, fg=_COLOURS[shape.answer])
     if len(shapes) > SHAPES_SHOWN:
         rest = shapes[SHAPES_SHOWN:]
-        click.echo(f"… and {len(rest)} more, with {sum(each.devices for each in rest)} devices")
+        click.echo(f"… and {len(rest)} more, with {sum(item.devices for item in rest)} devices")

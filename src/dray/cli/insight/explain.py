@@ -22,12 +22,12 @@ from dray.api.types.dra import (
 )
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.cli.command_errors import Command, CommandError, NotFound, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, ObjectNotFound, WrongUsage
 from dray.cli.inputs import cluster_objects, manifests, pod_claims
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.inputs.pod_claims import ExplainTarget
 from dray.cli.output import formats
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Target
 from dray.client.api_client import ObjectSelection
@@ -48,7 +48,7 @@ NEEDED_FOR_DEVICES = frozenset({"ResourceSlice", "DeviceClass", "Node"})
 _SHORT = {"claim": "ResourceClaim", "template": "ResourceClaimTemplate"}
 
 
-@click.command("explain", cls=Command)
+@click.command("explain", cls=DrayCommand)
 @click.argument("what", nargs=-1)
 @connection.options
 @manifests.files_option()
@@ -60,7 +60,7 @@ def explain(
     what: tuple[str, ...],
     files: tuple[str, ...],
     against: str,
-    format: Format,
+    format: OutputFormat,
     recursive: bool,
 ) -> None:
     """Say why pods and claims have no devices: pod/NAME, claim/NAME or -f FILE.
@@ -73,16 +73,16 @@ def explain(
         return
     if not what and not files:
         raise WrongUsage("say what to explain: pod/NAME, claim/NAME or -f FILE")
-    around, own = _worlds(files, against, target, _events_about(what))
-    _tell_limits(around)
-    asked = [*_named(what, around, _namespace(target, against)), *_in_files(own, around)]
-    if not asked:
-        raise NotFound(f"there is no pod, claim or template in {', '.join(files)}")
+    objects, own = _load(files, against, target, _events_about(what))
+    _print_limits(objects)
+    targets = [*_named(what, objects, _namespace(target, against)), *_in_files(own, objects)]
+    if not targets:
+        raise ObjectNotFound(f"there is no pod, claim or template in {', '.join(files)}")
     with progress.shown("Looking for devices"):
-        fleet = around.fleet()
-        explained = [_explained(each, fleet, around) for each in asked]
+        fleet = objects.inventory()
+        explained = [_explained(item, fleet, objects) for item in targets]
     _show(explained, format)
-    if not all(each.is_good for each in explained):
+    if not all(item.is_good for item in explained):
         sys.exit(1)
 
 
@@ -90,16 +90,16 @@ def _field_help(text: str, recursive: bool) -> str:
     name, *path = text.split(".")
     kind = kinds.by_name(_SHORT.get(name.lower(), name))
     if kind is None:
-        raise NotFound(f"there is no kind {name}", "To explain an object, write TYPE/NAME.")
+        raise ObjectNotFound(f"there is no kind {name}", "To explain an object, write TYPE/NAME.")
     try:
         return field_docs.explain(kind.in_version(kind.versions[0]), path, recursive=recursive)
     except field_docs.UnknownField as error:
         advice = f"See which there are: dray explain {'.'.join([name, *path[:-1]])}"
-        raise NotFound(f"{text}: {error}", advice) from error
+        raise ObjectNotFound(f"{text}: {error}", advice) from error
 
 
 def _events_about(what: Sequence[str]) -> ObjectSelection | None:
-    """The events about the pods that are asked for."""
+    """Return a selection of the events about the named pods, or None."""
     if not what:
         return None
     fields = "involvedObject.kind=Pod"
@@ -108,22 +108,22 @@ def _events_about(what: Sequence[str]) -> ObjectSelection | None:
     return ObjectSelection(field_selector=fields)
 
 
-def _tell_limits(around: ClusterObjects) -> None:
-    """What could not be read, and how that limits the answer."""
-    for kind, refusal in sorted(around.unread.items()):
-        click.echo(f"{pod_progress_text.limit(kind)} ({refusal})", err=True)
-    for kind, refusal in sorted(around.partly_read.items()):
+def _print_limits(objects: ClusterObjects) -> None:
+    """Print what could not be read, and how that limits the explanation."""
+    for kind, message in sorted(objects.unread.items()):
+        click.echo(f"{pod_progress_text.limit(kind)} ({message})", err=True)
+    for kind, message in sorted(objects.partly_read.items()):
         click.echo(
-            f"{pod_progress_text.limit(kind + pod_progress.ELSEWHERE)} ({refusal})", err=True
+            f"{pod_progress_text.limit(kind + pod_progress.OTHER_NAMESPACES)} ({message})", err=True
         )
 
 
-def _worlds(
+def _load(
     files: tuple[str, ...], against: str, target: Target, events: ObjectSelection | None
 ) -> tuple[ClusterObjects, ClusterObjects]:
-    """What the question is held against, and what the files ask about.
+    """Return the objects to evaluate against, and the objects of the files.
 
-    Files that bring their own slices need nothing else: dumps and snapshots.
+    Files with slices, such as dumps and snapshots, need nothing else.
     """
     texts = list(manifests.texts(files, recursive=True))
     own = cluster_objects.from_texts(texts)
@@ -136,7 +136,7 @@ def _worlds(
 
 
 def _namespace(target: Target, against: str) -> str:
-    """Of names on the command line; without any kubeconfig, the default one."""
+    """Return the namespace of names on the command line; "default" without a kubeconfig."""
     if target.namespace:
         return target.namespace
     try:
@@ -145,50 +145,52 @@ def _namespace(target: Target, against: str) -> str:
         return pod_claims.DEFAULT_NAMESPACE
 
 
-def _named(words: Sequence[str], around: ClusterObjects, namespace: str) -> Iterator[ExplainTarget]:
+def _named(
+    words: Sequence[str], objects: ClusterObjects, namespace: str
+) -> Iterator[ExplainTarget]:
     for word in words:
         type_name, slash, name = word.partition("/")
         kind = kinds.by_name(_SHORT.get(type_name.lower(), type_name))
         if not slash or kind is None or kind.kind not in _TYPES:
             raise WrongUsage(f"{word}: write pod/NAME, claim/NAME or template/NAME")
-        found = pod_claims.find(around.of(_TYPES[kind.kind]), name, namespace)
-        if found is None and kind.kind in around.unread:
-            raise CommandError(f"not allowed: {around.unread[kind.kind]}")
-        if found is None:
+        value = pod_claims.find(objects.of(_TYPES[kind.kind]), name, namespace)
+        if value is None and kind.kind in objects.unread:
+            raise CommandError(f"not allowed: {objects.unread[kind.kind]}")
+        if value is None:
             advice = f"See what there is: dray get {kind.plural} -A"
-            where = f"namespace {namespace} of {around.source}"
-            raise NotFound(f"there is no {kind.singular} {name} in {where}", advice)
-        yield _asked(found, around)
+            where = f"namespace {namespace} of {objects.source}"
+            raise ObjectNotFound(f"there is no {kind.singular} {name} in {where}", advice)
+        yield _target_of(value, objects)
 
 
-def _in_files(own: ClusterObjects, around: ClusterObjects) -> Iterator[ExplainTarget]:
-    """Every pod of the files, and the claims that no pod of them uses."""
+def _in_files(own: ClusterObjects, objects: ClusterObjects) -> Iterator[ExplainTarget]:
+    """Yield every pod of the files, and the claims that none of these pods uses."""
     pods = own.of(Pod)
     used = set()
     for pod in pods:
         for source in pod.spec.resource_claims:
             name = source.resource_claim_name or source.resource_claim_template_name
             used.add((pod_claims.namespace_of(pod), name))
-        yield pod_claims.of_pod(pod, around)
+        yield pod_claims.of_pod(pod, objects)
     others: list[Any] = [*own.of(ResourceClaim), *own.of(ResourceClaimTemplate)]
-    for each in others:
-        is_made = bool(each.metadata.owner_references)
-        if not is_made and (pod_claims.namespace_of(each), each.metadata.name) not in used:
-            yield _asked(each, around)
+    for value in others:
+        is_made = bool(value.metadata.owner_references)
+        if not is_made and (pod_claims.namespace_of(value), value.metadata.name) not in used:
+            yield _target_of(value, objects)
 
 
-def _asked(found: Any, around: ClusterObjects) -> ExplainTarget:
-    if isinstance(found, Pod):
-        return pod_claims.of_pod(found, around)
-    if isinstance(found, ResourceClaimTemplate):
-        return pod_claims.of_template(found)
-    return pod_claims.of_claim(found)
+def _target_of(value: Any, objects: ClusterObjects) -> ExplainTarget:
+    if isinstance(value, Pod):
+        return pod_claims.of_pod(value, objects)
+    if isinstance(value, ResourceClaimTemplate):
+        return pod_claims.of_template(value)
+    return pod_claims.of_claim(value)
 
 
 class Explained(NamedTuple):
-    """An answer: the way of a pod, the explanation of claims, or both."""
+    """The result for one target: the progress of a pod, an explanation of claims, or both."""
 
-    asked: ExplainTarget
+    target: ExplainTarget
     way: PodProgress | None
     explanation: Explanation | None
 
@@ -202,34 +204,38 @@ class Explained(NamedTuple):
         return self.explanation.outcome in fine
 
 
-def _explained(asked: ExplainTarget, fleet: ClusterInventory, around: ClusterObjects) -> Explained:
+def _explained(
+    explain_target: ExplainTarget, fleet: ClusterInventory, objects: ClusterObjects
+) -> Explained:
     explanation = None
-    waiting = [claim for claim in asked.claims if claim.status.allocation is None]
+    waiting = [claim for claim in explain_target.claims if claim.status.allocation is None]
     # Nothing sensible can be said about devices that were not seen.
-    is_blind = bool(waiting and NEEDED_FOR_DEVICES & around.unread.keys())
-    if asked.claims and not is_blind:
+    is_blind = bool(waiting and NEEDED_FOR_DEVICES & objects.unread.keys())
+    if explain_target.claims and not is_blind:
         explanation = engine.explain(
-            fleet, asked.claims, new_share_id=lambda: "new", nodes=asked.nodes
+            fleet, explain_target.claims, new_share_id=lambda: "new", nodes=explain_target.nodes
         )
-    if asked.pod is None:
-        return Explained(asked, None, explanation)
-    way = pod_progress.inspect_pod(asked.pod, _surroundings(asked.pod, around), explanation)
-    return Explained(asked, way, explanation)
+    if explain_target.pod is None:
+        return Explained(explain_target, None, explanation)
+    way = pod_progress.inspect_pod(
+        explain_target.pod, _pod_context(explain_target.pod, objects), explanation
+    )
+    return Explained(explain_target, way, explanation)
 
 
-def _surroundings(pod: Pod, around: ClusterObjects) -> PodContext:
-    told = [each for each in around.of(CoreEvent) if _is_about(each, pod)]
+def _pod_context(pod: Pod, objects: ClusterObjects) -> PodContext:
+    events = [item for item in objects.of(CoreEvent) if _is_about(item, pod)]
     return PodContext(
-        claims={_key(each): each for each in around.of(ResourceClaim)},
-        templates={_key(each): each for each in around.of(ResourceClaimTemplate)},
-        classes=around.of(DeviceClass),
-        nodes={each.metadata.name: each for each in around.of(Node)},
-        quotas=around.of(ResourceQuota),
-        slices=around.of(ResourceSlice),
-        taint_rules=around.of(DeviceTaintRule),
-        events=sorted(told, key=_time),
-        unread=frozenset(around.unread),
-        partly_read=frozenset(around.partly_read),
+        claims={_key(item): item for item in objects.of(ResourceClaim)},
+        templates={_key(item): item for item in objects.of(ResourceClaimTemplate)},
+        classes=objects.of(DeviceClass),
+        nodes={item.metadata.name: item for item in objects.of(Node)},
+        quotas=objects.of(ResourceQuota),
+        slices=objects.of(ResourceSlice),
+        taint_rules=objects.of(DeviceTaintRule),
+        events=sorted(events, key=_time),
+        unread=frozenset(objects.unread),
+        partly_read=frozenset(objects.partly_read),
     )
 
 
@@ -250,15 +256,15 @@ def _time(event: CoreEvent) -> str:
     return series or event.last_timestamp or event.event_time or ""
 
 
-def _show(explained: Sequence[Explained], format: Format) -> None:
+def _show(explained: Sequence[Explained], format: OutputFormat) -> None:
     if not format.is_table:
-        documents = [_document(each) for each in explained]
+        documents = [_document(item) for item in explained]
         formats.show_document(documents[0] if len(documents) == 1 else documents, format)
         return
-    for number, each in enumerate(explained):
+    for number, item in enumerate(explained):
         if number:
             click.echo()
-        _show_one(each, picture=format.is_wide or sys.stdout.isatty())
+        _show_one(item, picture=format.is_wide or sys.stdout.isatty())
 
 
 def _show_one(explained: Explained, *, picture: bool) -> None:
@@ -267,7 +273,7 @@ def _show_one(explained: Explained, *, picture: bool) -> None:
         click.secho(headline, bold=True)
         click.echo(steps, nl=False)
     if explained.way is None and explained.explanation is None:
-        click.secho(f"{explained.asked.title}: cannot be explained with these rights", bold=True)
+        click.secho(f"{explained.target.title}: cannot be explained with these rights", bold=True)
     if explained.explanation is not None:
         click.echo(explanation_text.text(explained.explanation), nl=False)
         drawn = drawing.text(explained.explanation) if picture else ""
@@ -278,4 +284,4 @@ def _show_one(explained: Explained, *, picture: bool) -> None:
 def _document(explained: Explained) -> dict[str, Any]:
     way = {"way": pod_progress_text.as_json(explained.way)} if explained.way else {}
     words = explanation_text.as_json(explained.explanation) if explained.explanation else {}
-    return {"about": explained.asked.title, **way, **words}
+    return {"about": explained.target.title, **way, **words}

@@ -15,9 +15,9 @@ from dray.api import errors, kinds
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command, CommandError, NotFound, WrongUsage
+from dray.cli.command_errors import CommandError, DrayCommand, ObjectNotFound, WrongUsage
 from dray.cli.output import formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import devices
@@ -25,11 +25,11 @@ from dray.client import api_client
 from dray.client.api_client import ListPage
 
 SILENCE_SECONDS = 1.0
-"""A replay is over when nothing comes for so long; nothing marks its end on every server."""
+"""A watch from an old revision has no end mark on every server: it ends after this silence."""
 
 
 class ClaimRevision(NamedTuple):
-    """A claim as it was written, or without the claim when it was deleted."""
+    """A claim at one revision, or None if that revision deleted it."""
 
     revision: int
     before: JsonObject | None
@@ -37,11 +37,11 @@ class ClaimRevision(NamedTuple):
 
 
 class ClaimHistory(NamedTuple):
-    """What is remembered: the claims at the oldest revision, and what changed since."""
+    """The claims at the oldest revision, and the changes since."""
 
     oldest: int
     reaches_back_to: str
-    """A time at which the oldest revision was already there; empty if nothing tells."""
+    """A time at which the oldest revision existed, or "" if unknown."""
     first: Sequence[JsonObject]
     changes: Sequence[ClaimRevision]
 
@@ -58,7 +58,7 @@ async def read(session: Session) -> ClaimHistory:
 
 
 async def _page(session: Session, kind: Kind, revision: int = 0, limit: int = 0) -> ListPage:
-    """All objects of a kind, at one revision if one is given."""
+    """List all objects of a kind, at one revision if given."""
     query = [("resourceVersion", str(revision)), ("resourceVersionMatch", "Exact")]
     query = (query if revision else []) + ([("limit", str(limit))] if limit else [])
     path = api_client.collection_path(kind, "")
@@ -69,23 +69,23 @@ async def _page(session: Session, kind: Kind, revision: int = 0, limit: int = 0)
 
 
 async def _oldest(session: Session, newest: int) -> int:
-    """The oldest revision that can be listed, found by halving."""
-    forgotten, known = 0, newest
-    while known - forgotten > 1:
-        middle = (forgotten + known) // 2
+    """Return the oldest revision that can be listed, by binary search."""
+    forgotten, answered = 0, newest
+    while answered - forgotten > 1:
+        middle = (forgotten + answered) // 2
         try:
             await _page(session, kinds.RESOURCE_CLAIM, middle, limit=1)
-            known = middle
+            answered = middle
         except errors.Expired:
             forgotten = middle
-    return known
+    return answered
 
 
 async def _changes(
     session: Session, first: Sequence[JsonObject], oldest: int, newest: int
 ) -> AsyncIterator[ClaimRevision]:
-    """What was written to claims after the oldest revision, in order."""
-    known = {_uid(claim): claim for claim in first}
+    """Yield the changes of claims after the oldest revision, in order."""
+    by_uid = {_uid(claim): claim for claim in first}
     events = session.client.watch(kinds.RESOURCE_CLAIM, resource_version=str(oldest))
     while True:
         try:
@@ -95,19 +95,19 @@ async def _changes(
         claim = msgspec.json.decode(event.object)
         revision = int(claim["metadata"]["resourceVersion"])
         if event.type != "BOOKMARK":
-            before = known.pop(_uid(claim), None)
+            before = by_uid.pop(_uid(claim), None)
             after = None if event.type == "DELETED" else claim
             if after is not None:
-                known[_uid(claim)] = after
+                by_uid[_uid(claim)] = after
             yield ClaimRevision(revision, before, after)
         if revision >= newest:
             return
 
 
 async def time_of(session: Session, revision: int) -> str:
-    """A time shortly before a revision was made; empty if nothing tells.
+    """Return a time shortly before a revision, or "" if unknown.
 
-    Leases are renewed every few seconds: the latest renewal that the revision knows of.
+    Leases are renewed every few seconds: this is the latest renewal at that revision.
     """
     try:
         page = await _page(session, kinds.LEASE, revision)
@@ -130,9 +130,9 @@ TIME = "%Y-%m-%d %H:%M:%S"
 
 
 class Period(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A claim had a device, or a share of it. Without `until` it still has.
+    """A time in which a claim held a device or a share of it; without `until` it still does.
 
-    Where nothing notes when a claim let go, `until` is some seconds early; the revision is exact.
+    If no write records the release, `until` is some seconds early; the revision is exact.
     """
 
     device: str
@@ -150,12 +150,12 @@ def history() -> None:
     """Say what was, from the revisions that the server still has."""
 
 
-@history.command("device", cls=Command)
+@history.command("device", cls=DrayCommand)
 @click.argument("device")
 @connection.options
 @formats.option
 @click.option("--at", default="", metavar="TIME", help="Only then: 14:02, or 2026-11-15T14:02:00Z.")
-def device(target: Target, device: str, format: Format, at: str) -> None:
+def device(target: Target, device: str, format: OutputFormat, at: str) -> None:
     """Say who had a device when: NODE/DEVICE, or DRIVER/POOL/DEVICE.
 
     How far back can be seen depends on the server: `dray up --history 24h` keeps a day, other
@@ -163,15 +163,15 @@ def device(target: Target, device: str, format: Format, at: str) -> None:
     """
     instant = moment(at)
     with progress.shown("Reading what was"):
-        past, found = connection.run(target, lambda session: _read(session, device))
+        past, held = connection.run(target, lambda session: _read(session, device))
     if instant:
         require_visible(past, instant, at)
-        found = [each for each in found if each.since <= instant < (each.until or NEVER)]
+        held = [period for period in held if period.since <= instant < (period.until or NEVER)]
     if format.is_table:
-        _show(device, found, past, at)
+        _show(device, held, past, at)
     else:
         document = {"reachesBackTo": past.reaches_back_to, "revision": past.oldest}
-        formats.show_document({**document, "items": found}, format)
+        formats.show_document({**document, "items": held}, format)
 
 
 async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Period]]:
@@ -179,13 +179,13 @@ async def _read(session: Session, device: str) -> tuple[ClaimHistory, list[Perio
         past = await read(session)
     except errors.Expired as error:
         raise CommandError(f"this server does not replay what was: {error}") from error
-    found = [period for period in periods(past) if _is_meant(period.device, device)]
-    if not found:
-        every = await devices.published_devices(session)
-        if not any(_is_meant(f"{each.driver}/{each.label}", device) for each in every):
+    past_periods = [period for period in periods(past) if _is_meant(period.device, device)]
+    if not past_periods:
+        published = await devices.published_devices(session)
+        if not any(_is_meant(f"{item.driver}/{item.label}", device) for item in published):
             message = f"no device {device} is published, and no claim had one"
-            raise NotFound(message, "See: dray get devices")
-    return past, [await _timed(session, each) for each in found]
+            raise ObjectNotFound(message, "See: dray get devices")
+    return past, [await _timed(session, item) for item in past_periods]
 
 
 async def _timed(session: Session, period: Period) -> Period:
@@ -196,42 +196,44 @@ async def _timed(session: Session, period: Period) -> Period:
 
 
 def moment(text: str) -> str:
-    """A time on the command line in UTC; one without a date is today's, in local time."""
+    """Return a time of the command line in UTC. Without a date it is today, in local time."""
     if not text:
         return ""
     now = datetime.datetime.now().astimezone()
     try:
         if "T" not in text and "-" not in text:
             text = f"{now.date()}T{text}"
-        found = datetime.datetime.fromisoformat(text)
+        instant = datetime.datetime.fromisoformat(text)
     except ValueError as error:
         raise WrongUsage(f"--at {text}: write 14:02, 14:02:30 or 2026-11-15T14:02:00Z") from error
-    local = found if found.tzinfo else found.replace(tzinfo=now.tzinfo)
+    local = instant if instant.tzinfo else instant.replace(tzinfo=now.tzinfo)
     return local.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def require_visible(past: ClaimHistory, instant: str, at: str) -> None:
     if past.reaches_back_to and instant < past.reaches_back_to:
-        raise NotFound(
+        raise ObjectNotFound(
             f"{at} is before what the server remembers, which is from "
             f"{_local(past.reaches_back_to)} on",
             "To remember longer from now on: dray up --history 24h",
         )
 
 
-def _is_meant(known: str, asked: str) -> bool:
-    """`driver/pool/device` by its whole name or without the driver."""
-    return asked in (known, known.partition("/")[2])
+def _is_meant(existing: str, requested: str) -> bool:
+    """Return whether a name means `driver/pool/device`, with or without the driver."""
+    return requested in (existing, existing.partition("/")[2])
 
 
 def periods(past: ClaimHistory) -> list[Period]:
-    """Every time that a claim had a device, the earliest first."""
+    """Return every period in which a claim held a device, the earliest first."""
     holding: dict[tuple[str, str], Period] = {}
     over: list[Period] = []
     changes = [*(ClaimRevision(past.oldest, None, claim) for claim in past.first), *past.changes]
     for number, change in enumerate(changes, start=1):
         _follow(change, itertools.islice(changes, number, None), holding, over)
-    return sorted([*over, *holding.values()], key=lambda each: (each.since, each.until or NEVER))
+    return sorted(
+        [*over, *holding.values()], key=lambda period: (period.since, period.until or NEVER)
+    )
 
 
 def _follow(
@@ -240,7 +242,7 @@ def _follow(
     holding: dict[tuple[str, str], Period],
     over: list[Period],
 ) -> None:
-    """Begin and end periods as one change of a claim says."""
+    """Begin and end periods according to one change of a claim."""
     claim = change.after or change.before
     if claim is None:
         return
@@ -250,9 +252,9 @@ def _follow(
     end = _end(change, later) if ended else {}
     over += [msgspec.structs.replace(holding.pop(key), **end) for key in ended]
     for name in sorted(now_held):
-        known = holding.get((uid, name)) or _begun(claim, name)
-        users = dict.fromkeys([*known.used_by, *_users(claim)])
-        holding[uid, name] = msgspec.structs.replace(known, used_by=tuple(users))
+        period = holding.get((uid, name)) or _begun(claim, name)
+        users = dict.fromkeys([*period.used_by, *_users(claim)])
+        holding[uid, name] = msgspec.structs.replace(period, used_by=tuple(users))
 
 
 def _devices(claim: JsonObject | None) -> Iterator[str]:
@@ -262,8 +264,8 @@ def _devices(claim: JsonObject | None) -> Iterator[str]:
 
 
 def _users(claim: JsonObject) -> Iterator[str]:
-    for each in (claim.get("status") or {}).get("reservedFor") or ():
-        yield f"{each['resource']}/{each['name']}"
+    for consumer in (claim.get("status") or {}).get("reservedFor") or ():
+        yield f"{consumer['resource']}/{consumer['name']}"
 
 
 def _begun(claim: JsonObject, name: str) -> Period:
@@ -274,43 +276,52 @@ def _begun(claim: JsonObject, name: str) -> Period:
 
 
 def _end(change: ClaimRevision, later: Iterable[ClaimRevision]) -> dict[str, Any]:
-    """When the claim let go. No time is noted with fields that were only removed; but then the
-    claim's next change, of the finalizer, comes at once and has one."""
+    """Return when the claim released the device.
+
+    Removed fields have no time of their own. But the claim's next change, of the finalizer,
+    follows at once and has one.
+    """
     before = change.before or {}
-    following = (each.after for each in later if each.before and _uid(each.before) == _uid(before))
-    told = max(_last_told(each or {}) for each in (before, change.after, next(following, None)))
-    is_about = told <= _last_written(before)
-    return {"until": told, "until_is_about": is_about, "until_revision": change.revision}
+    following = (
+        version.after
+        for version in later
+        if version.before and _uid(version.before) == _uid(before)
+    )
+    last_write = max(
+        _last_reported(version or {}) for version in (before, change.after, next(following, None))
+    )
+    is_about = last_write <= _last_written(before)
+    return {"until": last_write, "until_is_about": is_about, "until_revision": change.revision}
 
 
-def _last_told(claim: JsonObject) -> str:
+def _last_reported(claim: JsonObject) -> str:
     deleted = (claim.get("metadata") or {}).get("deletionTimestamp")
     return max(_last_written(claim), str(deleted or ""))
 
 
 def _last_written(claim: JsonObject) -> str:
-    """The server notes the time of each write with the fields that were written."""
+    """Return the time of the last write in managedFields, or of the creation."""
     metadata = claim.get("metadata") or {}
     times = [str(field.get("time", "")) for field in metadata.get("managedFields") or ()]
     return max([*times, str(metadata.get("creationTimestamp", ""))])
 
 
-def _show(name: str, found: Sequence[Period], past: ClaimHistory, at: str) -> None:
-    if not found:
+def _show(name: str, held: Sequence[Period], past: ClaimHistory, at: str) -> None:
+    if not held:
         click.echo(f"{name} was held by nobody{f' at {at}' if at else ''}.")
     else:
-        tables.show([["SINCE", "UNTIL", "CLAIM", "USED BY"], *_rows(found)], has_header=True)
+        tables.show([["SINCE", "UNTIL", "CLAIM", "USED BY"], *_rows(held)], has_header=True)
     since = _local(past.reaches_back_to) if past.reaches_back_to else f"revision {past.oldest}"
     since = "its beginning" if past.oldest <= 1 else since
     click.echo(f"The server remembers what was since {since}.", err=True)
 
 
-def _rows(found: Iterable[Period]) -> Iterator[list[str]]:
-    for each in found:
-        until = _local(each.until) if each.until else "<now>"
-        until = f"about {until}" if each.until_is_about else until
-        users = ",".join(each.used_by) or "<none>"
-        yield [_local(each.since), until, f"{each.namespace}/{each.claim}", users]
+def _rows(held: Iterable[Period]) -> Iterator[list[str]]:
+    for period in held:
+        until = _local(period.until) if period.until else "<now>"
+        until = f"about {until}" if period.until_is_about else until
+        users = ",".join(period.used_by) or "<none>"
+        yield [_local(period.since), until, f"{period.namespace}/{period.claim}", users]
 
 
 def _local(time: str) -> str:

@@ -1,4 +1,4 @@
-"""What a selector is and does: its cost, what it reads, its answer per distinct device shape."""
+"""A report on a selector: cost, attributes it reads, and its result per distinct device shape."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ YES, NO, ERROR = "yes", "no", "error"
 ABSENT = "<none>"
 
 
-class Similar(msgspec.Struct, frozen=True):
-    """A name that comes close, and on how many devices it exists."""
+class SimilarName(msgspec.Struct, frozen=True):
+    """A similar name, and the number of devices that have it."""
 
     field: str
     domain: str
@@ -40,12 +40,12 @@ class Read(msgspec.Struct, frozen=True):
     domain: str
     name: str
     devices: int
-    """Devices that have it."""
-    similar: tuple[Similar, ...] = ()
+    """The number of devices that have it."""
+    similar: tuple[SimilarName, ...] = ()
 
 
-class Shape(msgspec.Struct, frozen=True):
-    """Devices that are equal in all that the expression reads."""
+class DeviceShape(msgspec.Struct, frozen=True):
+    """Devices that agree in everything that the expression reads."""
 
     values: tuple[str, ...]
     devices: int
@@ -60,11 +60,11 @@ class Report(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     cost: int = 0
     cost_limit: int = values.COST_LIMIT
     reads: tuple[Read, ...] = ()
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[DeviceShape, ...] = ()
     devices: int = 0
     matched: int = 0
     rewrites: tuple[str, ...] = ()
-    """The expression as it may be meant."""
+    """Corrected versions of the expression."""
 
 
 def make(
@@ -76,8 +76,8 @@ def make(
         consumable_capacity=features.consumable_capacity,
         list_type_attributes=features.list_type_attributes,
     )
-    known = list(devices)
-    published = _published(known)
+    all_devices = list(devices)
+    published = _published(all_devices)
     subjects = expressions.subjects_read(expression, selector)
     reads = tuple(_read(subject, published) for subject in subjects)
     if selector.error is not None:
@@ -85,54 +85,54 @@ def make(
             expression=expression,
             error=selector.error.detail,
             reads=reads,
-            devices=len(known),
+            devices=len(all_devices),
             rewrites=tuple(_quantities(expression)),
         )
-    shapes = tuple(_shapes(selector, subjects, known))
+    shapes = tuple(_shapes(selector, subjects, all_devices))
     return Report(
         expression=expression,
         cost=selector.estimated_cost,
         reads=reads,
         shapes=shapes,
-        devices=len(known),
+        devices=len(all_devices),
         matched=sum(shape.devices for shape in shapes if shape.answer == YES),
         rewrites=tuple(dict.fromkeys(_rewrites(expression, reads, shapes))),
     )
 
 
 def _published(devices: Iterable[tuple[PoolId, Device]]) -> Counter[SelectorSubject]:
-    """On how many devices each name exists; devices of one model publish the same names."""
+    """Return the number of devices for each name. Devices of one model have the same names."""
     alike = Counter(
         (pool.driver, tuple(device.attributes), tuple(device.capacity)) for pool, device in devices
     )
-    found: Counter[SelectorSubject] = Counter()
+    counts: Counter[SelectorSubject] = Counter()
     for (driver, attributes, capacity), count in alike.items():
         for field, names in ((ATTRIBUTES, attributes), (CAPACITY, capacity)):
             for name in names:
-                found[SelectorSubject.published(field, driver, name)] += count
-    return found
+                counts[SelectorSubject.published(field, driver, name)] += count
+    return counts
 
 
 def _read(subject: SelectorSubject, published: Counter[SelectorSubject]) -> Read:
     devices = published[subject]
     close = [] if devices else spelling.similar_subjects(subject, published)[:SIMILAR_SHOWN]
-    return Read(*subject, devices, tuple(Similar(*each, published[each]) for each in close))
+    return Read(*subject, devices, tuple(SimilarName(*name, published[name]) for name in close))
 
 
 def _shapes(
     selector: Selector, subjects: list[SelectorSubject], devices: Iterable[tuple[PoolId, Device]]
-) -> Iterator[Shape]:
-    """One for each combination of what is read, the most common first."""
+) -> Iterator[DeviceShape]:
+    """Yield one shape per combination of values that are read, the most common first."""
     groups: dict[Hashable, list[tuple[PoolId, Device]]] = {}
     for pool, device in devices:
         view = cel.view(pool.driver, device)
         groups.setdefault(selector.shape(view), []).append((pool, device))
     for members in sorted(groups.values(), key=len, reverse=True):
         pool, device = members[0]
-        answer, error = _answer(selector, pool, device)
+        result, error = _answer(selector, pool, device)
         shown = tuple(_value(subject, pool, device) for subject in subjects)
         example = f"{pool.driver}/{pool.pool}/{device.name}"
-        yield Shape(shown, len(members), answer, error, example)
+        yield DeviceShape(shown, len(members), result, error, example)
 
 
 def _answer(selector: Selector, pool: PoolId, device: Device) -> tuple[str, str]:
@@ -143,21 +143,23 @@ def _answer(selector: Selector, pool: PoolId, device: Device) -> tuple[str, str]
 
 
 def _value(subject: SelectorSubject, pool: PoolId, device: Device) -> str:
-    """A device's value of a subject, as its slice publishes it."""
+    """Return a device's value of a subject, as its slice publishes it."""
     published: dict[str, Any] = dict(
         device.attributes if subject.field == ATTRIBUTES else device.capacity
     )
-    found = published.get(f"{subject.domain}/{subject.name}")
-    if found is None and subject.domain == pool.driver:
-        found = published.get(subject.name)
-    if found is None:
+    value = published.get(f"{subject.domain}/{subject.name}")
+    if value is None and subject.domain == pool.driver:
+        value = published.get(subject.name)
+    if value is None:
         return ABSENT
-    first = next(iter(msgspec.to_builtins(found).values()), "")
+    first = next(iter(msgspec.to_builtins(value).values()), "")
     return str(first).lower() if isinstance(first, bool) else str(first)
 
 
-def _rewrites(expression: str, reads: Sequence[Read], shapes: Sequence[Shape]) -> Iterator[str]:
-    """Other names where one exists nowhere, and guards where one is missing on some devices."""
+def _rewrites(
+    expression: str, reads: Sequence[Read], shapes: Sequence[DeviceShape]
+) -> Iterator[str]:
+    """Yield corrected expressions: similar names, and guards for missing attributes."""
     for read in reads:
         subject = SelectorSubject(read.field, read.domain, read.name)
         for close in read.similar[:1]:
@@ -170,13 +172,13 @@ def _rewrites(expression: str, reads: Sequence[Read], shapes: Sequence[Shape]) -
             )
 
 
-def _lacks(shape: Shape, number: int) -> bool:
-    """Whether devices fail that do not have what is read."""
+def _lacks(shape: DeviceShape, number: int) -> bool:
+    """Return whether devices fail because they lack what is read."""
     return shape.answer == ERROR and shape.values[number] == ABSENT
 
 
 def _quantities(expression: str) -> Iterator[str]:
-    """Capacities are quantities: how a comparison with something else is written."""
+    """Yield corrected comparisons of capacities, which are quantities."""
     for compared in expressions.comparisons(expression):
         is_capacity = compared.subject.field == CAPACITY
         if is_capacity and (facts.type_of(compared) != QUANTITY or not compared.is_method):

@@ -1,4 +1,4 @@
-"""`dray snapshot`: write what allocation depends on to a file, on request without names."""
+"""`dray snapshot`: writes the objects that allocation depends on, if requested without names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 from dray.api import errors, kinds
 from dray.api.types.core import CoreEvent
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs.cluster_objects import READ, VERSION_ANNOTATION
 from dray.cli.output import serialization
 from dray.cli.session import connection, progress, server_version
@@ -62,7 +62,7 @@ _LABELS_MATTER = frozenset(("Node", "DeviceClass", "ResourceSlice"))
 
 
 def without_private(document: JsonObject) -> JsonObject:
-    """A copy without what is nobody else's business."""
+    """Return a copy without private data."""
     kept = copy.deepcopy(document)
     metadata = kept.get("metadata") or {}
     for name in _METADATA_LEFT_OUT:
@@ -82,9 +82,9 @@ def _reduce_pod(pod: JsonObject) -> None:
         _keep(container, _CONTAINER)
     _keep(status, _POD_STATUS)
     for field in ("initContainerStatuses", "containerStatuses"):
-        for each in status.get(field) or ():
-            _keep(each, _CONTAINER_STATUS)
-            for state in (each.get("state") or {}, each.get("lastState") or {}):
+        for status_entry in status.get(field) or ():
+            _keep(status_entry, _CONTAINER_STATUS)
+            for state in (status_entry.get("state") or {}, status_entry.get("lastState") or {}):
                 for details in state.values():
                     # What a container wrote as its last words, or ran under.
                     details.pop("message", None)
@@ -98,16 +98,16 @@ def _keep(value: JsonObject | None, names: Iterable[str]) -> None:
 
 
 def anonymised(documents: Iterable[JsonObject]) -> list[JsonObject]:
-    """The documents with names replaced, the same name by the same one everywhere."""
-    known = [_without_words(document) for document in documents]
+    """Return the documents with names replaced, equal names by equal ones."""
+    reduced = [_without_words(document) for document in documents]
     names = _Names()
-    for document in known:
+    for document in reduced:
         names.learn(document)
-    return [names.applied(document) for document in known]
+    return [names.applied(document) for document in reduced]
 
 
 def _without_words(document: JsonObject) -> JsonObject:
-    """Without free text: labels that nothing selects by, messages, parameters of drivers."""
+    """Remove free text: unselected labels, messages, parameters of drivers."""
     kept: JsonObject = _without_keys(document, frozenset({"message", "parameters"}))
     if document.get("kind") not in _LABELS_MATTER:
         (kept.get("metadata") or {}).pop("labels", None)
@@ -116,14 +116,14 @@ def _without_words(document: JsonObject) -> JsonObject:
 
 def _without_keys(value: Any, names: frozenset[str]) -> Any:
     if isinstance(value, dict):
-        return {k: _without_keys(each, names) for k, each in value.items() if k not in names}
+        return {k: _without_keys(item, names) for k, item in value.items() if k not in names}
     if isinstance(value, list):
-        return [_without_keys(each, names) for each in value]
+        return [_without_keys(item, names) for item in value]
     return value
 
 
 class _Names:
-    """New names for old ones."""
+    """A mapping from names to new names."""
 
     def __init__(self) -> None:
         self._new: dict[str, str] = {}
@@ -149,9 +149,9 @@ class _Names:
 
     def applied(self, value: Any) -> Any:
         if isinstance(value, Mapping):
-            return {key: self.applied(each) for key, each in value.items()}
+            return {key: self.applied(item) for key, item in value.items()}
         if isinstance(value, list):
-            return [self.applied(each) for each in value]
+            return [self.applied(item) for item in value]
         return self._text(value) if isinstance(value, str) else value
 
     def _text(self, text: str) -> str:
@@ -169,7 +169,7 @@ def _group_and_kind(document: JsonObject) -> tuple[str, str]:
     return group, str(document.get("kind", ""))
 
 
-@click.command("snapshot", cls=Command)
+@click.command("snapshot", cls=DrayCommand)
 @connection.options
 @click.option("--anonymise", is_flag=True, help="Other names for everything that has one.")
 def snapshot(target: Target, anonymise: bool) -> None:
@@ -179,25 +179,25 @@ def snapshot(target: Target, anonymise: bool) -> None:
     """
     everywhere = Target(target.kubeconfig, target.context, target.namespace, all_namespaces=True)
     with progress.shown("Reading the cluster"):
-        found, version, unread = connection.run(everywhere, _collect)
-    found = [without_private(each) for each in found]
+        documents, version, unread = connection.run(everywhere, _collect)
+    documents = [without_private(item) for item in documents]
     if anonymise:
-        found = anonymised(found)
+        documents = anonymised(documents)
     metadata = {"annotations": {VERSION_ANNOTATION: version}}
-    document = {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": found}
+    document = {"apiVersion": "v1", "kind": "List", "metadata": metadata, "items": documents}
     click.echo(serialization.write_json(document, indent=1))
-    for refusal in unread:
-        click.echo(f"Left out: {refusal}", err=True)
+    for message in unread:
+        click.echo(f"Left out: {message}", err=True)
 
 
 async def _collect(session: Session) -> tuple[list[JsonObject], str, list[str]]:
-    version = await server_version.ask(session.client)
-    found: list[JsonObject] = []
+    version = await server_version.read(session.client)
+    documents: list[JsonObject] = []
     unread: list[str] = []
     for kind in await session.resources.preferred():
         if READ.get((kind.group, kind.kind), CoreEvent) is not CoreEvent:
             try:
-                found += await listing.listed(session, kind, ObjectSelection())
+                documents += await listing.listed(session, kind, ObjectSelection())
             except errors.Forbidden as error:
                 unread.append(str(error))
-    return found, version.minor, unread
+    return documents, version.minor, unread

@@ -1,4 +1,4 @@
-"""`dray top`: devices by class and state, and what waits and why, live in the terminal."""
+"""`dray top`: devices by class and state, and pending claims and pods, live in the terminal."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from dray.api.semantics.conditions import find_condition
 from dray.api.types.dra import DeviceClass, ResourceClaim
 from dray.api.types.nodes import Node
 from dray.api.types.pods import Pod
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs import cluster_objects
 from dray.cli.inputs.cluster_objects import ClusterObjects
 from dray.cli.output import durations, formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.clock import utc_now
 
 
 class ClassLine(msgspec.Struct, frozen=True, rename="camel"):
-    """The devices that one class selects, by state."""
+    """The number of devices of one class, by state."""
 
     name: str
     devices: int
@@ -38,7 +38,7 @@ class ClassLine(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Waiting(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A pod without a node or a claim without devices, since when and why."""
+    """A pod without a node or a claim without devices, with its age and reason."""
 
     namespace: str
     name: str
@@ -56,14 +56,14 @@ class Overview(msgspec.Struct, frozen=True, rename="camel"):
     waiting_pods: tuple[Waiting, ...]
 
 
-def take(world: ClusterObjects) -> Overview:
-    pods, claims = world.of(Pod), world.of(ResourceClaim)
+def summarize(objects: ClusterObjects) -> Overview:
+    pods, claims = objects.of(Pod), objects.of(ResourceClaim)
     waiting = [claim for claim in claims if claim.status.allocation is None]
     allocated = len(claims) - len(waiting)
     return Overview(
-        world.source,
-        Counter(map(_readiness, world.of(Node))),
-        tuple(_classes(world)),
+        objects.source,
+        Counter(map(_readiness, objects.of(Node))),
+        tuple(_classes(objects)),
         {"allocated": allocated, "pending": len(waiting)} if claims else {},
         tuple(_waiting_claims(waiting, pods)),
         Counter((pod.status.phase or "Pending").lower() for pod in pods),
@@ -78,11 +78,11 @@ def _readiness(node: Node) -> str:
     return "ready" if ready.status == "True" else "not ready"
 
 
-def _classes(world: ClusterObjects) -> Iterator[ClassLine]:
+def _classes(objects: ClusterObjects) -> Iterator[ClassLine]:
     by_class: dict[str, dict[str, int]] = {}
-    for group, count in DeviceCounts(world.fleet()).counts().items():
+    for group, count in DeviceCounts(objects.inventory()).counts().items():
         by_class.setdefault(group.class_name, {})[group.state] = count
-    for name in sorted(device_class.metadata.name for device_class in world.of(DeviceClass)):
+    for name in sorted(device_class.metadata.name for device_class in objects.of(DeviceClass)):
         states = by_class.get(name, {})
         yield ClassLine(name, sum(states.values()), states)
 
@@ -101,9 +101,9 @@ def _claim_names(pod: Pod) -> Iterator[str]:
     for source in pod.spec.resource_claims:
         if source.resource_claim_name:
             yield source.resource_claim_name
-    for made in pod.status.resource_claim_statuses:
-        if made.resource_claim_name:
-            yield made.resource_claim_name
+    for status in pod.status.resource_claim_statuses:
+        if status.resource_claim_name:
+            yield status.resource_claim_name
 
 
 def _waiting_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
@@ -114,13 +114,13 @@ def _waiting_pods(pods: Sequence[Pod]) -> Iterator[Waiting]:
 
 
 def _reason(pod: Pod) -> str:
-    """What the last condition that is not as it should be has to say."""
-    said = [
+    """Return the message of the last condition that is False, or ""."""
+    messages = [
         condition.message or condition.reason
         for condition in pod.status.conditions
         if condition.status == "False"
     ]
-    return next(filter(None, reversed(said)), "")
+    return next(filter(None, reversed(messages)), "")
 
 
 if TYPE_CHECKING:
@@ -129,11 +129,11 @@ if TYPE_CHECKING:
 BAR_WIDTH = 20
 WAITING_SHOWN = 10
 REST = 4
-"""Of a large cluster, reading takes at most one part in so many of the time."""
+"""Pause between two refreshes, as a multiple of the time that reading takes."""
 _COLOURS = {"free": "green", "allocated": "blue", "shared": "cyan", "tainted": "red"}
 
 
-@click.command("top", cls=Command)
+@click.command("top", cls=DrayCommand)
 @connection.options
 @cluster_objects.option
 @formats.option
@@ -146,18 +146,18 @@ _COLOURS = {"free": "green", "allocated": "blue", "shared": "cyan", "tainted": "
     metavar="DURATION",
     help="How often to look.",
 )
-def top(target: Target, against: str, format: Format, once: bool, interval: float) -> None:
+def top(target: Target, against: str, format: OutputFormat, once: bool, interval: float) -> None:
     """Show devices by class and state, and what waits and why, until Ctrl-C."""
     if not format.is_table:
-        formats.show_document(take(cluster_objects.load(against, target)), format)
+        formats.show_document(summarize(cluster_objects.load(against, target)), format)
     elif once or against or not sys.stdout.isatty():
-        click.echo(text(take(cluster_objects.load(against, target))))
+        click.echo(text(summarize(cluster_objects.load(against, target))))
     else:
         connection.run(target, lambda session: _live(session, interval))
 
 
 def text(seen: Overview) -> str:
-    """The overview for a file or a pipe."""
+    """Return the overview as text for a file or a pipe."""
     now = utc_now()
     lines = [f"{seen.source}  {_counted('nodes', seen.nodes)}", "", *_class_lines(seen.classes)]
     for title, waiting in _waiting(seen):
@@ -184,9 +184,9 @@ def _waiting(seen: Overview) -> Iterator[tuple[str, Sequence[Waiting]]]:
 
 
 def _rows(waiting: Sequence[Waiting], now: datetime.datetime) -> Iterator[list[str]]:
-    for each in waiting[:WAITING_SHOWN]:
-        name = f"  {each.namespace}/{each.name}"
-        yield [name, since(each.since, now), tables.cell_text(each.reason)]
+    for item in waiting[:WAITING_SHOWN]:
+        name = f"  {item.namespace}/{item.name}"
+        yield [name, since(item.since, now), tables.cell_text(item.reason)]
     if len(waiting) > WAITING_SHOWN:
         yield [f"  and {len(waiting) - WAITING_SHOWN} more", "", ""]
 
@@ -202,13 +202,13 @@ async def _live(session: Session, interval: float) -> None:
     with Live(auto_refresh=False, screen=True) as display:
         while True:
             started = time.monotonic()
-            seen = take(await cluster_objects.from_cluster(session))
-            display.update(_picture(seen), refresh=True)
+            seen = summarize(await cluster_objects.from_cluster(session))
+            display.update(_rendered(seen), refresh=True)
             took = time.monotonic() - started
             await asyncio.sleep(max(interval, REST * took))
 
 
-def _picture(seen: Overview) -> RenderableType:
+def _rendered(seen: Overview) -> RenderableType:
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -231,7 +231,7 @@ def _picture(seen: Overview) -> RenderableType:
 
 
 def _bar(line: ClassLine) -> RenderableType:
-    """The states of a class side by side, each as long as its share."""
+    """Return a bar with the states of a class in proportion."""
     from rich.text import Text
 
     bar = Text()

@@ -1,1 +1,1 @@
-"""`dray lint`: what is wrong with manifests, where, and how to write it."""
+"""`dray lint`: finds errors in manifests, with their lines and corrections."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from dray.api import features as gates
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 from dray.cli.inputs import cluster_objects, manifests
 from dray.cli.lint import (
     findings,
@@ -23,7 +23,7 @@ from dray.cli.session import connection
 from dray.cli.session.connection import Target
 
 
-@click.command("lint", cls=Command)
+@click.command("lint", cls=DrayCommand)
 @click.argument("files", nargs=-1, required=True)
 @connection.options
 @cluster_objects.option
@@ -34,32 +34,32 @@ def lint(
     target: Target, files: tuple[str, ...], against: str, fix: bool, form: str, strict: bool
 ) -> None:
     """Say what is wrong with manifests, with file and line, all at once."""
-    around = cluster_objects.load(against, target) if against else None
-    features = around.features if around else gates.DEFAULT
+    objects = cluster_objects.load(against, target) if against else None
+    features = objects.features if objects else gates.DEFAULT
     texts = list(manifests.texts(files, recursive=True))
     if fix:
         texts = [(file, _fixed(file, text)) for file, text in texts]
-    found: list[Finding] = []
-    every: list[Document] = []
+    problems: list[Finding] = []
+    all_documents: list[Document] = []
     for file, text in texts:
         try:
             documents = list(source_documents.documents(file, text))
         except NotYaml as error:
-            found.append(
+            problems.append(
                 Finding(file, error.line, Severity.ERROR, "not-yaml", f"not YAML: {error.problem}")
             )
             continue
-        every += documents
-        found += [
-            each for document in documents for each in object_checks.check(document, features)
+        all_documents += documents
+        problems += [
+            finding for document in documents for finding in object_checks.check(document, features)
         ]
-    found += reference_checks.check(every, around)
-    findings.show(found, form, aside=fix and manifests.STANDARD_INPUT in files)
-    _conclude(found, len(every), form, strict)
+    problems += reference_checks.check(all_documents, objects)
+    findings.show(problems, form, aside=fix and manifests.STANDARD_INPUT in files)
+    _conclude(problems, len(all_documents), form, strict)
 
 
 def _fixed(file: str, text: str) -> str:
-    """The text after it was rewritten in place; standard input goes to standard output."""
+    """Rewrite a file in place, or standard input to standard output. Returns the new text."""
     try:
         documents = list(source_documents.documents(file, text))
         changed = fixes.fixed(text, documents)
@@ -73,11 +73,11 @@ def _fixed(file: str, text: str) -> str:
     return changed
 
 
-def _conclude(found: list[Finding], objects_seen: int, form: str, strict: bool) -> None:
-    errors = sum(each.severity is Severity.ERROR for each in found)
+def _conclude(problems: list[Finding], objects_seen: int, form: str, strict: bool) -> None:
+    errors = sum(finding.severity is Severity.ERROR for finding in problems)
     if form == "text":
-        click.echo(_summary(objects_seen, errors, len(found) - errors), err=True)
-    if errors or (strict and found):
+        click.echo(_summary(objects_seen, errors, len(problems) - errors), err=True)
+    if errors or (strict and problems):
         sys.exit(1)
 
 

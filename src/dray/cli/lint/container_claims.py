@@ -1,4 +1,4 @@
-"""What containers make of the claims of their pod: requests that do not exist, claims unused."""
+"""Checks how containers use the claims of their pod: missing requests, unused claims."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ SOURCES = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
 """The field of a pod's claim that names an object of each kind."""
 
 Requests = dict[tuple[str, str, str], set[str]]
-"""By kind, namespace and name of a claim or template, the names of its requests."""
+"""The names of the requests of claims and templates, by kind, namespace and name."""
 
 
-def requests(documents: Iterable[Document], world: ClusterObjects | None) -> Requests:
-    found: Requests = {}
-    for claim in world.of(ResourceClaim) if world else ():
+def requests(documents: Iterable[Document], objects: ClusterObjects | None) -> Requests:
+    by_object: Requests = {}
+    for claim in objects.of(ResourceClaim) if objects else ():
         key = (CLAIM, claim.metadata.namespace or "default", claim.metadata.name)
-        found[key] = {request.name for request in claim.spec.devices.requests}
-    for template in world.of(ResourceClaimTemplate) if world else ():
+        by_object[key] = {request.name for request in claim.spec.devices.requests}
+    for template in objects.of(ResourceClaimTemplate) if objects else ():
         key = (TEMPLATE, template.metadata.namespace or "default", template.metadata.name)
-        found[key] = {request.name for request in template.spec.spec.devices.requests}
+        by_object[key] = {request.name for request in template.spec.spec.devices.requests}
     for document in documents:
         if document.kind in SOURCES:
             path = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
             written = pod_specs.at(document.value, f"{path}.requests")
             names = {str(object_.get("name")) for object_ in _objects(written)}
-            found[document.kind, document.namespace, document.name] = names
-    return found
+            by_object[document.kind, document.namespace, document.name] = names
+    return by_object
 
 
-def check(document: Document, known: Requests) -> Iterator[Finding]:
-    """Findings about one pod or workload."""
+def check(document: Document, by_object: Requests) -> Iterator[Finding]:
+    """Yield the findings about one pod or workload."""
     path = pod_specs.POD_SPECS[document.kind]
     spec = pod_specs.at(document.value, path)
     offered = {
-        str(entry.get("name")): _requests_of(document, entry, known)
+        str(entry.get("name")): _requests_of(document, entry, by_object)
         for entry in _objects(pod_specs.at(spec, "resourceClaims"))
     }
     used = set()
@@ -62,25 +62,25 @@ def check(document: Document, known: Requests) -> Iterator[Finding]:
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _requests_of(document: Document, entry: dict[str, Any], known: Requests) -> set[str] | None:
-    """The requests behind a pod's claim; None where they are not known."""
+def _requests_of(document: Document, entry: dict[str, Any], by_object: Requests) -> set[str] | None:
+    """Return the requests of a pod's claim, or None if they are unknown."""
     for kind, field in SOURCES.items():
         if isinstance(entry.get(field), str):
-            return known.get((kind, document.namespace, entry[field]))
+            return by_object.get((kind, document.namespace, entry[field]))
     return None
 
 
 def _request(
     document: Document, place: str, entry: dict[str, Any], offered: dict[str, set[str] | None]
 ) -> Iterator[Finding]:
-    wanted, names = entry.get("request"), offered.get(str(entry.get("name")))
-    if not isinstance(wanted, str) or names is None or wanted in names:
+    requested, names = entry.get("request"), offered.get(str(entry.get("name")))
+    if not isinstance(requested, str) or names is None or requested in names:
         return
-    close = spelling.similar(wanted, names)
+    close = spelling.similar(requested, names)
     advice = f"Did you mean {close[0]}?" if close else f"It has: {', '.join(sorted(names))}"
-    message = f"{place}: the claim {entry.get('name')} has no request {wanted}"
+    message = f"{place}: the claim {entry.get('name')} has no request {requested}"
     line = document.line_of(place)
     yield Finding(document.file, line, Severity.ERROR, "unknown-request", message, advice)

@@ -1,8 +1,8 @@
 """Extended resources that could be claims: `nvidia.com/gpu: 2` as a claim template.
 
 A DeviceClass names the extended resource that it serves (`extendedResourceName`). For NVIDIA's GPUs
-the class is built in. A manifest is never rewritten: a claim asks for something else than an
-extended resource as soon as it has a selector, and that is the user's decision.
+the class is built in. Manifests are not rewritten: with a selector, a claim asks for other devices
+than the extended resource, and that is the user's decision.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lint has to say, and the forms it says it in."""
+"""Findings of lint, and their output formats."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Severity(enum.StrEnum):
 
 
 class Finding(NamedTuple):
-    """Something to look at. `advice` is how it is written instead."""
+    """A problem in a file. `advice` is the correction."""
 
     file: str
     line: int
@@ -30,11 +30,11 @@ class Finding(NamedTuple):
 
 
 def show(findings: Iterable[Finding], form: str, *, aside: bool = False) -> None:
-    """Print them, to standard error if the output belongs to something else."""
-    shown = sorted(findings, key=lambda each: (each.file, each.line))
+    """Print findings, to standard error if standard output belongs to something else."""
+    shown = sorted(findings, key=lambda item: (item.file, item.line))
     if form == "json":
         click.echo(
-            serialization.write_json([each._asdict() for each in shown], indent=2), err=aside
+            serialization.write_json([item._asdict() for item in shown], indent=2), err=aside
         )
     elif form == "sarif":
         click.echo(serialization.write_json(_sarif(shown), indent=2), err=aside)
@@ -51,7 +51,7 @@ def _text(finding: Finding) -> str:
 
 
 def _github(finding: Finding) -> str:
-    """A workflow command, which GitHub shows beside the line."""
+    """Return a workflow command, which GitHub shows beside the line."""
     words = " ".join(filter(None, (finding.message, finding.advice)))
     escaped = words.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return (
@@ -61,7 +61,7 @@ def _github(finding: Finding) -> str:
 
 
 def _sarif(findings: Sequence[Finding]) -> dict[str, Any]:
-    """The exchange format of code scanners, version 2.1.0."""
+    """Return the findings in SARIF 2.1.0, the exchange format of code scanners."""
     rules = [{"id": rule} for rule in sorted({finding.rule for finding in findings})]
     driver = {"name": "dray lint", "version": dray.__version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": list(map(_sarif_result, findings))}

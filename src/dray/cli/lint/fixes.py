@@ -62,7 +62,7 @@ def _parsed(text: str) -> Any:
 
 
 def _end(lines: Sequence[str], document: Document) -> int:
-    """Where the object ends; the separator behind it is not part of it."""
+    """Return the line after the object, without the separator that follows it."""
     end = min(document.end, len(lines))
     while end > document.start + 1 and lines[end - 1].startswith(("---", "...")):
         end -= 1
@@ -70,7 +70,7 @@ def _end(lines: Sequence[str], document: Document) -> int:
 
 
 def rewritten(document: Document) -> JsonObject | None:
-    """The object in the newest version; None where that is what it is."""
+    """Return the object in the newest version, or None if it is up to date."""
     kind = object_checks.kind_of(document)
     if kind is None or kind.group != "resource.k8s.io" or not isinstance(document.value, dict):
         return None

@@ -1,4 +1,4 @@
-"""How something that is refused may have been meant."""
+"""Suggests corrections for invalid fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ATTRIBUTE_FIELDS = ("matchAttribute", "distinctAttribute")
 
 
 def on_error(error: FieldError, document: Document, features: Features) -> str:
-    """For what validation refuses."""
+    """Return a suggestion for a validation error, or ""."""
     if error.field.endswith("cel.expression") and isinstance(error.bad_value, str):
         rewrites = selector_report.make(error.bad_value, features).rewrites
         return f"Did you mean: {rewrites[0]}" if rewrites else ""
@@ -33,7 +33,7 @@ def on_error(error: FieldError, document: Document, features: Features) -> str:
 
 
 def _attribute(name: Any) -> str:
-    """Names of attributes are C identifiers behind a domain."""
+    """Return a suggestion for an attribute name: a domain and a C identifier."""
     domain, slash, identifier = str(name).rpartition("/")
     if "-" not in identifier:
         return "" if slash else f"Name the domain as well: DRIVER/{identifier}"
@@ -43,7 +43,7 @@ def _attribute(name: Any) -> str:
 
 
 def on_problem(schema_type: str, problem: FieldProblem, document: Document) -> str:
-    """For a field that does not fit its type, or that there is none."""
+    """Return a suggestion for a field that is unknown or has the wrong type, or ""."""
     if problem.kind == "unknown":
         return _unknown_field(schema_type, problem.path)
     match = _QUANTITY.fullmatch(str(document.value_at(problem.path)))
@@ -54,14 +54,14 @@ def on_problem(schema_type: str, problem: FieldProblem, document: Document) -> s
 
 
 def _unknown_field(schema_type: str, path: str) -> str:
-    """Where a field that does not exist belongs, or which name it may have been meant to be."""
+    """Return where an unknown field belongs, or a similar name, or ""."""
     steps = re.sub(r"\[[^\]]*\]", "", path).split(".")
     owners = [schema_type]
     for step in steps[:-1]:
-        found = field_types.fields(owners[-1]).get(step)
-        if found is None or found.type.content.form is not Form.STRUCT:
+        field = field_types.fields(owners[-1]).get(step)
+        if field is None or field.type.content.form is not Form.STRUCT:
             return ""
-        owners.append(found.type.content.name)
+        owners.append(field.type.content.name)
     return _place(path, steps, owners)
 
 

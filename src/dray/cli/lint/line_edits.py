@@ -1,7 +1,7 @@
-"""Changes to the lines of a manifest, which keep its comments and its layout.
+"""Edits lines of a manifest, which keeps its comments and its layout.
 
-They understand the block style that people write. Whoever makes an edit checks what came of it, and
-writes the object anew where that is not what was meant.
+The edits work for YAML's block style. The caller checks the result of an edit, and writes the whole
+object again if it is not the expected one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INDENT = 2
 
 
 class Edit(NamedTuple):
-    """Lines from `start` up to `end` become other lines."""
+    """Replaces the lines from `start` up to `end`."""
 
     start: int
     end: int
@@ -25,26 +25,28 @@ class Edit(NamedTuple):
 
 
 def applied(lines: Sequence[str], edits: Sequence[Edit]) -> list[str]:
-    """The lines after all edits; what is put in where something is taken out must come first."""
+    """Return the lines after all edits. Of edits at one line, insertions must come first."""
     changed = list(lines)
     numbered = enumerate(edits)
-    for _, edit in sorted(numbered, key=lambda each: (each[1].start, each[0]), reverse=True):
+    for _, edit in sorted(
+        numbered, key=lambda numbered_edit: (numbered_edit[1].start, numbered_edit[0]), reverse=True
+    ):
         changed[edit.start : edit.end] = edit.lines
     return changed
 
 
 def version(document: Document, lines: Sequence[str], new: str) -> Iterator[Edit]:
-    """Another apiVersion."""
-    found = child(document.node, "apiVersion")
-    if found is not None:
-        start, end = found[1].start_mark, found[1].end_mark
+    """Yield the edit of the apiVersion."""
+    pair = child(document.node, "apiVersion")
+    if pair is not None:
+        start, end = pair[1].start_mark, pair[1].end_mark
         line = lines[start.line]
         changed = line[: start.column] + new + line[end.column :]
         yield Edit(start.line, start.line + 1, (changed,))
 
 
 def exactly(document: Document, lines: Sequence[str], path: str) -> Iterator[Edit]:
-    """Requests as v1 has them: all but the name one level down, below `exactly`."""
+    """Yield the edits that move all fields of a request but its name below `exactly`."""
     requests = node_at(document.node, path)
     for request in requests.value if isinstance(requests, yaml.SequenceNode) else ():
         if not isinstance(request, yaml.MappingNode) or len(request.value) < 2:
@@ -60,13 +62,13 @@ def exactly(document: Document, lines: Sequence[str], path: str) -> Iterator[Edi
 
 
 def node_at(node: yaml.Node | None, path: str) -> yaml.Node | None:
-    """What a path such as `spec.containers[0].resources` leads to."""
+    """Return the node at a path such as `spec.containers[0].resources`, or None."""
     for step in path.replace("[", ".").replace("]", "").split("."):
         if isinstance(node, yaml.SequenceNode) and step.isdecimal():
             node = node.value[int(step)] if int(step) < len(node.value) else None
         else:
-            found = child(node, step)
-            node = found[1] if found else None
+            pair = child(node, step)
+            node = pair[1] if pair else None
     return node
 
 
@@ -78,7 +80,7 @@ def child(node: yaml.Node | None, name: str) -> tuple[yaml.Node, yaml.Node] | No
 
 
 def last_line(node: yaml.Node) -> int:
-    """The last line with something of a node; comments behind it do not count."""
+    """Return the last line of a node, without comments that follow it."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return last_line(last[1] if isinstance(last, tuple) else last)

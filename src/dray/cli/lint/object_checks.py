@@ -1,4 +1,4 @@
-"""What is wrong with one object by itself: fields, types, limits, versions."""
+"""Checks of a single object: fields, types, limits, versions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GENERATED = "xxxxx"
 
 
 def check(document: Document, features: Features) -> Iterator[Finding]:
-    """Every finding about one object."""
+    """Yield every finding about one object."""
     if not isinstance(document.value, dict):
         yield _finding(document, "", "not-an-object", "an object is expected here")
         return
@@ -38,7 +38,7 @@ def check(document: Document, features: Features) -> Iterator[Finding]:
         return
     group, version = kinds.parse_api_version(document.api_version)
     if version not in kind.versions:
-        served = ", ".join(kinds.api_version(group, each) for each in kind.versions)
+        served = ", ".join(kinds.api_version(group, name) for name in kind.versions)
         message = f"{document.kind} is not served as {document.api_version}"
         advice = f"Write apiVersion: {served}"
         yield _finding(document, "apiVersion", "unknown-version", message, advice)
@@ -60,7 +60,7 @@ def _field_finding(document: Document, schema_type: str, problem: FieldProblem) 
         return _finding(document, problem.path, rule, message, words, Severity.WARNING)
     words = hints.on_problem(schema_type, problem, document)
     rule = f"{problem.kind}-field"
-    return _finding(document, problem.path, rule, _said(problem), words)
+    return _finding(document, problem.path, rule, _message(problem), words)
 
 
 def kind_of(document: Document) -> Kind | None:
@@ -68,7 +68,7 @@ def kind_of(document: Document) -> Kind | None:
     return kinds.by_kind(group, document.kind)
 
 
-def _said(problem: FieldProblem) -> str:
+def _message(problem: FieldProblem) -> str:
     return (
         problem.message
         if problem.path in problem.message
@@ -77,7 +77,7 @@ def _said(problem: FieldProblem) -> str:
 
 
 def _is_fleet(document: Document) -> bool:
-    """Whether it describes simulated machines, for `dray up --fleet`."""
+    """Return whether a document describes a simulated fleet for `dray up --fleet`."""
     return "nodes" in document.value and not document.api_version and not document.kind
 
 
@@ -98,9 +98,9 @@ def _unknown_kind(document: Document) -> Iterator[Finding]:
         return
     group, _ = kinds.parse_api_version(document.api_version)
     if group == "resource.k8s.io":
-        known = [kind.kind for kind in kinds.KINDS if kind.group == group]
-        close = spelling.similar(document.kind, known)
-        advice = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(known)}"
+        kind_names = [kind.kind for kind in kinds.KINDS if kind.group == group]
+        close = spelling.similar(document.kind, kind_names)
+        advice = f"Did you mean {close[0]}?" if close else f"There are: {', '.join(kind_names)}"
         message = f"{group} has no kind {document.kind}"
         yield _finding(document, "kind", "unknown-kind", message, advice)
 
@@ -116,7 +116,7 @@ def _outdated(document: Document, kind: Kind, version: str) -> Iterator[Finding]
 
 
 def _invalid(document: Document, kind: Kind, version: str, features: Features) -> Iterator[Finding]:
-    """What the API server would refuse after filling in what it fills in."""
+    """Yield what the API server would reject after it has applied defaults."""
     stored = versions.to_storage(copy.deepcopy(dict(document.value)))
     _fill_metadata(stored, kind)
     defaults.fill(stored, NO_TIME)

@@ -1,4 +1,4 @@
-"""Where the pods of a manifest are: in a Pod itself, and in the templates of workloads."""
+"""Finds pod specs in manifests: of Pods, and in the templates of workloads."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ CONTAINERS = ("initContainers", "containers")
 
 
 def at(value: Any, path: str) -> Any:
-    """What a path of names leads to; None where it leads nowhere."""
+    """Return the value at a path of names, or None."""
     for step in path.split("."):
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
 def containers(pod_spec: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every container that is one, with its path below the spec."""
+    """Yield the containers of a pod spec, with their paths below it; skips malformed ones."""
     for field in CONTAINERS:
-        found = pod_spec.get(field) if isinstance(pod_spec, dict) else None
-        for number, each in enumerate(found if isinstance(found, list) else ()):
-            if isinstance(each, dict):
-                yield f"{field}[{number}]", each
+        entries = pod_spec.get(field) if isinstance(pod_spec, dict) else None
+        for number, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if isinstance(entry, dict):
+                yield f"{field}[{number}]", entry

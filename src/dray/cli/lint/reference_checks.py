@@ -1,4 +1,4 @@
-"""What is wrong between objects: pods, claims, templates, classes and devices."""
+"""Checks across objects: pods, claims, templates, classes and devices."""
 
 from __future__ import annotations
 
@@ -23,40 +23,40 @@ from dray.explain.selectors import spelling
 Names = Mapping[str, set[tuple[str, str]]]
 
 
-def check(documents: Iterable[Document], world: ClusterObjects | None) -> Iterator[Finding]:
-    known = [each for each in documents if isinstance(each.value, dict)]
-    names = _names(known, world)
-    served = extended_resources.classes(known, world)
-    requests = container_claims.requests(known, world)
-    for document in known:
+def check(documents: Iterable[Document], objects: ClusterObjects | None) -> Iterator[Finding]:
+    readable = [item for item in documents if isinstance(item.value, dict)]
+    names = _names(readable, objects)
+    served = extended_resources.classes(readable, objects)
+    requests = container_claims.requests(readable, objects)
+    for document in readable:
         if document.kind in pod_specs.POD_SPECS:
-            yield from _pod(document, names, world)
+            yield from _pod(document, names, objects)
             yield from container_claims.check(document, requests)
             yield from extended_resources.check(document, served)
         if document.kind in SOURCES:
             yield from _counts(document)
             yield from _tolerations(document)
-            yield from _admin_access(document, known)
-            yield from _requests(document, known, world)
+            yield from _admin_access(document, readable)
+            yield from _requests(document, readable, objects)
 
 
-def _names(documents: Iterable[Document], world: ClusterObjects | None) -> Names:
-    """Namespace and name of every claim and every template."""
-    found: dict[str, set[tuple[str, str]]] = {CLAIM: set(), TEMPLATE: set()}
+def _names(documents: Iterable[Document], objects: ClusterObjects | None) -> Names:
+    """Return namespace and name of every claim and every template."""
+    by_kind: dict[str, set[tuple[str, str]]] = {CLAIM: set(), TEMPLATE: set()}
     for document in documents:
-        if document.kind in found:
-            found[document.kind].add((document.namespace, document.name))
-    if world is not None:
-        found[CLAIM] |= set(map(_name, world.of(ResourceClaim)))
-        found[TEMPLATE] |= set(map(_name, world.of(ResourceClaimTemplate)))
-    return found
+        if document.kind in by_kind:
+            by_kind[document.kind].add((document.namespace, document.name))
+    if objects is not None:
+        by_kind[CLAIM] |= set(map(_name, objects.of(ResourceClaim)))
+        by_kind[TEMPLATE] |= set(map(_name, objects.of(ResourceClaimTemplate)))
+    return by_kind
 
 
-def _name(each: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str]:
-    return each.metadata.namespace or "default", each.metadata.name
+def _name(value: ResourceClaim | ResourceClaimTemplate) -> tuple[str, str]:
+    return value.metadata.namespace or "default", value.metadata.name
 
 
-def _pod(document: Document, names: Names, world: ClusterObjects | None) -> Iterator[Finding]:
+def _pod(document: Document, names: Names, objects: ClusterObjects | None) -> Iterator[Finding]:
     path = pod_specs.POD_SPECS[document.kind]
     claims = pod_specs.at(document.value, f"{path}.resourceClaims")
     for number, entry in enumerate(claims if isinstance(claims, list) else ()):
@@ -64,13 +64,18 @@ def _pod(document: Document, names: Names, world: ClusterObjects | None) -> Iter
             name = entry.get(field) if isinstance(entry, dict) else None
             if isinstance(name, str):
                 where = f"{path}.resourceClaims[{number}].{field}"
-                yield from _reference(document, where, kind, name, names, world)
+                yield from _reference(document, where, kind, name, names, objects)
 
 
 def _reference(
-    document: Document, path: str, kind: str, name: str, names: Names, world: ClusterObjects | None
+    document: Document,
+    path: str,
+    kind: str,
+    name: str,
+    names: Names,
+    objects: ClusterObjects | None,
 ) -> Iterator[Finding]:
-    """Whether what a pod names is there, and is what the pod takes it for."""
+    """Check that the object named by a pod exists and has the expected kind."""
     if (document.namespace, name) in names[kind]:
         return
     other = CLAIM if kind == TEMPLATE else TEMPLATE
@@ -80,15 +85,15 @@ def _reference(
         advice = f"Write {SOURCES[other]}: {name}"
         yield Finding(document.file, line, Severity.ERROR, "claim-or-template", message, advice)
         return
-    elsewhere = sorted(space for space, each in names[kind] if each == name)
+    elsewhere = sorted(space for space, existing in names[kind] if existing == name)
     if elsewhere:
         message = f"{path}: {kind} {name} is in namespace {elsewhere[0]}, not {document.namespace}"
         advice = "A pod and its claims are in one namespace."
         yield Finding(document.file, line, Severity.ERROR, "other-namespace", message, advice)
         return
-    where = world.source if world else "these files"
+    where = objects.source if objects else "these files"
     close = spelling.similar(
-        name, (each for space, each in names[kind] if space == document.namespace)
+        name, (existing for space, existing in names[kind] if space == document.namespace)
     )
     advice = f"Did you mean {close[0]}?" if close else ""
     message = f"{path}: there is no {kind} {name} in {where}; the pod would wait for it"
@@ -96,16 +101,16 @@ def _reference(
 
 
 def _counts(document: Document) -> Iterator[Finding]:
-    """The API accepts any count; the scheduler does not."""
+    """Find counts that the API accepts and the scheduler can never satisfy."""
     counts = [
         (path, request.get("count", 1))
         for path, request in _device_requests(document)
         if "firstAvailable" not in path
     ]
-    known = [(path, count) for path, count in counts if isinstance(count, int)]
-    total = sum(count for _, count in known)
+    valid = [(path, count) for path, count in counts if isinstance(count, int)]
+    total = sum(count for _, count in valid)
     if total > ALLOCATION_RESULTS_MAX_SIZE:
-        path = max(known, key=lambda each: each[1])[0]
+        path = max(valid, key=lambda pair: pair[1])[0]
         limit = f"a claim can have {ALLOCATION_RESULTS_MAX_SIZE}"
         message = f"{path}.count: {total} devices are asked for; {limit}"
         line = document.line_of(f"{path}.count")
@@ -114,16 +119,16 @@ def _counts(document: Document) -> Iterator[Finding]:
 
 
 def _tolerations(document: Document) -> Iterator[Finding]:
-    """One without an effect matches every taint for the scheduler and none for evictions.
+    """Find tolerations without an effect: the scheduler accepts these, evictions ignore them.
 
-    devicetainteviction's claimEvictionTime looks only at tolerations with effect NoExecute.
+    devicetainteviction's claimEvictionTime considers only tolerations with effect NoExecute.
     """
     for path, request in _device_requests(document):
         tolerations = request.get("tolerations")
         effects = [
-            each.get("effect") or ""
-            for each in (tolerations if isinstance(tolerations, list) else ())
-            if isinstance(each, dict)
+            toleration.get("effect") or ""
+            for toleration in (tolerations if isinstance(tolerations, list) else ())
+            if isinstance(toleration, dict)
         ]
         if "" in effects and NO_EXECUTE not in effects:
             where = f"{path}.tolerations[{effects.index('')}]"
@@ -134,11 +139,11 @@ def _tolerations(document: Document) -> Iterator[Finding]:
 
 
 def _admin_access(document: Document, documents: Iterable[Document]) -> Iterator[Finding]:
-    """Admin access is granted in namespaces that say so."""
+    """Find admin access in namespaces without the label that allows it."""
     labels: dict[str, Any] = {}
-    for each in documents:
-        if each.kind == "Namespace" and each.name == document.namespace:
-            labels = each.metadata.get("labels") or {}
+    for item in documents:
+        if item.kind == "Namespace" and item.name == document.namespace:
+            labels = item.metadata.get("labels") or {}
     if labels.get(ADMIN_ACCESS_LABEL) == "true":
         return
     for path, request in _device_requests(document):
@@ -150,26 +155,26 @@ def _admin_access(document: Document, documents: Iterable[Document]) -> Iterator
 
 
 def _requests(
-    document: Document, documents: Iterable[Document], world: ClusterObjects | None
+    document: Document, documents: Iterable[Document], objects: ClusterObjects | None
 ) -> Iterator[Finding]:
-    """Classes that do not exist, and selectors that match nothing anywhere."""
-    if world is None:
+    """Find classes that do not exist, and selectors that match no device."""
+    if objects is None:
         return
-    classes = {each.metadata.name for each in world.of(DeviceClass)}
-    classes |= {each.name for each in documents if each.kind == "DeviceClass"}
+    classes = {item.metadata.name for item in objects.of(DeviceClass)}
+    classes |= {item.name for item in documents if item.kind == "DeviceClass"}
     for path, request in _device_requests(document):
         name = request.get("deviceClassName")
         if isinstance(name, str) and name not in classes:
             close = spelling.similar(name, classes)
             advice = f"Did you mean {close[0]}?" if close else f"There are: {_some(classes)}"
-            message = f"{path}.deviceClassName: there is no DeviceClass {name} in {world.source}"
+            message = f"{path}.deviceClassName: there is no DeviceClass {name} in {objects.source}"
             line = document.line_of(f"{path}.deviceClassName")
             yield Finding(document.file, line, Severity.WARNING, "missing-class", message, advice)
-        yield from _selectors(document, path, request, world)
+        yield from _selectors(document, path, request, objects)
 
 
 def _device_requests(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every place where a class and selectors may be, in all versions' ways of writing it."""
+    """Yield the paths with a class and selectors, as every API version writes them."""
     root = "spec.devices" if document.kind == CLAIM else "spec.spec.devices"
     requests = pod_specs.at(document.value, f"{root}.requests")
     for number, request in enumerate(requests if isinstance(requests, list) else ()):
@@ -179,13 +184,13 @@ def _device_requests(document: Document) -> Iterator[tuple[str, dict[str, Any]]]
         exact = request.get("exactly")
         yield (f"{path}.exactly", exact) if isinstance(exact, dict) else (path, request)
         alternatives = request.get("firstAvailable")
-        for place, each in enumerate(alternatives if isinstance(alternatives, list) else ()):
-            if isinstance(each, dict):
-                yield f"{path}.firstAvailable[{place}]", each
+        for place, alternative in enumerate(alternatives if isinstance(alternatives, list) else ()):
+            if isinstance(alternative, dict):
+                yield f"{path}.firstAvailable[{place}]", alternative
 
 
 def _selectors(
-    document: Document, path: str, request: dict[str, Any], world: ClusterObjects
+    document: Document, path: str, request: dict[str, Any], objects: ClusterObjects
 ) -> Iterator[Finding]:
     selectors = request.get("selectors")
     for number, selector in enumerate(selectors if isinstance(selectors, list) else ()):
@@ -193,10 +198,10 @@ def _selectors(
         expression = pod_specs.at(selector, "cel.expression")
         if not isinstance(expression, str):
             continue
-        report = selector_report.make(expression, world.features, world.devices())
+        report = selector_report.make(expression, objects.features, objects.devices())
         if report.error or not report.devices or report.matched:
             continue
-        message = f"{place}: matches none of the {report.devices} devices in {world.source}"
+        message = f"{place}: matches none of the {report.devices} devices in {objects.source}"
         advice = f"Did you mean: {report.rewrites[0]}" if report.rewrites else ""
         line = document.line_of(place)
         yield Finding(document.file, line, Severity.WARNING, "matches-nothing", message, advice)

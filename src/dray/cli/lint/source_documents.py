@@ -1,4 +1,4 @@
-"""Manifests with the places of everything in them."""
+"""Manifests with the line numbers of their fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEP = re.compile(r"\[([^\]]*)\]|([^.\[\]]+)")
 
 
 class NotYaml(ValueError):
-    """A text that cannot be read, and the line at which it goes wrong."""
+    """A text is not YAML; `line` is where parsing failed."""
 
     def __init__(self, line: int, problem: str) -> None:
         super().__init__(line, problem)
@@ -26,14 +26,14 @@ class NotYaml(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One object of a file; keys that occur twice are remembered, as Go's decoder does."""
+    """One object of a file. Repeated keys are kept, as Go's decoder reports them."""
 
     file: str
     value: Any
     node: yaml.Node
     start: int
     end: int
-    """The lines of the file that hold it, from 0, the end exclusive."""
+    """The lines of the object, from 0, the end exclusive."""
 
     @property
     def api_version(self) -> str:
@@ -45,8 +45,8 @@ class Document:
 
     @property
     def metadata(self) -> JsonObject:
-        found = self.value.get("metadata")
-        return found if isinstance(found, dict) else {}
+        metadata = self.value.get("metadata")
+        return metadata if isinstance(metadata, dict) else {}
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ class Document:
         return str(self.metadata.get("namespace") or "default")
 
     def value_at(self, path: str) -> Any:
-        """The value of a field such as `spec.requests[0].name`; None where there is none."""
+        """Return the value of a field such as `spec.requests[0].name`, or None."""
         value = self.value
         for match in _STEP.finditer(path):
             step = match[1] if match[1] is not None else match[2]
@@ -68,21 +68,22 @@ class Document:
         return value
 
     def line_of(self, path: str) -> int:
-        """The line, from 1, of a field such as `spec.requests[0].name`, or of what should have it.
+        """Return the line, from 1, of a field such as `spec.requests[0].name`, or of its parent.
 
-        Steps that the file does not have are passed over: a path of a newer version has some.
+        Steps that the file does not have are skipped: paths of a newer version have more
+        steps.
         """
         node, line = self.node, self.node.start_mark.line
         for match in _STEP.finditer(path):
-            found = _child(node, match[1] if match[1] is not None else match[2])
-            if found is not None:
-                key, node = found
+            pair = _child(node, match[1] if match[1] is not None else match[2])
+            if pair is not None:
+                key, node = pair
                 line = key.start_mark.line
         return line + 1
 
 
 def _child(node: yaml.Node, step: str) -> tuple[yaml.Node, yaml.Node] | None:
-    """What to point at for a step, and the node that it leads to."""
+    """Return the key node of a step, for its line, and the value node; None if it is missing."""
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             if key.value == step:
@@ -93,7 +94,7 @@ def _child(node: yaml.Node, step: str) -> tuple[yaml.Node, yaml.Node] | None:
 
 
 def documents(file: str, text: str) -> Iterator[Document]:
-    """The objects of a file; Lists are taken apart."""
+    """Yield the objects of a file; Lists become their items. Raises NotYaml."""
     loader = Loader(text)
     try:
         while loader.check_node():
@@ -117,21 +118,21 @@ def _taken_apart(
 ) -> Iterator[Document]:
     items = value.get("items") if isinstance(value, dict) else None
     is_list = isinstance(items, list) and value.get("kind") == "List"
-    found = _child(node, "items") if is_list else None
-    if found is None or not isinstance(items, list):
+    pair = _child(node, "items") if is_list else None
+    if pair is None or not isinstance(items, list):
         yield Document(file, value, node, start, end)
         return
-    for item, child in zip(items, found[1].value, strict=True):
+    for item, child in zip(items, pair[1].value, strict=True):
         yield Document(file, item, child, start, end)
 
 
 def _value(loader: Any, node: yaml.Node) -> Any:
-    """The value of a node, with repeated keys remembered."""
+    """Return the value of a node, with repeated keys kept."""
     if isinstance(node, yaml.SequenceNode):
-        return [_value(loader, each) for each in node.value]
+        return [_value(loader, item) for item in node.value]
     if not isinstance(node, yaml.MappingNode):
         return loader.construct_object(node)
     loader.flatten_mapping(node)
-    pairs = [(str(loader.construct_object(key)), _value(loader, each)) for key, each in node.value]
+    pairs = [(str(loader.construct_object(key)), _value(loader, item)) for key, item in node.value]
     values = dict(pairs)
     return values if len(values) == len(pairs) else gojson.ObjectWithDuplicateKeys(pairs)

@@ -11,7 +11,7 @@ _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds(text: str) -> float:
-    """Raises ValueError for what is no duration."""
+    """Return a duration in seconds. Raises ValueError for anything else."""
     if re.fullmatch(r"\d+(\.\d+)?", text):
         return float(text)
     parts = _PART.findall(text)
@@ -21,7 +21,7 @@ def seconds(text: str) -> float:
 
 
 def parse(context: click.Context, parameter: click.Parameter, text: str) -> float:
-    """The callback of an option that takes a duration."""
+    """Parse the duration of an option, as a click callback."""
     try:
         return seconds(text)
     except ValueError as error:

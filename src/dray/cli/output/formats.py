@@ -1,4 +1,4 @@
-"""How answers are printed: `-o json|yaml|name|wide|jsonpath=…`, or as a table for people."""
+"""Output formats: `-o json|yaml|name|wide|jsonpath=…`, or a table."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dray.cli.session import resource_types
 FORMATS = ("json", "yaml", "name", "wide", "jsonpath=TEMPLATE", "jsonpath-file=FILE")
 
 
-class Format(NamedTuple):
-    """A parsed `-o`: its name, and what follows the equals sign."""
+class OutputFormat(NamedTuple):
+    """A parsed `-o`: its name, and the text after the equals sign."""
 
     name: str = ""
     argument: str = ""
@@ -32,16 +32,16 @@ class Format(NamedTuple):
         return self.name == "wide"
 
 
-def _parse(context: click.Context, parameter: click.Parameter, text: str) -> Format:
+def _parse(context: click.Context, parameter: click.Parameter, text: str) -> OutputFormat:
     name, _, argument = text.partition("=")
     if name == "jsonpath-file":
-        return Format("jsonpath", _file_text(argument))
+        return OutputFormat("jsonpath", _file_text(argument))
     if name not in ("", "json", "yaml", "name", "wide", "table", "jsonpath"):
         raise click.BadParameter(f"{name!r} is none of {', '.join(FORMATS)}", context, parameter)
     if name == "jsonpath" and not argument:
         example = "jsonpath='{.metadata.name}'"
         raise click.BadParameter(f"needs a template, such as {example}", context, parameter)
-    return Format(name, argument)
+    return OutputFormat(name, argument)
 
 
 def _file_text(path: str) -> str:
@@ -63,8 +63,8 @@ option = click.option(
 )
 
 
-def show_document(document: Any, format: Format) -> None:
-    """Print one document in a format for machines."""
+def show_document(document: Any, format: OutputFormat) -> None:
+    """Print one document in a machine-readable format."""
     if format.name != "jsonpath":
         click.echo(rendered(document, format), nl=False)
         return
@@ -78,8 +78,8 @@ def show_document(document: Any, format: Format) -> None:
         click.echo(hint, err=True)
 
 
-def rendered(document: Any, format: Format) -> str:
-    """The text of a document; structs and tuples in it become what JSON has for them."""
+def rendered(document: Any, format: OutputFormat) -> str:
+    """Return a document as text; structs and tuples in it become JSON types."""
     document = msgspec.json.decode(msgspec.json.encode(document))
     if format.name == "yaml":
         return serialization.write_yaml(document)
@@ -93,7 +93,7 @@ def show_names(kind: Kind, objects: Sequence[JsonObject]) -> None:
         click.echo(f"{resource_types.full_name(kind)}/{object_['metadata']['name']}")
 
 
-def show_change(kind: Kind, changed: JsonObject, verb: str, format: Format) -> None:
+def show_change(kind: Kind, changed: JsonObject, verb: str, format: OutputFormat) -> None:
     """Report one written object: `resourceclaim.resource.k8s.io/x created`, or the object."""
     if format.name == "name":
         show_names(kind, [changed])
@@ -108,7 +108,7 @@ def reference(kind: Kind, named: JsonObject) -> str:
 
 
 def presented(document: JsonObject, *, managed_fields: bool = False) -> JsonObject:
-    """The object as people want to see it: who manages which field is left out."""
+    """Return the object without managed fields, as kubectl shows it."""
     metadata = document.get("metadata")
     if managed_fields or not isinstance(metadata, dict) or "managedFields" not in metadata:
         return document
@@ -117,7 +117,7 @@ def presented(document: JsonObject, *, managed_fields: bool = False) -> JsonObje
 
 
 def as_list(objects: Sequence[JsonObject]) -> JsonObject:
-    """The List that kubectl makes of several objects."""
+    """Return several objects as a List, as kubectl does."""
     return {
         "apiVersion": "v1",
         "items": list(objects),

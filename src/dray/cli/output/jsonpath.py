@@ -1,4 +1,4 @@
-"""Finds values by kubectl's JSONPath templates and prints them as kubectl does."""
+"""Evaluates kubectl's JSONPath templates and prints values as kubectl does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RELAXED = re.compile(r"\{\.?([^{}]+)\}|\.?([^{}]+)")
 
 
 class Template:
-    """A parsed template. A key that is missing has no values, unless `requires_keys`."""
+    """A parsed template. A missing key gives no values, or an error with `requires_keys`."""
 
     def __init__(self, text: str, *, requires_keys: bool = False) -> None:
         self._parts = syntax.parse(text)
@@ -35,7 +35,7 @@ class Template:
         return "".join(self._rendered(self._parts, data))
 
     def find(self, data: Any) -> list[Any]:
-        """The values of all parts, one after the other."""
+        """Return the values of all parts, in order."""
         return [value for values in self._values(self._parts, data) for value in values]
 
     def _rendered(self, parts: Sequence[Part], data: Any) -> Iterator[str]:
@@ -44,7 +44,7 @@ class Template:
 
     def _values(self, parts: Sequence[Part], data: Any) -> Iterator[list[Any]]:
         for part in parts:
-            if isinstance(part, syntax.Range):
+            if isinstance(part, syntax.RangePart):
                 for value in self._finder.walk([data], part.path):
                     yield from self._values(part.parts, value)
             else:
@@ -53,7 +53,7 @@ class Template:
 
 @functools.lru_cache(maxsize=128)
 def relaxed(path: str) -> Template:
-    """The template of a single path, which may come without braces and without its first dot."""
+    """Parse a single path, whose braces and first dot may be missing."""
     match = _RELAXED.fullmatch(path)
     if match is None:
         raise JsonPathError(
@@ -64,7 +64,7 @@ def relaxed(path: str) -> Template:
 
 
 def text_of(value: Any) -> str:
-    """A value as a template prints it: lists and objects as JSON."""
+    """Return a value as templates print it: lists and objects as JSON."""
     if isinstance(value, (dict, list)):
         return serialization.write_json(value)
     if value is None:
@@ -77,7 +77,7 @@ def text_of(value: Any) -> str:
 
 
 class Finder:
-    """Walks paths. A walk goes from several values to several others."""
+    """Evaluates paths. Each step leads from some values to others."""
 
     def __init__(self, requires_keys: bool) -> None:
         self._requires_keys = requires_keys
@@ -91,29 +91,29 @@ class Finder:
         match step:
             case syntax.Constant(value):
                 return [value for _ in values]
-            case syntax.Field(name):
+            case syntax.FieldStep(name):
                 return self._field(values, name)
             case syntax.Wildcard():
                 return [child for value in values for child in _children(value)]
             case syntax.Recursive():
                 return list(_descendants(values))
             case syntax.Union(members):
-                return [found for member in members for found in self.walk(values, member)]
+                return [matches for member in members for matches in self.walk(values, member)]
             case syntax.Filter():
-                return [each for value in values for each in self._filtered(value, step)]
+                return [item for value in values for item in self._filtered(value, step)]
             case syntax.Slice():
-                return [each for value in values for each in _sliced(value, step)]
+                return [item for value in values for item in _sliced(value, step)]
 
     def _field(self, values: list[Any], name: str) -> list[Any]:
-        found = [value[name] for value in values if isinstance(value, dict) and name in value]
-        if self._requires_keys and values and not found:
+        matches = [value[name] for value in values if isinstance(value, dict) and name in value]
+        if self._requires_keys and values and not matches:
             raise JsonPathError(f"{name} is not found")
-        return found
+        return matches
 
     def _filtered(self, value: Any, step: syntax.Filter) -> Iterator[Any]:
         if not isinstance(value, list):
             raise JsonPathError(f"{text_of(value)} is not array or slice and cannot be filtered")
-        return (each for each in value if self._passes(each, step))
+        return (item for item in value if self._passes(item, step))
 
     def _passes(self, value: Any, step: syntax.Filter) -> bool:
         left = self.walk([value], step.left)
@@ -145,7 +145,7 @@ def _children(value: Any) -> Iterable[Any]:
 
 
 def _descendants(values: Iterable[Any]) -> Iterator[Any]:
-    """Every object and list below the values that is not empty, outermost first."""
+    """Yield every object and list below the values that is not empty, outermost first."""
     for value in values:
         if children := list(_children(value)):
             yield value
@@ -153,7 +153,7 @@ def _descendants(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _sliced(value: Any, step: syntax.Slice) -> list[Any]:
-    """As client-go's evalArray: an index beyond the end is an error."""
+    """Return a slice as client-go's evalArray does: an index beyond the end is an error."""
     if value is None:
         return []
     if not isinstance(value, list):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dray.cli.command_errors import JsonPathError
 
 
-class Field(NamedTuple):
+class FieldStep(NamedTuple):
     name: str
 
 
@@ -27,7 +27,7 @@ class Recursive(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """`[start:stop:step]`; `is_single` for one index, where -1 has to reach the end."""
+    """`[start:stop:step]`. `is_single` is one index, for which -1 is the last item."""
 
     start: int | None
     stop: int | None
@@ -40,7 +40,7 @@ class Constant(NamedTuple):
 
 
 class Filter(NamedTuple):
-    """`[?(left operator right)]`; without operator, whatever has the left side."""
+    """`[?(left operator right)]`. Without an operator, the left side must exist."""
 
     left: Path
     operator: str
@@ -51,19 +51,19 @@ class Union(NamedTuple):
     members: tuple[Path, ...]
 
 
-Step = Field | Wildcard | Recursive | Slice | Constant | Filter | Union
+Step = FieldStep | Wildcard | Recursive | Slice | Constant | Filter | Union
 Path = tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Its parts are printed once for each value of the path."""
+class RangePart:
+    """Parts that are printed once for each value of the path."""
 
     path: Path
     parts: tuple[Part, ...]
 
 
-Part = Path | Range
+Part = Path | RangePart
 
 _TERMINATORS = frozenset(" \t\r\n.,[]$@{}")
 _SLICE = re.compile(r"(-?\d*)(:-?\d*)?(:-?\d*)?")
@@ -73,14 +73,14 @@ _RANGE, _END = "range", "end"
 
 
 class _Action(NamedTuple):
-    """What is inside one pair of braces."""
+    """The content of one pair of braces."""
 
     keyword: str
     path: Path
 
 
 def parse(template: str) -> tuple[Part, ...]:
-    """The parts of a template."""
+    """Return the parts of a template. Raises JsonPathError."""
     actions = list(_actions(template))
     parts, rest = _group(actions, 0, inside=False)
     assert rest == len(actions)
@@ -88,14 +88,14 @@ def parse(template: str) -> tuple[Part, ...]:
 
 
 def _group(actions: list[_Action], at: int, *, inside: bool) -> tuple[tuple[Part, ...], int]:
-    """The parts up to the end of this range, and where to go on behind it."""
+    """Return the parts up to the end of this range, and the index after it."""
     parts: list[Part] = []
     while at < len(actions):
         action = actions[at]
         at += 1
         if action.keyword == _RANGE:
             inner, at = _group(actions, at, inside=True)
-            parts.append(Range(action.path, inner))
+            parts.append(RangePart(action.path, inner))
         elif action.keyword == _END:
             if not inside:
                 raise JsonPathError("not in range, nothing to end")
@@ -125,7 +125,7 @@ def _path(text: str) -> Path:
 
 
 class _Scanner:
-    """Reads one action, from behind its opening brace to behind the closing one."""
+    """Reads one action, from its opening brace to the closing one."""
 
     def __init__(self, text: str, at: int) -> None:
         self._text = text
@@ -185,7 +185,7 @@ class _Scanner:
         while end < len(self._text) and self._text[end] not in _TERMINATORS:
             end += 2 if self._text[end] == "\\" else 1
         name = self._take(min(end, len(self._text)))
-        self._steps.append(Wildcard() if name == "*" else Field(name.replace("\\", "")))
+        self._steps.append(Wildcard() if name == "*" else FieldStep(name.replace("\\", "")))
 
     def _recursive(self) -> None:
         if self._steps and isinstance(self._steps[-1], Recursive):
@@ -225,7 +225,7 @@ class _Scanner:
             raise JsonPathError("unterminated array")
         inside = self._take(end + 1)[1:-1]
         if "," in inside:
-            members = (_path(f"[{each.strip(' ')}]") for each in inside.split(","))
+            members = (_path(f"[{part.strip(' ')}]") for part in inside.split(","))
             self._steps.append(Union(tuple(members)))
         elif len(inside) > 1 and inside[0] == inside[-1] == "'" and "'" not in inside[1:-1]:
             self._steps += _path(f".{inside[1:-1]}")
@@ -245,7 +245,7 @@ class _Scanner:
             self._steps.append(Filter(_path(left), operator, _path(right)))
 
     def _filter_end(self, at: int) -> int:
-        """Where the closing parenthesis is; inside quotes it does not count."""
+        """Return the position of the closing parenthesis, outside of quotes."""
         quote = ""
         while at < len(self._text):
             character = self._text[at]
@@ -276,7 +276,7 @@ def _slice(text: str) -> Slice:
 
 
 def _unquoted(text: str) -> str:
-    """The text inside quotes, with Go's escapes."""
+    """Return the text inside quotes, with Go's escapes resolved."""
     quote, inside = text[0], text[1:-1]
 
     def character(match: re.Match[str]) -> str:

@@ -24,14 +24,14 @@ _GO_NUMBER = re.compile(r"[-+]?(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?|0[xob][\da-fA-
 
 
 class _Dumper(yaml.SafeDumper):
-    """Lists are not indented under their key, and nothing is an alias."""
+    """A YAML dumper without indented lists and without aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 def _could_be_something_else(dumper: _Dumper, text: str) -> bool:
-    """Whether a reader of YAML 1.1 would take the bare text for a number, a bool or a time."""
+    """Return whether YAML 1.1 reads the bare text as a number, a bool or a time."""
     if text in _GO_BOOLS or _GO_NUMBER.fullmatch(text):
         return True
     tag = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
@@ -52,5 +52,5 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def write_yaml(document: Any, *, in_order: bool = False) -> str:
-    """`in_order` keeps the keys as they are, for files that people edit."""
+    """Return YAML. `in_order` keeps the order of the keys, for files that users edit."""
     return yaml.dump(document, Dumper=_Dumper, allow_unicode=True, sort_keys=not in_order, width=80)

@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: the options for it, and a session there."""
+"""The cluster of a command: its options, and a session with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dray.client.api_client import Client
 
 FIELD_MANAGER = "dray"
 _AUTHORITIES = "SSL_CERT_FILE"
-"""Where OpenSSL looks for them first."""
+"""The variables that OpenSSL reads first."""
 STEPS_TO_CLOSE = 8
 
 Answer = TypeVar("Answer")
@@ -27,7 +27,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A cluster and a namespace as chosen on the command line; empty for what kubectl takes."""
+    """A cluster and a namespace from the command line; "" means kubectl's default."""
 
     kubeconfig: str = ""
     context: str = ""
@@ -40,7 +40,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A connected client and the namespace that names without one mean."""
+    """A connected client, and the namespace for names without one."""
 
     client: Client
     namespace: str
@@ -49,7 +49,7 @@ class Session:
 
 
 def options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --kubeconfig, --context and --namespace; the command gets them as `target`."""
+    """Add --kubeconfig, --context and --namespace; the command receives them as `target`."""
 
     @click.option("--kubeconfig", default="", metavar="FILE", help="Instead of $KUBECONFIG.")
     @click.option("--context", default="", help="A context of the kubeconfig.")
@@ -93,10 +93,10 @@ async def _with_session(target: Target, body: Callable[[Session], Awaitable[Answ
 
 
 def _imported_rest() -> ModuleType:
-    """The HTTP client, which takes long to import, and commands on files do without.
+    """Import the HTTP client, which is slow and not needed by commands on files.
 
-    Most of that aiohttp reads whom the computer trusts, for connections that name no authorities;
-    those of commands do: see `rest.tls_context`.
+    Most of that time aiohttp reads the system's certificate authorities, for connections that
+    name none; those of commands do: see `rest.tls_context`.
     """
     trusted = os.environ.get(_AUTHORITIES)
     os.environ[_AUTHORITIES] = os.devnull
@@ -110,18 +110,18 @@ def _imported_rest() -> ModuleType:
 
 
 async def _end_streams() -> None:
-    """Let streams that nobody reads any more close, while their connections can still do so."""
+    """Close unused streams while their connections can still do so."""
     for _ in range(STEPS_TO_CLOSE):
         await asyncio.sleep(0)
 
 
 def _warning_once() -> Callable[[str], None]:
-    """Tells what a server has to say about requests that it answered, as kubectl tells it."""
-    told: set[str] = set()
+    """Return a function that prints a server's warning once, as kubectl does."""
+    shown: set[str] = set()
 
     def warn(text: str) -> None:
-        if text not in told:
-            told.add(text)
+        if text not in shown:
+            shown.add(text)
             click.secho("Warning:", fg="yellow", nl=False, err=True)
             click.echo(f" {text}", err=True)
 

@@ -1,4 +1,4 @@
-"""A sign of life on a terminal while something takes its time."""
+"""A progress message on a terminal while a command waits."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import sys
 import threading
 from collections.abc import Iterator
 
-PATIENCE_SECONDS = 0.7
+DELAY_SECONDS = 0.7
 
 
 @contextlib.contextmanager
 def shown(doing: str) -> Iterator[None]:
-    """Show what is being done until the block is left, if that takes longer than a moment.
+    """Show a message until the block ends, if that takes longer than a moment.
 
-    Nothing is shown where nobody looks.
+    Shows nothing if standard error is not a terminal.
     """
     if not sys.stderr.isatty():
         yield
         return
     with contextlib.ExitStack() as stack:
-        timer = threading.Timer(PATIENCE_SECONDS, _show, (stack, doing))
+        timer = threading.Timer(DELAY_SECONDS, _show, (stack, doing))
         timer.daemon = True
         timer.start()
         try:

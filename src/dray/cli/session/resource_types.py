@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from dray.api import kinds
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli.command_errors import NotFound, WrongUsage
+from dray.cli.command_errors import ObjectNotFound, WrongUsage
 from dray.client import api_client
 from dray.client.api_client import Client
 
@@ -22,14 +22,14 @@ AGGREGATED = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
 class Resources:
-    """The kinds of one cluster; asked for once, when first needed."""
+    """The kinds of one cluster, discovered once, when first needed."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._kinds: list[Kind] | None = None
 
     async def all(self) -> list[Kind]:
-        """Every kind in every version: the core group first, preferred versions first."""
+        """Return every kind in every version: the core group and preferred versions first."""
         if self._kinds is None:
             core, groups = await asyncio.gather(
                 _discover(self._client, "/api"), _discover(self._client, "/apis")
@@ -38,14 +38,14 @@ class Resources:
         return self._kinds
 
     async def preferred(self) -> list[Kind]:
-        """Every kind once, in the version its group prefers."""
-        found: dict[tuple[str, str], Kind] = {}
+        """Return every kind once, in its group's preferred version."""
+        by_kind: dict[tuple[str, str], Kind] = {}
         for kind in await self.all():
-            found.setdefault((kind.group, kind.plural), kind)
-        return list(found.values())
+            by_kind.setdefault((kind.group, kind.plural), kind)
+        return list(by_kind.values())
 
     async def named(self, name: str) -> list[Kind]:
-        """What `po`, `pods`, `claims.v1beta1.resource.k8s.io` or the category `all` means."""
+        """Return the kinds of a word such as `po`, `claims.v1beta1.resource.k8s.io` or `all`."""
         served = await self.all()
         for kind in served:
             if _is_called(kind, name):
@@ -56,10 +56,14 @@ class Resources:
         return members
 
     async def of(self, api_version: str, kind_name: str) -> Kind:
-        """The kind of an object that says its apiVersion and kind."""
+        """Return the kind of an object's apiVersion and kind. Raises ObjectNotFound."""
         group, version = kinds.parse_api_version(api_version)
         served = await self.all()
-        same_group = [each for each in served if (each.group, each.kind) == (group, kind_name)]
+        same_group = [
+            candidate
+            for candidate in served
+            if (candidate.group, candidate.kind) == (group, kind_name)
+        ]
         for kind in same_group:
             if kind.versions[0] == version:
                 return kind
@@ -67,34 +71,34 @@ class Resources:
 
 
 def full_name(kind: Kind) -> str:
-    """As kubectl names kinds in messages: `resourceclaim.resource.k8s.io`."""
+    """Return a kind as kubectl's messages name it: `resourceclaim.resource.k8s.io`."""
     return f"{kind.singular}.{kind.group}" if kind.group else kind.singular
 
 
 def _is_called(kind: Kind, name: str) -> bool:
-    wanted, _, rest = name.partition(".")
+    parts, _, rest = name.partition(".")
     words = (kind.plural, kind.singular, kind.kind, *kind.short_names)
-    if wanted not in words and wanted.lower() not in words:
+    if parts not in words and parts.lower() not in words:
         return False
     version = kind.versions[0]
     return rest in ("", kind.group, version, f"{version}.{kind.group}")
 
 
-def _unknown(name: str, served: Iterable[Kind]) -> NotFound:
-    known = {word for kind in served for word in (kind.plural, kind.singular)}
-    close = difflib.get_close_matches(name.lower(), known, n=1)
+def _unknown(name: str, served: Iterable[Kind]) -> ObjectNotFound:
+    words = {word for kind in served for word in (kind.plural, kind.singular)}
+    close = difflib.get_close_matches(name.lower(), words, n=1)
     advice = f"Did you mean {close[0]}?" if close else "See them all: dray api-resources"
     message = f'the server doesn\'t have a resource type "{name}"'
-    return NotFound(message, advice)
+    return ObjectNotFound(message, advice)
 
 
-def _unknown_version(api_version: str, kind_name: str, same_group: list[Kind]) -> NotFound:
+def _unknown_version(api_version: str, kind_name: str, same_group: list[Kind]) -> ObjectNotFound:
     message = f'no matches for kind "{kind_name}" in version "{api_version}"'
     advice = "See what is served: dray api-resources"
     if same_group:
         served = ", ".join(kind.preferred.api_version for kind in same_group)
         advice = f"It is served as {served}."
-    return NotFound(message, advice)
+    return ObjectNotFound(message, advice)
 
 
 async def _discover(client: Client, path: str) -> list[Kind]:
@@ -125,24 +129,24 @@ def _aggregated(document: dict[str, Any]) -> Iterator[Kind]:
 
 
 async def _one_by_one(client: Client, document: dict[str, Any]) -> list[Kind]:
-    """For servers before 1.30: a document for each group and version."""
-    found: list[Kind] = []
+    """Discover each group and version separately, for servers before 1.30."""
+    result: list[Kind] = []
     for group_version in _group_versions(document):
         root = "/apis" if "/" in group_version else "/api"
         response = await client.raw(
             Request("GET", f"{root}/{group_version}", headers={"accept": JSON})
         )
         if response.status < 400:
-            found += _listed(group_version, msgspec.json.decode(response.body))
-    return found
+            result += _listed(group_version, msgspec.json.decode(response.body))
+    return result
 
 
 def _group_versions(document: dict[str, Any]) -> Iterator[str]:
     yield from document.get("versions") or ()
     for group in document.get("groups") or ():
         preferred = group.get("preferredVersion", {}).get("groupVersion")
-        every = [version["groupVersion"] for version in group.get("versions") or ()]
-        yield from sorted(every, key=lambda version: version != preferred)
+        all_versions = [version["groupVersion"] for version in group.get("versions") or ()]
+        yield from sorted(all_versions, key=lambda version: version != preferred)
 
 
 def _listed(group_version: str, document: dict[str, Any]) -> Iterator[Kind]:
@@ -161,33 +165,33 @@ def _listed(group_version: str, document: dict[str, Any]) -> Iterator[Kind]:
             )
 
 
-class Reference(NamedTuple):
-    """Objects of one kind: the named one, or all where `name` is empty."""
+class ObjectArgument(NamedTuple):
+    """One object of a kind, or all of them if `name` is empty."""
 
     kind: Kind
     name: str = ""
 
 
-async def resolve(words: Sequence[str], resources: Resources) -> list[Reference]:
-    """What the words on the command line mean, in their order."""
+async def resolve(words: Sequence[str], resources: Resources) -> list[ObjectArgument]:
+    """Return the references that the words of the command line name, in their order."""
     if any("/" in word for word in words):
         return [await _single(word, resources) for word in words]
     types, *names = words
     kinds = [kind for name in types.split(",") for kind in await resources.named(name)]
     if not names:
-        return [Reference(kind) for kind in dict.fromkeys(kinds)]
-    return [Reference(kind, name) for kind in kinds for name in names]
+        return [ObjectArgument(kind) for kind in dict.fromkeys(kinds)]
+    return [ObjectArgument(kind, name) for kind in kinds for name in names]
 
 
-async def _single(word: str, resources: Resources) -> Reference:
+async def _single(word: str, resources: Resources) -> ObjectArgument:
     type_name, slash, name = word.partition("/")
     if not slash or not name or "/" in name:
         raise WrongUsage(f"{word}: write TYPE/NAME, and no other form beside it")
-    return Reference((await resources.named(type_name))[0], name)
+    return ObjectArgument((await resources.named(type_name))[0], name)
 
 
-def require_names(references: Sequence[Reference], what: str) -> None:
-    """For commands that must not mean everything by mistake."""
+def require_names(references: Sequence[ObjectArgument], what: str) -> None:
+    """Raise WrongUsage for references to all objects, which could be a mistake."""
     for reference in references:
         if not reference.name:
             raise WrongUsage(f"{what} needs a name: {reference.kind.plural}/NAME", "Or give --all.")

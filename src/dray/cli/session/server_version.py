@@ -1,4 +1,4 @@
-"""Which Kubernetes a server is, and whether it is dray's own."""
+"""The Kubernetes version of a server, and whether it is dray's API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dray.client.api_client import Client
 
 @dataclass(frozen=True, slots=True)
 class ServerVersion:
-    """What `/version` says."""
+    """The content of `/version`."""
 
     document: dict[str, Any]
 
@@ -26,18 +26,18 @@ class ServerVersion:
 
     @property
     def minor(self) -> str:
-        """Such as `1.37`; providers write `37+`."""
+        """Return a version such as `1.37`; some providers write `37+`."""
         return f"{self.document.get('major')}.{str(self.document.get('minor')).rstrip('+')}"
 
     @property
     def features(self) -> Features:
-        """The gates that version has by default; those of the newest for one we do not know."""
+        """Return the default gates of the version; for unknown ones, those of the newest."""
         if self.minor in features.VERSIONS:
             return features.for_version(self.minor)
         return features.DEFAULT
 
 
-async def ask(client: Client) -> ServerVersion:
+async def read(client: Client) -> ServerVersion:
     response = await client.raw(Request("GET", "/version", headers={"accept": "application/json"}))
     if response.status >= 400:
         raise api_client.error_of(response)

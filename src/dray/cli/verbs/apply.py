@@ -1,4 +1,4 @@
-"""`dray apply` and `dray create`: objects from files to the cluster."""
+"""`dray apply` and `dray create`: write objects of files to the cluster."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from dray.api import errors, http_messages
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
 from dray.cli import command_errors
-from dray.cli.command_errors import Command, CommandError
+from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.inputs import manifests
 from dray.cli.inputs.manifests import Manifest
 from dray.cli.output import formats
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection
 from dray.cli.session.connection import FIELD_MANAGER, Session, Target
 from dray.client import api_client
 
 Writing = Callable[[Session, Kind, JsonObject], Awaitable[tuple[JsonObject, str]]]
-"""Writes one object; what became of it, and the word for that."""
+"""Writes one object. Returns the object, and the verb for the message."""
 
 _dry_run = click.option("--dry-run", is_flag=True, help="Let the server check, write nothing.")
 _recursive = click.option("--recursive", "-R", is_flag=True, help="Also subdirectories.")
 
 
-@click.command("apply", cls=Command)
+@click.command("apply", cls=DrayCommand)
 @connection.options
 @manifests.files_option(required=True)
 @_recursive
@@ -39,7 +39,7 @@ def apply(
     target: Target,
     files: tuple[str, ...],
     recursive: bool,
-    format: Format,
+    format: OutputFormat,
     dry_run: bool,
     field_manager: str,
     force_conflicts: bool,
@@ -53,14 +53,14 @@ def apply(
     _write_all(target, manifests.read(files, recursive=recursive), one, format, dry_run)
 
 
-@click.command("create", cls=Command)
+@click.command("create", cls=DrayCommand)
 @connection.options
 @manifests.files_option(required=True)
 @_recursive
 @formats.option
 @_dry_run
 def create(
-    target: Target, files: tuple[str, ...], recursive: bool, format: Format, dry_run: bool
+    target: Target, files: tuple[str, ...], recursive: bool, format: OutputFormat, dry_run: bool
 ) -> None:
     """Create the objects of the files."""
     query = _with_dry_run([("fieldManager", FIELD_MANAGER)], dry_run)
@@ -73,7 +73,7 @@ def create(
 
 
 def _with_dry_run(query: list[tuple[str, str]], dry_run: bool) -> list[tuple[str, str]]:
-    """Misspelt fields are errors, as with kubectl."""
+    """Return the query with strict field validation, as kubectl sends it."""
     return [*query, ("fieldValidation", "Strict"), *([("dryRun", "All")] if dry_run else [])]
 
 
@@ -94,10 +94,10 @@ async def _applied(
 
 async def _version(session: Session, kind: Kind, name: str, namespace: str) -> str:
     try:
-        found = await session.client.get(kind, name, namespace)
+        current = await session.client.get(kind, name, namespace)
     except errors.NotFound:
         return ""
-    return str(found["metadata"].get("resourceVersion", ""))
+    return str(current["metadata"].get("resourceVersion", ""))
 
 
 def _outcome(before: str, changed: JsonObject) -> str:
@@ -114,7 +114,7 @@ def _namespace(session: Session, kind: Kind, document: JsonObject) -> str:
 
 
 def _placed(session: Session, kind: Kind, document: JsonObject) -> JsonObject:
-    """The object with its namespace, as kubectl sends it: the server names both in its errors."""
+    """Return the object with its namespace, as kubectl sends it: errors then name both."""
     namespace = _namespace(session, kind, document)
     if not namespace:
         return document
@@ -140,13 +140,13 @@ async def _send(
 
 
 def _write_all(
-    target: Target, found: list[Manifest], one: Writing, format: Format, dry_run: bool
+    target: Target, documents: list[Manifest], one: Writing, format: OutputFormat, dry_run: bool
 ) -> None:
-    """Write one after the other; what is refused does not keep the rest from being tried."""
+    """Write objects one after the other; rejected ones do not stop the rest."""
 
     async def body(session: Session) -> int:
         refused = 0
-        for manifest in found:
+        for manifest in documents:
             try:
                 kind = await session.resources.of(*manifest.type)
                 document = _placed(session, kind, manifest.document)
@@ -155,10 +155,10 @@ def _write_all(
                 raise
             except (errors.StatusError, CommandError) as error:
                 refused += 1
-                known = (
+                failure = (
                     error if isinstance(error, CommandError) else command_errors.of_status(error)
                 )
-                CommandError(f"{manifest.source}: {known.message}", known.advice).show()
+                CommandError(f"{manifest.source}: {failure.message}", failure.advice).show()
                 continue
             suffix = " (server dry run)" if dry_run else ""
             formats.show_change(kind, changed, f"{verb}{suffix}", format)

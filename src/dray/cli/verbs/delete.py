@@ -10,20 +10,20 @@ import click
 from dray.api import errors
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command, TimedOut, WrongUsage
+from dray.cli.command_errors import DrayCommand, TimedOut, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import formats
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.session.resource_types import Reference
+from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import listing
 from dray.client.api_client import ObjectSelection
 
 POLL_SECONDS = 0.2
 
 
-@click.command("delete", cls=Command)
+@click.command("delete", cls=DrayCommand)
 @click.argument("what", nargs=-1, shell_complete=resource_types.complete)
 @connection.options
 @manifests.files_option()
@@ -39,7 +39,7 @@ def delete(
     target: Target,
     what: tuple[str, ...],
     files: tuple[str, ...],
-    format: Format,
+    format: OutputFormat,
     selector: str,
     every: bool,
     cascade: str | None,
@@ -79,34 +79,34 @@ def delete(
 async def _meant(
     session: Session, what: tuple[str, ...], files: tuple[str, ...], selector: str, every: bool
 ) -> list[tuple[Kind, str, str]]:
-    found: list[tuple[Kind, str, str]] = []
+    targets: list[tuple[Kind, str, str]] = []
     for manifest in manifests.read(files):
         kind = await session.resources.of(*manifest.type)
         own = manifest.document.get("metadata", {}).get("namespace") or session.namespace
-        found.append((kind, manifest.name, own if kind.namespaced else ""))
+        targets.append((kind, manifest.name, own if kind.namespaced else ""))
     if what:
-        asked = await resource_types.resolve(what, session.resources)
+        references = await resource_types.resolve(what, session.resources)
         if not selector and not every:
-            resource_types.require_names(asked, "delete")
-        for reference in asked:
-            found += await _of_reference(session, reference, selector)
-    return found
+            resource_types.require_names(references, "delete")
+        for reference in references:
+            targets += await _of_reference(session, reference, selector)
+    return targets
 
 
 async def _of_reference(
-    session: Session, reference: Reference, selector: str
+    session: Session, reference: ObjectArgument, selector: str
 ) -> list[tuple[Kind, str, str]]:
     kind = reference.kind
     namespace = session.namespace if kind.namespaced else ""
     if reference.name:
         return [(kind, reference.name, namespace)]
-    every = await listing.listed(session, kind, ObjectSelection(namespace, selector))
+    listed = await listing.listed(session, kind, ObjectSelection(namespace, selector))
     return [
-        (kind, each["metadata"]["name"], each["metadata"].get("namespace", "")) for each in every
+        (kind, item["metadata"]["name"], item["metadata"].get("namespace", "")) for item in listed
     ]
 
 
-def _report(kind: Kind, name: str, format: Format) -> None:
+def _report(kind: Kind, name: str, format: OutputFormat) -> None:
     named = {"metadata": {"name": name}}
     if format.name == "name":
         formats.show_names(kind, [named])
@@ -115,10 +115,10 @@ def _report(kind: Kind, name: str, format: Format) -> None:
         click.echo(f'{kind.singular}{group} "{name}" deleted')
 
 
-def _uid(answer: JsonObject) -> str:
-    """Of the object that was deleted, whichever way the server answers."""
-    details: dict[str, Any] = answer.get("details") or {}
-    return str(details.get("uid") or answer.get("metadata", {}).get("uid", ""))
+def _uid(response: JsonObject) -> str:
+    """Return the uid of the deleted object; servers answer with a Status or the object."""
+    details: dict[str, Any] = response.get("details") or {}
+    return str(details.get("uid") or response.get("metadata", {}).get("uid", ""))
 
 
 async def _wait_for_all(
@@ -139,7 +139,7 @@ async def _wait_for_all(
 
 async def _is_there(session: Session, kind: Kind, name: str, namespace: str, uid: str) -> bool:
     try:
-        found = await session.client.get(kind, name, namespace)
+        current = await session.client.get(kind, name, namespace)
     except errors.NotFound:
         return False
-    return not uid or found["metadata"]["uid"] == uid
+    return not uid or current["metadata"]["uid"] == uid

@@ -1,4 +1,4 @@
-"""`dray describe`: everything about objects, with their events, as kubectl sets it out.
+"""`dray describe`: all fields of objects, with their events, in kubectl's layout.
 
 The layout is that of kubectl's generic describer, pkg/describe/describe.go.
 """
@@ -13,12 +13,12 @@ from typing import Any
 import click
 
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import tables
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.session.resource_types import Reference
+from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import events, listing, pod_description
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
@@ -31,7 +31,7 @@ _HIDDEN_METADATA = ("managedFields", "name", "namespace", "labels", "annotations
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^A-Za-z\d]+")
 
 
-@click.command("describe", cls=Command)
+@click.command("describe", cls=DrayCommand)
 @click.argument("what", nargs=-1, shell_complete=resource_types.complete)
 @connection.options
 @connection.all_namespaces_option
@@ -51,8 +51,8 @@ def describe(
 
     async def body(session: Session) -> list[str]:
         meant = [
-            Reference(await session.resources.of(*each.type), each.name)
-            for each in manifests.read(files)
+            ObjectArgument(await session.resources.of(*manifest.type), manifest.name)
+            for manifest in manifests.read(files)
         ]
         if what:
             meant += await resource_types.resolve(what, session.resources)
@@ -69,7 +69,9 @@ def describe(
     click.echo("\n\n".join(described), nl=bool(described))
 
 
-async def _documents(session: Session, reference: Reference, selector: str) -> list[JsonObject]:
+async def _documents(
+    session: Session, reference: ObjectArgument, selector: str
+) -> list[JsonObject]:
     kind = reference.kind
     namespace = session.namespace if kind.namespaced else ""
     if reference.name:
@@ -86,7 +88,7 @@ async def _events(session: Session, document: JsonObject) -> list[JsonObject]:
 
 
 def text(document: JsonObject, happened: Sequence[JsonObject] | None) -> str:
-    """The description of one object."""
+    """Return the description of one object."""
     metadata = document.get("metadata") or {}
     is_pod = (document.get("apiVersion"), document.get("kind")) == ("v1", "Pod")
     labels = [f"{key}={value}" for key, value in sorted((metadata.get("labels") or {}).items())]
@@ -108,8 +110,8 @@ def text(document: JsonObject, happened: Sequence[JsonObject] | None) -> str:
 
 
 def _set(lines: Iterable[str]) -> list[str]:
-    """Set what stands behind tabs in columns; a value may have lines of its own."""
-    single = (line for each in lines for line in each.split("\n"))
+    """Align the text after tabs in columns; a value may have several lines."""
+    single = (line for item in lines for line in item.split("\n"))
     return tables.aligned((line.split("\t") for line in single), min_width=0, padding=PADDING)
 
 
@@ -167,7 +169,7 @@ def _scalar(value: Any) -> str:
 
 
 def field_title(name: str) -> str:
-    """`deviceClassName` as `Device Class Name`; names with other characters stay as they are."""
+    """Return `deviceClassName` as `Device Class Name`; other names stay as they are."""
     if re.search(r"[^A-Za-z-]", name):
         return name
     words = [
@@ -181,7 +183,7 @@ def _event_lines(happened: Sequence[JsonObject], now: datetime.datetime) -> list
     rows = [
         ["  Type", "Reason", "Age", "From", "Message"],
         ["  ----", "------", "----", "----", "-------"],
-        *(_event_row(each, now) for each in happened),
+        *(_event_row(event, now) for event in happened),
     ]
     return ["Events:", *tables.aligned(rows, min_width=0, padding=PADDING)]
 

@@ -1,4 +1,4 @@
-"""`dray get devices`: every device, what it publishes, and who holds it since when."""
+"""`dray get devices`: every device with its attributes, state, taints and holders."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from dray.api.types.dra import (
     ResourceClaim,
     ResourceSlice,
 )
-from dray.cli.command_errors import NotFound, WrongUsage
+from dray.cli.command_errors import ObjectNotFound, WrongUsage
 from dray.cli.output import formats, tables
 from dray.cli.session import progress
 from dray.cli.session.connection import Session
 from dray.cli.verbs import listing
-from dray.cli.verbs.listing import Wanted
+from dray.cli.verbs.listing import GetRequest
 from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
 NAMES = ("devices", "device", "dev")
 
 
-class Holder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A claim that has a device, or a share of it."""
+class ClaimHolder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A claim that holds a device, or a share of it."""
 
     namespace: str
     claim: str
@@ -50,7 +50,7 @@ class Holder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class PublishedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A device as its pool's newest generation publishes it."""
+    """A device of the newest generation of its pool."""
 
     driver: str
     pool: str
@@ -60,29 +60,29 @@ class PublishedDevice(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     capacity: dict[str, str] = {}
     taints: tuple[DeviceTaint, ...] = ()
     shareable: bool = False
-    holders: tuple[Holder, ...] = ()
+    holders: tuple[ClaimHolder, ...] = ()
 
     @property
     def label(self) -> str:
         return f"{self.pool}/{self.name}"
 
 
-async def show(session: Session, wanted: Wanted) -> None:
-    """Print the devices; names on the command line are POOL/DEVICE, POOL or DEVICE."""
-    if wanted.watch:
+async def show(session: Session, request: GetRequest) -> None:
+    """Print the devices. Names on the command line are POOL/DEVICE, POOL or DEVICE."""
+    if request.watch:
         raise WrongUsage("devices cannot be watched", "Watch what publishes them: resourceslices")
     with progress.shown("Asking the cluster"):
-        every = await published_devices(session)
-    found = [each for each in every if _is_meant(each, wanted.words[1:])]
-    if wanted.format.name == "name":
-        for each in found:
-            click.echo(f"device/{each.label}")
-    elif wanted.format.is_table:
+        published = await published_devices(session)
+    selected = [device for device in published if _is_meant(device, request.words[1:])]
+    if request.format.name == "name":
+        for device in selected:
+            click.echo(f"device/{device.label}")
+    elif request.format.is_table:
         now = utc_now()
-        rows = [_row(each, now, wide=wanted.format.is_wide) for each in found]
-        tables.show([_header(wide=wanted.format.is_wide), *rows], has_header=True)
+        rows = [_row(device, now, wide=request.format.is_wide) for device in selected]
+        tables.show([_header(wide=request.format.is_wide), *rows], has_header=True)
     else:
-        formats.show_document({"kind": "DeviceList", "items": found}, wanted.format)
+        formats.show_document({"kind": "DeviceList", "items": selected}, request.format)
 
 
 def _is_meant(device: PublishedDevice, names: Sequence[str]) -> bool:
@@ -92,12 +92,12 @@ def _is_meant(device: PublishedDevice, names: Sequence[str]) -> bool:
 
 
 async def published_devices(session: Session) -> list[PublishedDevice]:
-    """Every device of a cluster, as far as it can be read."""
+    """Read every device of a cluster that the user may read."""
     return list(devices(*await _inputs(session)))
 
 
 async def published_states(session: Session) -> dict[DeviceId, str]:
-    """The state of every device of a cluster, which is quicker to have than the devices."""
+    """Read the state of every device, which is quicker than the devices themselves."""
     return states(*await _inputs(session))
 
 
@@ -108,7 +108,7 @@ async def _inputs(
     claims = await _read(session, "ResourceClaim", ResourceClaim)
     try:
         rules = await _read(session, "DeviceTaintRule", DeviceTaintRule)
-    except (NotFound, errors.Forbidden):
+    except (ObjectNotFound, errors.Forbidden):
         # Not every cluster has rules, and not everybody may read them.
         rules = []
     return slices, claims, rules
@@ -117,9 +117,9 @@ async def _inputs(
 async def _read(session: Session, kind: str, type_: type[Any]) -> list[Any]:
     plural = kinds.served("resource.k8s.io", kind).plural
     (served,) = await session.resources.named(f"{plural}.resource.k8s.io")
-    found = await listing.listed(session, served, ObjectSelection())
-    stored = [canonical.prune_nulls(versions.to_storage(each)) for each in found]
-    return [msgspec.convert(each, type_) for each in stored]
+    documents = await listing.listed(session, served, ObjectSelection())
+    stored = [canonical.prune_nulls(versions.to_storage(document)) for document in documents]
+    return [msgspec.convert(document, type_) for document in stored]
 
 
 def devices(
@@ -127,7 +127,7 @@ def devices(
     claims: Iterable[ResourceClaim],
     rules: Sequence[DeviceTaintRule] = (),
 ) -> Iterator[PublishedDevice]:
-    """Every device of every pool's newest generation, with those who hold it."""
+    """Yield every device of every pool's newest generation, with its holders."""
     holders = _holders(claims)
     for resource_slice, device in _tainted(slices, rules):
         yield _device(resource_slice, device, holders)
@@ -150,7 +150,7 @@ def states(
 def _tainted(
     slices: Iterable[ResourceSlice], rules: Sequence[DeviceTaintRule]
 ) -> Iterator[tuple[ResourceSlice, Device]]:
-    """Every device with its taints and those of rules."""
+    """Yield every device with its own taints and those of rules."""
     for resource_slice in pools.current_slices_of_pools(slices):
         concerned = taints.rules_for_pool(
             resource_slice.spec.driver, resource_slice.spec.pool.name, rules
@@ -163,28 +163,30 @@ def _tainted(
             yield resource_slice, msgspec.structs.replace(device, taints=tainted)
 
 
-def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[Holder]]:
-    found: dict[DeviceId, list[Holder]] = {}
+def _holders(claims: Iterable[ResourceClaim]) -> dict[DeviceId, list[ClaimHolder]]:
+    by_device: dict[DeviceId, list[ClaimHolder]] = {}
     for claim in claims:
         allocation = claim.status.allocation
         for result in allocation.devices.results if allocation else ():
-            holder = Holder(
+            holder = ClaimHolder(
                 claim.metadata.namespace,
                 claim.metadata.name,
                 result.request,
                 (allocation.allocation_timestamp if allocation else None) or "",
-                tuple(f"{each.resource}/{each.name}" for each in claim.status.reserved_for),
+                tuple(
+                    f"{consumer.resource}/{consumer.name}" for consumer in claim.status.reserved_for
+                ),
                 result.share_id or "",
                 result.consumed_capacity,
                 bool(result.admin_access),
             )
             key = result.device_id
-            found.setdefault(key, []).append(holder)
-    return found
+            by_device.setdefault(key, []).append(holder)
+    return by_device
 
 
 def _device(
-    resource_slice: ResourceSlice, device: Device, holders: Mapping[DeviceId, list[Holder]]
+    resource_slice: ResourceSlice, device: Device, holders: Mapping[DeviceId, list[ClaimHolder]]
 ) -> PublishedDevice:
     spec = resource_slice.spec
     key = DeviceId(spec.driver, spec.pool.name, device.name)
@@ -193,8 +195,8 @@ def _device(
         pool=spec.pool.name,
         name=device.name,
         node=device.node_name or spec.node_name or "",
-        attributes={name: _value(each) for name, each in device.attributes.items()},
-        capacity={name: each.value for name, each in device.capacity.items()},
+        attributes={name: _value(value) for name, value in device.attributes.items()},
+        capacity={name: value.value for name, value in device.capacity.items()},
         taints=device.taints,
         shareable=bool(device.allow_multiple_allocations),
         holders=tuple(holders.get(key, ())),
@@ -202,12 +204,12 @@ def _device(
 
 
 def _value(attribute: DeviceAttribute) -> Any:
-    """The one value that is set."""
+    """Return the one value that is set."""
     return next(iter(msgspec.to_builtins(attribute).values()), None)
 
 
 def text_of(attribute: DeviceAttribute) -> str:
-    """The value as tables show it."""
+    """Return the value as tables show it."""
     return tables.cell_text(_value(attribute))
 
 
@@ -234,13 +236,13 @@ def _row(device: PublishedDevice, now: datetime.datetime, *, wide: bool) -> list
     return [*row, _pairs(device.attributes)] if wide else row
 
 
-def _state(tainted: Iterable[DeviceTaint], holders: Iterable[Holder]) -> str:
+def _state(tainted: Iterable[DeviceTaint], holders: Iterable[ClaimHolder]) -> str:
     exclusive = [not holder.share_id for holder in holders if not holder.admin_access]
     return device_state(is_owned=any(exclusive), is_shared=bool(exclusive), taints=tainted)
 
 
 def _some(values: Sequence[str]) -> str:
-    """A few of them, one line wide."""
+    """Return the first values in one line, and the number of the others."""
     if not values:
         return "<none>"
     shown = ",".join(values[:2])

@@ -1,4 +1,4 @@
-"""`dray events`: what happened, the newest last."""
+"""`dray events`: events, the newest last."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import click
 
 from dray.api.formats.durations import since
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command
+from dray.cli.command_errors import DrayCommand
 from dray.cli.output import formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import listing
@@ -19,43 +19,45 @@ from dray.client.api_client import ObjectSelection
 from dray.clock import utc_now
 
 
-@click.command("events", cls=Command)
+@click.command("events", cls=DrayCommand)
 @connection.options
 @connection.all_namespaces_option
 @formats.option
 @click.option("--for", "about", default="", metavar="TYPE/NAME", help="Only about this object.")
 @click.option("--types", default="", metavar="Normal,Warning", help="Only of these types.")
 @click.option("--headers/--no-headers", default=True, help="With or without the first line.")
-def events(target: Target, format: Format, about: str, types: str, headers: bool) -> None:
+def events(target: Target, format: OutputFormat, about: str, types: str, headers: bool) -> None:
     """Show events."""
-    wanted = [word.lower() for word in types.split(",") if word]
+    requested = [word.lower() for word in types.split(",") if word]
 
     async def body(session: Session) -> list[JsonObject]:
-        found = await about_objects(session, about)
-        return [each for each in found if not wanted or each.get("type", "").lower() in wanted]
+        shown = await about_objects(session, about)
+        return [
+            event for event in shown if not requested or event.get("type", "").lower() in requested
+        ]
 
     with progress.shown("Asking the cluster"):
-        found = connection.run(target, body)
+        shown = connection.run(target, body)
     if not format.is_table:
-        formats.show_document(formats.as_list(list(map(formats.presented, found))), format)
+        formats.show_document(formats.as_list(list(map(formats.presented, shown))), format)
         return
-    if not found:
+    if not shown:
         click.echo("No events found.", err=True)
         return
     now = utc_now()
     header = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
-    rows = [_row(each, now) for each in found]
+    rows = [_row(event, now) for event in shown]
     if target.all_namespaces:
         header = ["NAMESPACE", *header]
         rows = [
-            [each["metadata"].get("namespace", ""), *row]
-            for each, row in zip(found, rows, strict=True)
+            [event["metadata"].get("namespace", ""), *row]
+            for event, row in zip(shown, rows, strict=True)
         ]
     tables.show([header, *rows] if headers else rows, has_header=headers)
 
 
 async def about_objects(session: Session, about: str = "") -> list[JsonObject]:
-    """The events of the namespace, or about one object, the oldest first."""
+    """Return the events of the namespace, or about one object, the oldest first."""
     (kind,) = await session.resources.named("events")
     selection = ObjectSelection(session.namespace)
     if about:
@@ -87,7 +89,7 @@ def _row(event: JsonObject, now: datetime.datetime) -> list[str]:
 
 
 def interval(event: JsonObject, now: datetime.datetime) -> str:
-    """`3m (x4 over 10m)` for what happened more than once."""
+    """Return an age, such as `3m (x4 over 10m)` for events that occurred repeatedly."""
     first = event.get("eventTime") or event.get("firstTimestamp")
     first = first or event["metadata"].get("creationTimestamp")
     series: dict[str, Any] = event.get("series") or {}

@@ -1,4 +1,4 @@
-"""`dray exec` and `dray attach`: at a container, as if one sat before it."""
+"""`dray exec` and `dray attach`: an interactive session with a container."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import click
 from dray.api import kinds, remote_command
 from dray.api.http_messages import Request
 from dray.api.remote_command import Outcome, Size
-from dray.cli.command_errors import Command, CommandError
+from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.cli.verbs import logs
@@ -28,7 +28,7 @@ CHUNK_BYTES = 32768
 INPUT = 0
 
 
-@click.command("exec", cls=Command, context_settings={"ignore_unknown_options": True})
+@click.command("exec", cls=DrayCommand, context_settings={"ignore_unknown_options": True})
 @click.argument("pod")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 @connection.options
@@ -45,10 +45,10 @@ def exec_(
 ) -> None:
     """Run a command in a container: dray exec POD -- COMMAND. Ends with its exit code."""
     query = [("command", part) for part in command]
-    _sit_at(target, "exec", pod, container, stdin, wants_tty, query)
+    _interact(target, "exec", pod, container, stdin, wants_tty, query)
 
 
-@click.command("attach", cls=Command)
+@click.command("attach", cls=DrayCommand)
 @click.argument("pod")
 @connection.options
 @click.option("--container", "-c", default="", help="Which container, where there are several.")
@@ -56,10 +56,10 @@ def exec_(
 @click.option("--tty", "-t", "wants_tty", is_flag=True, help="The container has a terminal.")
 def attach(target: Target, pod: str, container: str, stdin: bool, wants_tty: bool) -> None:
     """See what a running container prints from now on, and type to it."""
-    _sit_at(target, "attach", pod, container, stdin, wants_tty, [])
+    _interact(target, "attach", pod, container, stdin, wants_tty, [])
 
 
-def _sit_at(
+def _interact(
     target: Target,
     what: str,
     pod: str,
@@ -69,34 +69,36 @@ def _sit_at(
     query: api_client.Query,
 ) -> None:
     has_tty = wants_tty and stdin and sys.stdin.isatty()
-    asked = {"stdin": stdin, "stdout": True, "stderr": not has_tty, "tty": has_tty}
-    query += [(name, "true") for name, wanted in asked.items() if wanted]
+    options = {"stdin": stdin, "stdout": True, "stderr": not has_tty, "tty": has_tty}
+    query += [(name, "true") for name, is_set in options.items() if is_set]
     if container:
         query.append(("container", container))
     name = logs.pod_name(pod)
-    seat = TerminalStream(reads=stdin, has_tty=has_tty)
-    outcome = connection.run(target, lambda session: _converse(session, what, name, query, seat))
+    terminal = TerminalStream(reads=stdin, has_tty=has_tty)
+    outcome = connection.run(
+        target, lambda session: _exchange(session, what, name, query, terminal)
+    )
     if outcome.code is None:
         raise CommandError(outcome.message or "the connection was cut before the command ended")
     if outcome.code:
         sys.exit(outcome.code)
 
 
-async def _converse(
-    session: Session, what: str, pod: str, query: api_client.Query, seat: TerminalStream
+async def _exchange(
+    session: Session, what: str, pod: str, query: api_client.Query, terminal: TerminalStream
 ) -> Outcome:
     path = api_client.object_path(kinds.POD, pod, session.namespace, what)
     headers = {"upgrade": "websocket", "sec-websocket-protocol": ",".join(remote_command.PROTOCOLS)}
     response = await session.client.raw(Request("GET", path, tuple(query), headers))
     if response.upgrade is None:
         raise api_client.error_of(response)
-    with seat.taken():
-        await response.upgrade.converse(seat)
-    return seat.outcome
+    with terminal.raw_keys():
+        await response.upgrade.converse(terminal)
+    return terminal.outcome
 
 
 class TerminalStream:
-    """This terminal, or the pipes in its place, as one end of the conversation."""
+    """This terminal, or pipes in its place, as one end of a session."""
 
     def __init__(self, *, reads: bool, has_tty: bool) -> None:
         self._reads = reads
@@ -107,8 +109,8 @@ class TerminalStream:
         self.outcome = Outcome(None)
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
-        """Keys go to the container as they are pressed, while the block runs."""
+    def raw_keys(self) -> Iterator[None]:
+        """Send keys to the container as they are pressed, while the block runs."""
         loop, before = asyncio.get_running_loop(), _raw_terminal() if self._has_tty else None
         if self._has_tty:
             loop.add_signal_handler(signal.SIGWINCH, self._resized)
@@ -123,7 +125,7 @@ class TerminalStream:
                 termios.tcsetattr(INPUT, termios.TCSADRAIN, before)
 
     async def receive(self) -> bytes | None:
-        """What was typed, and how large the terminal is."""
+        """Return the next input or terminal size, or None at the end."""
         while True:
             if self._is_resized:
                 self._is_resized = False
@@ -171,7 +173,7 @@ class TerminalStream:
 
 
 def _raw_terminal() -> list[Any]:
-    """Let the program at the other end interpret the keys; how it was before."""
+    """Put the terminal into raw mode. Returns the former settings."""
     before = termios.tcgetattr(INPUT)
     tty.setraw(INPUT)
     return before

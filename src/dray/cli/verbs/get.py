@@ -1,4 +1,4 @@
-"""`dray get`: objects as tables for people and as documents for machines."""
+"""`dray get`: objects as tables or as documents."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import click
 
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.inputs import manifests
 from dray.cli.output import formats, tables
 from dray.cli.output.tables import TableOptions
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.session.resource_types import Reference, full_name
+from dray.cli.session.resource_types import ObjectArgument, full_name
 from dray.cli.verbs import devices, listing, watch
-from dray.cli.verbs.listing import Wanted
+from dray.cli.verbs.listing import GetRequest
 from dray.client import api_client
 
 ASKING = "Asking the cluster"
 
 
-@click.command("get", cls=Command)
+@click.command("get", cls=DrayCommand)
 @click.argument("what", nargs=-1, shell_complete=resource_types.complete)
 @connection.options
 @connection.all_namespaces_option
@@ -47,13 +47,13 @@ def get(target: Target, what: tuple[str, ...], raw: str, **settings: Any) -> Non
     if raw:
         connection.run(target, lambda session: _raw(session, raw))
         return
-    wanted = Wanted(words=what, all_namespaces=target.all_namespaces, **settings)
-    if not what and not wanted.files:
+    request = GetRequest(words=what, all_namespaces=target.all_namespaces, **settings)
+    if not what and not request.files:
         raise WrongUsage("say what to get, such as: dray get pods", "See: dray api-resources")
     if what and what[0] in devices.NAMES:
-        connection.run(target, lambda session: devices.show(session, wanted))
+        connection.run(target, lambda session: devices.show(session, request))
         return
-    connection.run(target, lambda session: _get(session, wanted))
+    connection.run(target, lambda session: _get(session, request))
 
 
 async def _raw(session: Session, path: str) -> None:
@@ -65,66 +65,72 @@ async def _raw(session: Session, path: str) -> None:
     click.echo(response.body, nl=False)
 
 
-async def _get(session: Session, wanted: Wanted) -> None:
-    found = await _references(session, wanted)
-    if wanted.watch:
-        await watch.watch(session, wanted, found, _options(wanted, found[0].kind, False))
-    elif wanted.format.is_table:
-        await _show_tables(session, wanted, found)
+async def _get(session: Session, request: GetRequest) -> None:
+    references = await _references(session, request)
+    if request.watch:
+        await watch.watch(
+            session, request, references, _options(request, references[0].kind, False)
+        )
+    elif request.format.is_table:
+        await _show_tables(session, request, references)
     else:
-        await _show_documents(session, wanted, found)
+        await _show_documents(session, request, references)
 
 
-async def _references(session: Session, wanted: Wanted) -> list[Reference]:
-    if not wanted.files:
-        return await resource_types.resolve(wanted.words, session.resources)
+async def _references(session: Session, request: GetRequest) -> list[ObjectArgument]:
+    if not request.files:
+        return await resource_types.resolve(request.words, session.resources)
     return [
-        Reference(await session.resources.of(*each.type), each.name)
-        for each in manifests.read(wanted.files)
+        ObjectArgument(await session.resources.of(*manifest.type), manifest.name)
+        for manifest in manifests.read(request.files)
     ]
 
 
-async def _show_tables(session: Session, wanted: Wanted, found: Sequence[Reference]) -> None:
-    several = len({each.kind for each in found}) > 1
+async def _show_tables(
+    session: Session, request: GetRequest, references: Sequence[ObjectArgument]
+) -> None:
+    several = len({reference.kind for reference in references}) > 1
     with progress.shown(ASKING):
-        shown = await listing.tables(session, wanted, found)
+        shown = await listing.tables(session, request, references)
     for number, (kind, table) in enumerate(shown):
         if number:
             click.echo()
-        rows = tables.rows(table, _options(wanted, kind, several))
-        tables.show(rows, has_header=wanted.headers)
-    if not shown and not wanted.ignore_not_found:
-        click.echo(_nothing_found(session, found), err=True)
+        rows = tables.rows(table, _options(request, kind, several))
+        tables.show(rows, has_header=request.headers)
+    if not shown and not request.ignore_not_found:
+        click.echo(_nothing_found(session, references), err=True)
 
 
-def _options(wanted: Wanted, kind: Kind, several: bool) -> TableOptions:
+def _options(request: GetRequest, kind: Kind, several: bool) -> TableOptions:
     return TableOptions(
-        wide=wanted.format.is_wide,
-        headers=wanted.headers,
-        namespace=wanted.all_namespaces and kind.namespaced,
+        wide=request.format.is_wide,
+        headers=request.headers,
+        namespace=request.all_namespaces and kind.namespaced,
         kind=full_name(kind) if several else "",
-        labels=wanted.show_labels,
+        labels=request.show_labels,
     )
 
 
-def _nothing_found(session: Session, found: Iterable[Reference]) -> str:
-    if session.namespace and all(each.kind.namespaced for each in found):
+def _nothing_found(session: Session, references: Iterable[ObjectArgument]) -> str:
+    if session.namespace and all(reference.kind.namespaced for reference in references):
         return f"No resources found in {session.namespace} namespace."
     return "No resources found"
 
 
-async def _show_documents(session: Session, wanted: Wanted, found: Sequence[Reference]) -> None:
+async def _show_documents(
+    session: Session, request: GetRequest, references: Sequence[ObjectArgument]
+) -> None:
     with progress.shown(ASKING):
-        collected = await listing.objects(session, wanted, found)
-    if wanted.format.name == "name":
+        collected = await listing.objects(session, request, references)
+    if request.format.name == "name":
         for kind, document in collected:
             formats.show_names(kind, [document])
         return
     shown = [
-        formats.presented(document, managed_fields=wanted.show_managed_fields)
+        formats.presented(document, managed_fields=request.show_managed_fields)
         for _, document in collected
     ]
-    if len(found) > 1 or not found[0].name:
-        formats.show_document(formats.as_list(shown), wanted.format)
+    if len(references) > 1 or not references[0].name:
+        formats.show_document(formats.as_list(shown), request.format)
     elif shown:
-        formats.show_document(shown[0], wanted.format)
+        formats.show_document(shown[0], request.format)

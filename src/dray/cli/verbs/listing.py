@@ -1,4 +1,4 @@
-"""What `dray get` asks a cluster for: Tables for people, objects for machines."""
+"""Lists objects of a cluster: Tables, or the objects themselves."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dray.api import errors
 from dray.api.http_messages import JSON, Request
 from dray.api.kinds import Kind
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import NotFound
+from dray.cli.command_errors import ObjectNotFound
 from dray.cli.output import jsonpath
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session.connection import Session
-from dray.cli.session.resource_types import Reference
+from dray.cli.session.resource_types import ObjectArgument
 from dray.client import api_client
 from dray.client.api_client import ObjectSelection
 
@@ -26,12 +26,12 @@ Table = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to get and how to show it."""
+class GetRequest:
+    """The objects to get, and how to show them."""
 
     words: tuple[str, ...]
     files: tuple[str, ...]
-    format: Format
+    format: OutputFormat
     label_selector: str
     field_selector: str
     sort_by: str
@@ -42,35 +42,35 @@ class Wanted:
     ignore_not_found: bool
     all_namespaces: bool
 
-    def selection(self, session: Session, reference: Reference) -> ObjectSelection:
+    def selection(self, session: Session, reference: ObjectArgument) -> ObjectSelection:
         namespace = session.namespace if reference.kind.namespaced else ""
         return ObjectSelection(namespace, self.label_selector, self.field_selector)
 
 
 async def tables(
-    session: Session, wanted: Wanted, found: Sequence[Reference]
+    session: Session, request: GetRequest, references: Sequence[ObjectArgument]
 ) -> list[tuple[Kind, Table]]:
-    """One Table for each kind that has something to show, in the order they were asked for."""
+    """Return one Table for each kind with rows, in the requested order."""
     by_kind: dict[Kind, Table] = {}
-    for reference in found:
-        table = await _table(session, wanted, reference)
+    for reference in references:
+        table = await _table(session, request, reference)
         if table is None or not table.get("rows"):
             continue
-        known = by_kind.setdefault(reference.kind, {**table, "rows": []})
-        known["rows"] += table["rows"]
-    if wanted.sort_by:
+        merged = by_kind.setdefault(reference.kind, {**table, "rows": []})
+        merged["rows"] += table["rows"]
+    if request.sort_by:
         for table in by_kind.values():
-            table["rows"].sort(key=lambda row: _sort_key(row.get("object") or {}, wanted.sort_by))
+            table["rows"].sort(key=lambda row: _sort_key(row.get("object") or {}, request.sort_by))
     return list(by_kind.items())
 
 
-async def _table(session: Session, wanted: Wanted, reference: Reference) -> Table | None:
-    query = wanted.selection(session, reference).query()
-    if wanted.sort_by:
+async def _table(session: Session, request: GetRequest, reference: ObjectArgument) -> Table | None:
+    query = request.selection(session, reference).query()
+    if request.sort_by:
         query.append(("includeObject", "Object"))
     path = _path(session, reference)
     response = await session.client.raw(Request("GET", path, tuple(query), {"accept": TABLE}))
-    if response.status == 404 and reference.name and wanted.ignore_not_found:
+    if response.status == 404 and reference.name and request.ignore_not_found:
         return None
     if response.status >= 400:
         raise _explained(api_client.error_of(response), session, reference)
@@ -78,89 +78,95 @@ async def _table(session: Session, wanted: Wanted, reference: Reference) -> Tabl
     return document if document.get("kind") == "Table" else _plain_table(document)
 
 
-def _path(session: Session, reference: Reference) -> str:
+def _path(session: Session, reference: ObjectArgument) -> str:
     namespace = session.namespace if reference.kind.namespaced else ""
     if reference.name:
         return api_client.object_path(reference.kind, reference.name, namespace)
     return api_client.collection_path(reference.kind, namespace)
 
 
-def _explained(error: errors.StatusError, session: Session, reference: Reference) -> Exception:
-    """A missing object with the command that shows which there are."""
+def _explained(error: errors.StatusError, session: Session, reference: ObjectArgument) -> Exception:
+    """Return an ObjectNotFound error with the command that lists the existing objects."""
     if not isinstance(error, errors.NotFound) or not reference.name:
         return error
     is_inside = reference.kind.namespaced and session.namespace
     where = f" -n {session.namespace}" if is_inside else ""
-    return NotFound(str(error), f"See what there is: dray get {reference.kind.plural}{where}")
+    return ObjectNotFound(str(error), f"See what there is: dray get {reference.kind.plural}{where}")
 
 
 def _plain_table(document: JsonObject) -> Table:
-    """For servers that make no Tables: names and times of creation."""
+    """Build a Table of names and ages, for servers that do not send Tables."""
     columns = [{"name": "Name", "priority": 0}, {"name": "Created At", "priority": 0}]
     rows = [
         {
-            "cells": [each["metadata"]["name"], each["metadata"].get("creationTimestamp")],
-            "object": each,
+            "cells": [item["metadata"]["name"], item["metadata"].get("creationTimestamp")],
+            "object": item,
         }
-        for each in document.get("items", [document])
+        for item in document.get("items", [document])
     ]
     return {"columnDefinitions": columns, "rows": rows}
 
 
 async def objects(
-    session: Session, wanted: Wanted, found: Sequence[Reference]
+    session: Session, request: GetRequest, references: Sequence[ObjectArgument]
 ) -> list[tuple[Kind, JsonObject]]:
-    """Every object that is meant, with its kind."""
+    """Return every requested object, with its kind."""
     collected: list[tuple[Kind, JsonObject]] = []
-    for reference in found:
+    for reference in references:
         collected += [
-            (reference.kind, object_) for object_ in await _objects(session, wanted, reference)
+            (reference.kind, object_) for object_ in await _objects(session, request, reference)
         ]
-    if wanted.sort_by:
-        collected.sort(key=lambda pair: _sort_key(pair[1], wanted.sort_by))
+    if request.sort_by:
+        collected.sort(key=lambda pair: _sort_key(pair[1], request.sort_by))
     return collected
 
 
-async def _objects(session: Session, wanted: Wanted, reference: Reference) -> list[JsonObject]:
+async def _objects(
+    session: Session, request: GetRequest, reference: ObjectArgument
+) -> list[JsonObject]:
     kind = reference.kind
     if not reference.name:
-        return await listed(session, kind, wanted.selection(session, reference))
+        return await listed(session, kind, request.selection(session, reference))
     try:
         namespace = session.namespace if kind.namespaced else ""
         return [await session.client.get(kind, reference.name, namespace)]
     except errors.NotFound as error:
-        if wanted.ignore_not_found:
+        if request.ignore_not_found:
             return []
         raise _explained(error, session, reference) from error
 
 
 async def listed(session: Session, kind: Kind, selection: ObjectSelection) -> list[JsonObject]:
-    """The objects of one kind; each says what it is, which items of a list do not."""
+    """Return the objects of one kind, with their types, which items of a list lack."""
     page = await session.client.list(kind, selection)
     described = {"apiVersion": kind.preferred.api_version, "kind": kind.kind}
     return [{**described, **msgspec.json.decode(item)} for item in page.items]
 
 
 async def expanded(
-    session: Session, meant: Sequence[Reference], label_selector: str
-) -> list[Reference]:
-    """The same objects, each by its name."""
-    found: list[Reference] = []
+    session: Session, meant: Sequence[ObjectArgument], label_selector: str
+) -> list[ObjectArgument]:
+    """Return the same objects, each by its name."""
+    result: list[ObjectArgument] = []
     for reference in meant:
         if reference.name:
-            found.append(reference)
+            result.append(reference)
             continue
         namespace = session.namespace if reference.kind.namespaced else ""
-        every = await listed(session, reference.kind, ObjectSelection(namespace, label_selector))
-        found += [Reference(reference.kind, each["metadata"]["name"]) for each in every]
-    return found
+        documents = await listed(
+            session, reference.kind, ObjectSelection(namespace, label_selector)
+        )
+        result += [
+            ObjectArgument(reference.kind, document["metadata"]["name"]) for document in documents
+        ]
+    return result
 
 
 def _sort_key(document: JsonObject, path: str) -> tuple[int, Any]:
-    """Objects without the field come first; texts and numbers do not mix."""
-    found = jsonpath.relaxed(path).find(document)
-    if not found:
+    """Return a sort key: objects without the field first, then numbers, then texts."""
+    matches = jsonpath.relaxed(path).find(document)
+    if not matches:
         return 0, ""
-    if isinstance(found[0], (int, float)):
-        return 1, found[0]
-    return 2, jsonpath.text_of(found[0])
+    if isinstance(matches[0], (int, float)):
+        return 1, matches[0]
+    return 2, jsonpath.text_of(matches[0])

@@ -8,14 +8,14 @@ import click
 
 from dray.api import kinds
 from dray.api.http_messages import Request
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.output import durations
 from dray.cli.session import connection
 from dray.cli.session.connection import Session, Target
 from dray.client import api_client
 
 
-@click.command("logs", cls=Command)
+@click.command("logs", cls=DrayCommand)
 @click.argument("pod")
 @click.argument("container_name", default="")
 @connection.options
@@ -50,7 +50,7 @@ def logs(
 
 
 def pod_name(text: str) -> str:
-    """The name in NAME or pod/NAME."""
+    """Return the name in NAME or pod/NAME."""
     kind, _, name = text.rpartition("/")
     if kind not in ("", "pod", "pods", "po"):
         raise WrongUsage(f"{text}: that is no pod; write pod/NAME")

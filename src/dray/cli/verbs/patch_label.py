@@ -1,4 +1,4 @@
-"""`dray patch` and `dray label`: small changes to objects that exist."""
+"""`dray patch` and `dray label`: change fields of existing objects."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import click
 import yaml
 
 from dray.api import http_messages
-from dray.cli.command_errors import Command, WrongUsage
+from dray.cli.command_errors import DrayCommand, WrongUsage
 from dray.cli.output import formats
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.session.resource_types import Reference
+from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import listing
 
 PATCH_TYPES = {
@@ -23,7 +23,7 @@ PATCH_TYPES = {
 }
 
 
-@click.command("patch", cls=Command)
+@click.command("patch", cls=DrayCommand)
 @click.argument("what", nargs=-1, required=True)
 @connection.options
 @formats.option
@@ -34,7 +34,7 @@ PATCH_TYPES = {
 def patch(
     target: Target,
     what: tuple[str, ...],
-    format: Format,
+    format: OutputFormat,
     text: str,
     patch_file: str,
     kind: str,
@@ -77,7 +77,7 @@ def _parse(text: str, file: str) -> Any:
         raise WrongUsage(f"the patch is neither JSON nor YAML: {error}") from error
 
 
-@click.command("label", cls=Command)
+@click.command("label", cls=DrayCommand)
 @click.argument("what", nargs=-1, required=True)
 @connection.options
 @formats.option
@@ -87,7 +87,7 @@ def _parse(text: str, file: str) -> Any:
 def label(
     target: Target,
     what: tuple[str, ...],
-    format: Format,
+    format: OutputFormat,
     selector: str,
     every: bool,
     overwrite: bool,
@@ -109,28 +109,28 @@ def label(
 
 
 def _labels(words: list[str]) -> dict[str, str | None]:
-    """What to set, and with None what to remove."""
-    found: dict[str, str | None] = {}
+    """Return the labels to set; those with None are removed."""
+    labels: dict[str, str | None] = {}
     for word in words:
         key, equals, value = word.partition("=")
-        found[key if equals else key.removesuffix("-")] = value if equals else None
-    return found
+        labels[key if equals else key.removesuffix("-")] = value if equals else None
+    return labels
 
 
 async def _label(
     session: Session,
-    reference: Reference,
+    reference: ObjectArgument,
     labels: dict[str, str | None],
     overwrite: bool,
-    format: Format,
+    format: OutputFormat,
 ) -> None:
     namespace = session.namespace if reference.kind.namespaced else ""
     before = await session.client.get(reference.kind, reference.name, namespace)
-    known = before["metadata"].get("labels") or {}
+    current = before["metadata"].get("labels") or {}
     for key, value in labels.items():
-        if value is not None and not overwrite and known.get(key, value) != value:
+        if value is not None and not overwrite and current.get(key, value) != value:
             raise WrongUsage(
-                f"{formats.reference(reference.kind, before)} has {key}={known[key]}.",
+                f"{formats.reference(reference.kind, before)} has {key}={current[key]}.",
                 "Change it with --overwrite.",
             )
     version = before["metadata"]["resourceVersion"]
@@ -139,6 +139,8 @@ async def _label(
     _report(reference, before, changed, "labeled", format)
 
 
-def _report(reference: Reference, before: Any, changed: Any, verb: str, format: Format) -> None:
+def _report(
+    reference: ObjectArgument, before: Any, changed: Any, verb: str, format: OutputFormat
+) -> None:
     unchanged = "not labeled" if verb == "labeled" else f"{verb} (no change)"
     formats.show_change(reference.kind, changed, unchanged if changed == before else verb, format)

@@ -1,6 +1,6 @@
-"""A pod as kubectl describes it: kubectl, pkg/describe/describe.go, describePod.
+"""The description of a pod as in kubectl, pkg/describe/describe.go, describePod.
 
-Lines have tabs where columns begin; `describe` sets them.
+Tabs separate columns; `describe` aligns them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NONE = "<none>"
 
 
 def above_labels(pod: Object) -> Iterator[str]:
-    """What stands between the namespace and the labels."""
+    """Yield the lines between the namespace and the labels."""
     spec, status = pod.get("spec") or {}, pod.get("status") or {}
     for title, value in (
         ("Priority", spec.get("priority")),
@@ -56,7 +56,9 @@ def below_annotations(pod: Object) -> Iterator[str]:
     yield from multiline(
         "Node-Selectors", [f"{k}={v}" for k, v in sorted((spec.get("nodeSelector") or {}).items())]
     )
-    tolerations = sorted(spec.get("tolerations") or (), key=lambda each: each.get("key", ""))
+    tolerations = sorted(
+        spec.get("tolerations") or (), key=lambda toleration: toleration.get("key", "")
+    )
     yield from multiline("Tolerations", list(map(_toleration, tolerations)))
     if group := (spec.get("schedulingGroup") or {}).get("podGroupName"):
         yield "SchedulingGroup:"
@@ -64,7 +66,7 @@ def below_annotations(pod: Object) -> Iterator[str]:
 
 
 def multiline(title: str, values: Sequence[str]) -> Iterator[str]:
-    """The values one below the other, beside their title."""
+    """Yield the values one per line, beside their title."""
     for number, value in enumerate(values or [NONE]):
         yield f"{'' if number else f'{title}:'}\t{value}"
 
@@ -185,7 +187,7 @@ def _from_key(name: str, where: str, reference: Object) -> str:
 
 def _mounts(mounts: Sequence[Object]) -> Iterator[str]:
     yield "Mounts:" if mounts else f"Mounts:\t{NONE}"
-    for mount in sorted(mounts, key=lambda each: str(each["mountPath"])):
+    for mount in sorted(mounts, key=lambda item: str(item["mountPath"])):
         flags = "ro" if mount.get("readOnly") else "rw"
         if mount.get("subPath"):
             flags += f',path="{mount["subPath"]}"'

@@ -1,4 +1,4 @@
-"""`dray api-resources` and `dray version`: what a cluster serves, and what it is."""
+"""`dray api-resources` and `dray version`: the kinds and the version of a cluster."""
 
 from __future__ import annotations
 
@@ -10,43 +10,47 @@ import click
 import dray
 from dray.api.kinds import Kind
 from dray.cli import command_errors
-from dray.cli.command_errors import Command, CommandError
+from dray.cli.command_errors import CommandError, DrayCommand
 from dray.cli.output import formats, tables
-from dray.cli.output.formats import Format
+from dray.cli.output.formats import OutputFormat
 from dray.cli.session import connection, resource_types, server_version
 from dray.cli.session.connection import Session, Target
 
 
-@click.command("api-resources", cls=Command)
+@click.command("api-resources", cls=DrayCommand)
 @connection.options
 @formats.option
 @click.option("--api-group", default=None, help="Only of this group; empty for the core group.")
 @click.option("--namespaced", type=bool, default=None, help="Only those in namespaces, or not.")
 @click.option("--headers/--no-headers", default=True, help="With or without the first line.")
 def api_resources(
-    target: Target, format: Format, api_group: str | None, namespaced: bool | None, headers: bool
+    target: Target,
+    format: OutputFormat,
+    api_group: str | None,
+    namespaced: bool | None,
+    headers: bool,
 ) -> None:
     """List what the cluster serves."""
 
     async def body(session: Session) -> list[Kind]:
         return await session.resources.preferred()
 
-    found = [
+    shown = [
         kind
         for kind in sorted(connection.run(target, body), key=lambda kind: (kind.group, kind.plural))
         if kind.verbs and api_group in (None, kind.group) and namespaced in (None, kind.namespaced)
     ]
     if format.name == "name":
-        for kind in found:
+        for kind in shown:
             click.echo(f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
     elif format.is_table:
         header = ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
         header += ["VERBS", "CATEGORIES"] if format.is_wide else []
-        rows = [_row(kind, wide=format.is_wide) for kind in found]
+        rows = [_row(kind, wide=format.is_wide) for kind in shown]
         tables.show([header, *rows] if headers else rows, has_header=headers)
     else:
         formats.show_document(
-            {"kind": "APIResourceList", "resources": list(map(_document, found))}, format
+            {"kind": "APIResourceList", "resources": list(map(_document, shown))}, format
         )
 
 
@@ -76,11 +80,11 @@ def _document(kind: Kind) -> dict[str, Any]:
     }
 
 
-@click.command("version", cls=Command)
+@click.command("version", cls=DrayCommand)
 @connection.options
 @formats.option
 @click.option("--client", "client_only", is_flag=True, help="Do not ask the server.")
-def version(target: Target, format: Format, client_only: bool) -> None:
+def version(target: Target, format: OutputFormat, client_only: bool) -> None:
     """Print the versions of dray and of the server."""
     own = {"version": dray.__version__, "pythonVersion": platform.python_version()}
     document: dict[str, Any] = {"clientVersion": own}
@@ -100,8 +104,8 @@ def version(target: Target, format: Format, client_only: bool) -> None:
 def _add_server(target: Target, document: dict[str, Any]) -> CommandError | None:
     try:
         with command_errors.reported():
-            answer = connection.run(target, lambda session: server_version.ask(session.client))
+            server = connection.run(target, lambda session: server_version.read(session.client))
     except CommandError as failure:
         return failure
-    document["serverVersion"] = answer.document
+    document["serverVersion"] = server.document
     return None

@@ -1,4 +1,4 @@
-"""`dray wait`: until objects have a condition, a value, exist or are gone."""
+"""`dray wait`: waits until objects have a condition or a value, exist or are deleted."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import msgspec
 
 from dray.api import errors
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import Command, TimedOut, WrongUsage
+from dray.cli.command_errors import DrayCommand, TimedOut, WrongUsage
 from dray.cli.output import durations, formats, jsonpath
 from dray.cli.session import connection, progress, resource_types
 from dray.cli.session.connection import Session, Target
-from dray.cli.session.resource_types import Reference
+from dray.cli.session.resource_types import ObjectArgument
 from dray.cli.verbs import listing
 from dray.client.api_client import ObjectSelection
 
@@ -25,13 +25,13 @@ RETRY_SECONDS = 0.2
 
 
 class Goal(NamedTuple):
-    """What is waited for. An object that is gone is shown to `is_met` as None."""
+    """The state to wait for. `is_met` receives None for a deleted object."""
 
     is_met: Callable[[JsonObject | None], bool]
     message: str = "condition met"
 
 
-@click.command("wait", cls=Command)
+@click.command("wait", cls=DrayCommand)
 @click.argument("what", nargs=-1, required=True)
 @connection.options
 @click.option(
@@ -84,7 +84,7 @@ def parse_goal(text: str) -> Goal:
 
 
 def _has_condition(document: JsonObject | None, name: str, value: str) -> bool:
-    """A condition about an older generation does not count."""
+    """Return whether a condition is met; one about an older generation does not count."""
     if document is None:
         return False
     generation = document["metadata"].get("generation", 0)
@@ -97,7 +97,7 @@ def _has_condition(document: JsonObject | None, name: str, value: str) -> bool:
 
 
 def _path_goal(text: str) -> Goal:
-    """`{.status.phase}=Running`; without a value, whatever the path finds will do."""
+    """Parse a goal such as `{.status.phase}=Running`; without a value, any value counts."""
     path, brace, behind = text.rpartition("}")
     if not brace:
         path, _, behind = text.partition("=")
@@ -106,16 +106,16 @@ def _path_goal(text: str) -> Goal:
     value = behind.removeprefix("=").strip("\"'")
 
     def is_met(document: JsonObject | None) -> bool:
-        found = template.find(document) if document is not None else []
+        matches = template.find(document) if document is not None else []
         if not behind:
-            return bool(found)
-        return len(found) == 1 and jsonpath.text_of(found[0]) == value
+            return bool(matches)
+        return len(matches) == 1 and jsonpath.text_of(matches[0]) == value
 
     return Goal(is_met)
 
 
 async def _wait_for_all(
-    session: Session, meant: Sequence[Reference], goal: Goal, timeout: float
+    session: Session, meant: Sequence[ObjectArgument], goal: Goal, timeout: float
 ) -> None:
     for reference in meant:
         named = {"metadata": {"name": reference.name}}
@@ -132,7 +132,7 @@ async def _wait_for_all(
         click.echo(f"{shown} {goal.message}")
 
 
-async def _wait_for(session: Session, reference: Reference, goal: Goal) -> None:
+async def _wait_for(session: Session, reference: ObjectArgument, goal: Goal) -> None:
     namespace = session.namespace if reference.kind.namespaced else ""
     while True:
         document, version = await _current(session, reference, namespace)
@@ -144,19 +144,19 @@ async def _wait_for(session: Session, reference: Reference, goal: Goal) -> None:
 
 
 async def _current(
-    session: Session, reference: Reference, namespace: str
+    session: Session, reference: ObjectArgument, namespace: str
 ) -> tuple[JsonObject | None, str]:
-    """The object, and from which version on to watch."""
+    """Return the object, and the version to watch from."""
     selection = ObjectSelection(namespace, field_selector=f"metadata.name={reference.name}")
     page = await session.client.list(reference.kind, selection)
-    found = [msgspec.json.decode(item) for item in page.items]
-    return (found[0] if found else None), page.resource_version
+    documents = [msgspec.json.decode(item) for item in page.items]
+    return (documents[0] if documents else None), page.resource_version
 
 
 async def _follow(
-    session: Session, reference: Reference, namespace: str, version: str, goal: Goal
+    session: Session, reference: ObjectArgument, namespace: str, version: str, goal: Goal
 ) -> bool:
-    """Whether the goal was met before the watch ended."""
+    """Watch the object. Returns whether the goal was met before the watch ended."""
     selection = ObjectSelection(namespace, field_selector=f"metadata.name={reference.name}")
     events = session.client.watch(
         reference.kind, selection, resource_version=version, timeout_seconds=WATCH_SECONDS

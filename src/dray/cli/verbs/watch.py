@@ -1,4 +1,4 @@
-"""`dray get --watch`: what changes, until the user has seen enough."""
+"""`dray get --watch`: shows changes until the user stops it."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from dray.cli.command_errors import WrongUsage
 from dray.cli.output import formats, tables
 from dray.cli.output.tables import TableOptions
 from dray.cli.session.connection import Session
-from dray.cli.session.resource_types import Reference
-from dray.cli.verbs.listing import TABLE, Wanted
+from dray.cli.session.resource_types import ObjectArgument
+from dray.cli.verbs.listing import TABLE, GetRequest
 from dray.client import api_client
 from dray.client.api_client import ObjectSelection
 
 
 async def watch(
-    session: Session, wanted: Wanted, found: Sequence[Reference], options: TableOptions
+    session: Session,
+    request: GetRequest,
+    references: Sequence[ObjectArgument],
+    options: TableOptions,
 ) -> None:
-    if len(found) != 1:
+    if len(references) != 1:
         raise WrongUsage("one type at a time can be watched")
-    (reference,) = found
-    selection = _named(wanted.selection(session, reference), reference.name)
-    if wanted.format.is_table:
+    (reference,) = references
+    selection = _named(request.selection(session, reference), reference.name)
+    if request.format.is_table:
         await _watch_table(session, reference, selection, options)
     else:
-        await _watch_objects(session, wanted, reference, selection)
+        await _watch_objects(session, request, reference, selection)
 
 
 def _named(selection: ObjectSelection, name: str) -> ObjectSelection:
@@ -41,22 +44,22 @@ def _named(selection: ObjectSelection, name: str) -> ObjectSelection:
 
 
 async def _watch_objects(
-    session: Session, wanted: Wanted, reference: Reference, selection: ObjectSelection
+    session: Session, request: GetRequest, reference: ObjectArgument, selection: ObjectSelection
 ) -> None:
     async for event in session.client.watch(reference.kind, selection):
         if event.type == "BOOKMARK":
             continue
         document: JsonObject = msgspec.json.decode(event.object)
-        if wanted.format.name == "name":
+        if request.format.name == "name":
             formats.show_names(reference.kind, [document])
         else:
-            formats.show_document(formats.presented(document), wanted.format)
+            formats.show_document(formats.presented(document), request.format)
 
 
 async def _watch_table(
-    session: Session, reference: Reference, selection: ObjectSelection, options: TableOptions
+    session: Session, reference: ObjectArgument, selection: ObjectSelection, options: TableOptions
 ) -> None:
-    """Rows as they change, below one header."""
+    """Print rows as they change, below one header."""
     query = (("watch", "true"), *selection.query())
     path = api_client.collection_path(reference.kind, selection.namespace)
     response = await session.client.raw(Request("GET", path, query, {"accept": TABLE}))

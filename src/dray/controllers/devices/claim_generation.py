@@ -1,4 +1,4 @@
-"""Templates become claims: made once, owned by the pod or PodGroup that asks for them."""
+"""Creates claims from templates, once, owned by the pod or PodGroup that names the template."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _LONGEST_BASE = 57
 
 
 class CannotGenerate(Exception):
-    """A claim that cannot be made before something else changes; the text is upstream's."""
+    """A claim cannot be created before something else changes; the message is upstream's."""
 
 
 class Owner(NamedTuple):
-    """For whom claims are generated."""
+    """The pod or PodGroup that claims are generated for."""
 
     kind: Kind
     user: Pod | PodGroup
@@ -41,7 +41,7 @@ class Owner(NamedTuple):
 
 
 class Generator:
-    """Makes the claims that templates describe."""
+    """Creates the claims of claim templates."""
 
     def __init__(self, client: Client, caches: Caches, features: Features) -> None:
         self._client = client
@@ -49,7 +49,10 @@ class Generator:
         self._features = features
 
     async def find(self, owner: Owner, source: ClaimSource) -> ResourceClaim | None:
-        """The claim that was made for this entry, also where the status does not say so yet."""
+        """Return the claim that was created for this entry, or None.
+
+        Also finds a claim that the status of the owner does not name yet.
+        """
         for claim in self._claims.find(caches.OWNER, owner.metadata.uid):
             if claim.metadata.annotations.get(well_known.POD_CLAIM_NAME_ANNOTATION) == source.name:
                 return claim
@@ -76,9 +79,9 @@ class Generator:
 
 
 def claim_from(owner: Owner, claim_name: str, template: ClaimTemplate) -> JsonObject:
-    """The body of the claim that a template makes for one entry of its owner."""
+    """Return the body of the claim that a template gives for one entry of its owner."""
     metadata: Mapping[str, Any] = template.spec.get("metadata") or {}
-    made: dict[str, Any] = {
+    claim_metadata: dict[str, Any] = {
         "generateName": generate_name(owner.metadata.name, claim_name),
         "annotations": {
             **(metadata.get("annotations") or {}),
@@ -89,16 +92,16 @@ def claim_from(owner: Owner, claim_name: str, template: ClaimTemplate) -> JsonOb
         ],
     }
     if metadata.get("labels"):
-        made["labels"] = metadata["labels"]
+        claim_metadata["labels"] = metadata["labels"]
     return {
         **kinds.RESOURCE_CLAIM.type_meta,
-        "metadata": made,
+        "metadata": claim_metadata,
         "spec": template.spec.get("spec") or {},
     }
 
 
 def generate_name(owner_name: str, claim_name: str) -> str:
-    """Where both are too long for a name, each is cut in proportion to its length."""
+    """Return the name prefix. If both parts are too long, each is cut in proportion."""
     whole = f"{owner_name}-{claim_name}-"
     if len(whole) <= _LONGEST_BASE:
         return whole

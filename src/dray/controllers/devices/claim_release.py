@@ -1,7 +1,8 @@
-"""Reservations end with their consumers, allocations with the last reservation.
+"""Removes reservations with their consumers, and allocations with the last reservation.
 
-A claim made for a pod is deleted when that pod is done. Reservations are dropped only for consumers
-that are known to be over: not in our copy is not enough, the server has to say it.
+A claim that was created for a pod is deleted when that pod is done. A reservation is removed only
+if the consumer is certainly over: it is not enough that the cache does not have it, the API server
+must confirm that.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_GONE_USERS = 10_000
 
 
 class GoneUsers:
-    """The uids of users that are known to be gone, the latest of them."""
+    """The uids of the most recent consumers that were deleted."""
 
     def __init__(self, limit: int = MAX_GONE_USERS) -> None:
         self._limit = limit
@@ -45,7 +46,7 @@ class GoneUsers:
 
 
 class Releaser:
-    """Frees what is no longer used. `groups` is None where PodGroups hold no claims."""
+    """Releases unused claims. `groups` is None where PodGroups cannot hold claims."""
 
     def __init__(
         self, client: Client, pods: Cache[Pod], groups: Cache[PodGroup] | None, gone: GoneUsers
@@ -56,16 +57,18 @@ class Releaser:
 
     async def release(self, claim: ResourceClaim) -> None:
         reserved = claim.status.reserved_for
-        remaining = [each for each in reserved if await self._still_uses(claim, each)]
+        remaining = [
+            still_used for still_used in reserved if await self._still_uses(claim, still_used)
+        ]
         if len(remaining) < len(reserved):
             await self._drop_reservations(claim, remaining)
         elif not remaining and claim.metadata.deletion_timestamp and _is_protected(claim):
-            await self._let_go(claim)
+            await self._remove_protection(claim)
         if not remaining:
             await self._delete_if_useless(claim)
 
     async def _still_uses(self, claim: ResourceClaim, consumer: ConsumerReference) -> bool:
-        """Whether a reservation must stay; consumers of a kind that is not known do stay."""
+        """Return whether a reservation must stay. Consumers of unknown kinds keep theirs."""
         if pod_claims.is_pod(consumer):
             cache: Cache[Pod] | Cache[PodGroup] = self._pods
             kind = kinds.POD
@@ -86,15 +89,18 @@ class Releaser:
 
     async def _server_has(self, kind: Kind, consumer: ConsumerReference, namespace: str) -> bool:
         try:
-            found = await self._client.get(kind, consumer.name, namespace)
+            live = await self._client.get(kind, consumer.name, namespace)
         except errors.NotFound:
             return False
-        return bool(found["metadata"]["uid"] == consumer.uid)
+        return bool(live["metadata"]["uid"] == consumer.uid)
 
     async def _drop_reservations(
         self, claim: ResourceClaim, remaining: list[ConsumerReference]
     ) -> None:
-        """With the last consumer the allocation goes too, so that the next may go elsewhere."""
+        """Remove reservations, and the allocation with the last one.
+
+        Without an allocation the next consumer is not tied to the same node.
+        """
         change: dict[str, Any] = {"reservedFor": consumers(remaining) or None}
         deallocates = not remaining and _is_protected(claim)
         if deallocates:
@@ -103,7 +109,7 @@ class Releaser:
         if deallocates:
             await self._remove_finalizer(claim, written["metadata"]["resourceVersion"])
 
-    async def _let_go(self, claim: ResourceClaim) -> None:
+    async def _remove_protection(self, claim: ResourceClaim) -> None:
         """A deleted claim that nobody uses: nothing keeps it any longer."""
         version = claim.metadata.resource_version
         if claim.status.allocation is not None:
@@ -119,7 +125,7 @@ class Releaser:
         )
 
     async def _delete_if_useless(self, claim: ResourceClaim) -> None:
-        """A claim made for a pod goes when that pod is done, even if the pod object stays."""
+        """Delete a claim that was created for a pod that is done, even if the pod object stays."""
         owner = owner_references.controlled_by(claim.metadata, kinds.POD)
         if owner is None or claim.metadata.deletion_timestamp:
             return
@@ -139,7 +145,7 @@ class Releaser:
 
 
 async def write_status(client: Client, claim: ResourceClaim, change: dict[str, Any]) -> JsonObject:
-    """Change the status of the claim as it was read, or raise Conflict."""
+    """Patch the status of the claim as it was read. Raises Conflict if it changed since."""
     metadata = claim.metadata
     patch = {"metadata": {"resourceVersion": metadata.resource_version}, "status": change}
     return await client.patch(
@@ -148,7 +154,7 @@ async def write_status(client: Client, claim: ResourceClaim, change: dict[str, A
 
 
 def consumers(references: Iterable[ConsumerReference]) -> list[Any]:
-    """reservedFor as a body has it."""
+    """Return reservedFor as JSON."""
     return [msgspec.to_builtins(reference) for reference in references]
 
 

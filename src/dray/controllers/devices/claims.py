@@ -1,9 +1,10 @@
-"""Claims follow their users: made from templates, reserved while used, released and deallocated.
+"""Claims follow their consumers: created from templates, reserved while in use, then released.
 
-Behaviour of pkg/controller/resourceclaim, with one difference on purpose: a pod that has ended gets
-no claim and no reservation again. Upstream deletes and re-creates the claims of such pods for ever.
+Behaviour of pkg/controller/resourceclaim, with one intended difference: a pod that has ended gets
+no claim and no reservation again. Upstream deletes and creates the claims of such pods for ever.
 
-A claim or a pod that cannot be decoded is never taken for gone: nothing is freed on its account.
+A claim or pod that cannot be decoded is never treated as deleted: nothing is released because of
+it.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ log = logging.getLogger(__name__)
 COMPONENT = "resource_claim"
 
 
-class Subject(enum.Enum):
+class ClaimSubject(enum.Enum):
     POD = "pod"
     POD_GROUP = "podgroup"
     CLAIM = "claim"
 
 
-class Work(NamedTuple):
-    subject: Subject
+class ClaimWork(NamedTuple):
+    subject: ClaimSubject
     key: ObjectKey
 
     def __str__(self) -> str:
         return f"{self.subject.value} {self.key}"
 
 
-class Claims(Loop[Work]):
+class Claims(Loop[ClaimWork]):
     def __init__(self, context: Context) -> None:
         super().__init__("claims", context, workers=16)
         features, shared = context.features, context.caches
@@ -62,8 +63,8 @@ class Claims(Loop[Work]):
         self._groups = shared.pod_groups if self._groups_matter else None
         self._generator = Generator(context.client, shared, features)
         self._recorder = context.recorder(COMPONENT)
-        self._made: OwnWrites[Work] = OwnWrites(self._claims)
-        self._noted: OwnWrites[Work] = OwnWrites(self._pods)
+        self._claim_writes: OwnWrites[ClaimWork] = OwnWrites(self._claims)
+        self._pod_writes: OwnWrites[ClaimWork] = OwnWrites(self._pods)
         self._gone = GoneUsers()
         holders = self._groups if self._group_claims else None
         self._releaser = Releaser(context.client, self._pods, holders, self._gone)
@@ -75,15 +76,15 @@ class Claims(Loop[Work]):
 
     def resync(self) -> None:
         for claim in self._claims:
-            self._add(Subject.CLAIM, _key(claim))
+            self._add(ClaimSubject.CLAIM, _key(claim))
         for pod in self._pods:
             if pod.spec.resource_claims:
-                self._add(Subject.POD, _key(pod))
+                self._add(ClaimSubject.POD, _key(pod))
         for group in self._groups or ():
-            self._add(Subject.POD_GROUP, _key(group))
+            self._add(ClaimSubject.POD_GROUP, _key(group))
 
-    def _add(self, subject: Subject, key: ObjectKey) -> None:
-        self.queue.add(Work(subject, key))
+    def _add(self, subject: ClaimSubject, key: ObjectKey) -> None:
+        self.queue.add(ClaimWork(subject, key))
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         pod = change.new or change.old
@@ -101,13 +102,13 @@ class Claims(Loop[Work]):
         if change.new is None or pod_status.is_done(pod):
             self._release(pod)
         elif not pod_status.is_deleted(pod) and _uses_otherwise(change.old, pod):
-            self._add(Subject.POD, change.key)
+            self._add(ClaimSubject.POD, change.key)
 
     def _release(self, pod: Pod) -> None:
-        """Look at every claim that the pod used or for which it was made."""
+        """Queue every claim that the pod used or that was created for it."""
         owned = (_key(claim) for claim in self._claims.find(caches.OWNER, pod.metadata.uid))
         for key in {*pod_claims.used_claims(pod), *owned}:
-            self._add(Subject.CLAIM, ObjectKey(*key))
+            self._add(ClaimSubject.CLAIM, ObjectKey(*key))
 
     def _claim_changed(self, change: ObjectChange[ResourceClaim]) -> None:
         if (
@@ -117,54 +118,54 @@ class Claims(Loop[Work]):
         ):
             return
         if change.new is not None:
-            self._add(Subject.CLAIM, change.key)
+            self._add(ClaimSubject.CLAIM, change.key)
         for pod in self._pods.find(caches.CLAIM, change.key):
             if pod_status.is_active(pod):
-                self._add(Subject.POD, _key(pod))
+                self._add(ClaimSubject.POD, _key(pod))
         if self._groups is not None:
             for group in self._groups.find(caches.CLAIM, change.key):
-                self._add(Subject.POD_GROUP, _key(group))
+                self._add(ClaimSubject.POD_GROUP, _key(group))
 
     def _template_changed(self, change: ObjectChange[ClaimTemplate]) -> None:
         if change.new is None:
             return
         for pod in self._pods.find(caches.TEMPLATE, change.key):
             if pod_status.is_active(pod):
-                self._add(Subject.POD, _key(pod))
+                self._add(ClaimSubject.POD, _key(pod))
         if self._groups is not None:
             for group in self._groups.find(caches.TEMPLATE, change.key):
-                self._add(Subject.POD_GROUP, _key(group))
+                self._add(ClaimSubject.POD_GROUP, _key(group))
 
     def _group_changed(self, change: ObjectChange[PodGroup]) -> None:
         group = change.new or change.old
         assert group is not None
         assert self._groups is not None
         if change.new is not None:
-            self._add(Subject.POD_GROUP, change.key)
+            self._add(ClaimSubject.POD_GROUP, change.key)
         elif caches.is_gone(self._groups, change.key):
             self._gone.add(group.metadata.uid)
             for key in pod_claims.group_claims(group):
-                self._add(Subject.CLAIM, ObjectKey(*key))
+                self._add(ClaimSubject.CLAIM, ObjectKey(*key))
         for pod in self._pods.find(caches.GROUP, change.key):
             if pod_status.is_active(pod):
-                self._add(Subject.POD, _key(pod))
+                self._add(ClaimSubject.POD, _key(pod))
 
-    async def reconcile(self, key: Work) -> float | None:
+    async def reconcile(self, key: ClaimWork) -> float | None:
         match key.subject:
-            case Subject.POD:
+            case ClaimSubject.POD:
                 return await self._reconcile_pod(key)
-            case Subject.POD_GROUP:
+            case ClaimSubject.POD_GROUP:
                 return await self._reconcile_group(key)
-            case Subject.CLAIM:
+            case ClaimSubject.CLAIM:
                 await self._reconcile_claim(key.key)
         return None
 
-    async def _reconcile_pod(self, work: Work) -> float | None:
+    async def _reconcile_pod(self, work: ClaimWork) -> float | None:
         pod = self._pods.get(work.key.name, work.key.namespace)
         if pod is None or not pod_status.is_active(pod):
             self._forget(work)
             return None
-        if not (self._made.are_seen(work) and self._noted.are_seen(work)):
+        if not (self._claim_writes.are_seen(work) and self._pod_writes.are_seen(work)):
             return UNSEEN_RETRY_SECONDS
         name = pod_claims.group_name(pod)
         if name and not self._groups_matter:
@@ -174,18 +175,18 @@ class Claims(Loop[Work]):
         if name and group is None:
             return None
         try:
-            made = await self._ensure_claims(work, pod, group)
+            created = await self._ensure_claims(work, pod, group)
         except CannotGenerate:
             return None
-        if made:
-            await self._note_in_pod(work, pod, made)
+        if created:
+            await self._record_in_pod(work, pod, created)
         elif pod.spec.node_name:
             await self._reserve_all(pod, group)
         return None
 
-    def _forget(self, work: Work) -> None:
-        self._made.forget(work)
-        self._noted.forget(work)
+    def _forget(self, work: ClaimWork) -> None:
+        self._claim_writes.forget(work)
+        self._pod_writes.forget(work)
 
     def _group(self, pod: Pod) -> PodGroup | None:
         name = pod_claims.group_name(pod)
@@ -193,20 +194,22 @@ class Claims(Loop[Work]):
             return None
         return self._groups.get(name, pod.metadata.namespace)
 
-    async def _ensure_claims(self, work: Work, pod: Pod, group: PodGroup | None) -> dict[str, str]:
-        """Make what is missing; the claims that the status does not name yet."""
-        made: dict[str, str] = {}
+    async def _ensure_claims(
+        self, work: ClaimWork, pod: Pod, group: PodGroup | None
+    ) -> dict[str, str]:
+        """Create missing claims. Returns those that the status does not name yet."""
+        created: dict[str, str] = {}
         owner = Owner(kinds.POD, pod)
         for source in pod.spec.resource_claims:
             if await self._is_provided(owner, source):
                 continue
             name = await self._claim_for_pod(work, pod, group, source)
             if name:
-                made[source.name] = name
-        return made
+                created[source.name] = name
+        return created
 
     async def _claim_for_pod(
-        self, work: Work, pod: Pod, group: PodGroup | None, source: PodResourceClaim
+        self, work: ClaimWork, pod: Pod, group: PodGroup | None, source: PodResourceClaim
     ) -> str:
         if not pod_claims.is_group(pod_claims.consumer(pod, group, source)):
             return await self._obtain(work, Owner(kinds.POD, pod), source)
@@ -217,16 +220,20 @@ class Claims(Loop[Work]):
         return claim.metadata.name if claim else ""
 
     async def _is_provided(self, owner: Owner, source: ClaimSource) -> bool:
-        """Whether nothing has to be made: the user's own claim, none needed, or it is there."""
+        """Return whether no claim has to be created for an entry.
+
+        That is so for a claim of the user, where none is needed, and where it exists
+        already.
+        """
         if source.resource_claim_name is not None:
             return True
-        noted = pod_claims.claim_of(owner.user, source)
-        if not noted.is_made:
+        recorded = pod_claims.claim_of(owner.user, source)
+        if not recorded.is_made:
             return False
-        return noted.name is None or await self._exists(owner, noted.name)
+        return recorded.name is None or await self._exists(owner, recorded.name)
 
     async def _exists(self, owner: Owner, name: str) -> bool:
-        """Whether the claim noted in the status is there and was made for its owner."""
+        """Return whether the claim that the status names exists and belongs to its owner."""
         namespace = owner.metadata.namespace
         claim = self._claims.get(name, namespace)
         if claim is None:
@@ -240,8 +247,8 @@ class Claims(Loop[Work]):
         controller = owner_references.controller_of(claim.metadata)
         return controller is not None and controller.uid == owner.metadata.uid
 
-    async def _obtain(self, work: Work, owner: Owner, source: ClaimSource) -> str:
-        """The name of the claim made from the template, now or earlier."""
+    async def _obtain(self, work: ClaimWork, owner: Owner, source: ClaimSource) -> str:
+        """Return the name of the claim of a template, created now or earlier."""
         claim = await self._generator.find(owner, source)
         if claim is not None:
             return claim.metadata.name
@@ -253,7 +260,7 @@ class Claims(Loop[Work]):
         except errors.StatusError as error:
             self._report(owner, source, f"create ResourceClaim : {error}")
             raise
-        self._made.note(work, created)
+        self._claim_writes.record(work, created)
         name: str = created["metadata"]["name"]
         return name
 
@@ -264,22 +271,22 @@ class Claims(Loop[Work]):
             events.WARNING,
             "FailedResourceClaimCreation",
             f"{field} {source.name}: {reason}",
-            # A refusal names the claim, which has another random name at every try.
+            # The rejection names the claim, which gets a new random name at every attempt.
             replace=True,
         )
 
-    async def _note_in_pod(self, work: Work, pod: Pod, made: dict[str, str]) -> None:
-        noted = await self.client.patch(
+    async def _record_in_pod(self, work: ClaimWork, pod: Pod, created: dict[str, str]) -> None:
+        written = await self.client.patch(
             kinds.POD,
             pod.metadata.name,
-            _claim_statuses(pod, made),
+            _claim_statuses(pod, created),
             pod.metadata.namespace,
             subresource="status",
         )
-        self._noted.note(work, noted)
+        self._pod_writes.record(work, written)
 
     async def _reserve_all(self, pod: Pod, group: PodGroup | None) -> None:
-        """A pod that got its node without the scheduler has nobody else to reserve its claims."""
+        """Reserve the claims of a pod that got its node without the scheduler."""
         for source in pod.spec.resource_claims:
             name = pod_claims.claim_of(pod, source).name
             claim = self._claims.get(name, pod.metadata.namespace) if name else None
@@ -296,25 +303,25 @@ class Claims(Loop[Work]):
                 reserved = claim_release.consumers((*claim.status.reserved_for, consumer))
                 await claim_release.write_status(self.client, claim, {"reservedFor": reserved})
 
-    async def _reconcile_group(self, work: Work) -> float | None:
+    async def _reconcile_group(self, work: ClaimWork) -> float | None:
         group = self._groups.get(work.key.name, work.key.namespace) if self._groups else None
         if group is None or group.metadata.deletion_timestamp or not self._group_claims:
-            self._made.forget(work)
+            self._claim_writes.forget(work)
             return None
-        if not self._made.are_seen(work):
+        if not self._claim_writes.are_seen(work):
             return UNSEEN_RETRY_SECONDS
-        owner, made = Owner(kinds.POD_GROUP, group), {}
+        owner, created = Owner(kinds.POD_GROUP, group), {}
         try:
             for source in group.spec.resource_claims:
                 if not await self._is_provided(owner, source):
-                    made[source.name] = await self._obtain(work, owner, source)
+                    created[source.name] = await self._obtain(work, owner, source)
         except CannotGenerate:
             return None
-        if made:
+        if created:
             await self.client.patch(
                 kinds.POD_GROUP,
                 work.key.name,
-                _claim_statuses(group, made),
+                _claim_statuses(group, created),
                 work.key.namespace,
                 subresource="status",
             )
@@ -331,7 +338,7 @@ def _key(value: ResourceClaim | Pod | PodGroup) -> ObjectKey:
 
 
 def _uses_otherwise(old: Pod | None, new: Pod) -> bool:
-    """Whether the change of a pod could change what its claims need. How it fares does not."""
+    """Return whether a change of a pod could change what its claims need."""
     return (
         old is None
         or old.metadata.uid != new.metadata.uid
@@ -342,7 +349,7 @@ def _uses_otherwise(old: Pod | None, new: Pod) -> bool:
 
 
 def _is_as_used(old: ResourceClaim | None, new: ResourceClaim | None) -> bool:
-    """Whether nothing changed that concerns the users of a claim."""
+    """Return whether nothing changed that concerns the consumers of a claim."""
     if old is None or new is None:
         return False
     before, after = old.metadata, new.metadata
@@ -359,12 +366,12 @@ def _metadata_only(raw: JsonObject) -> ResourceClaim:
     return msgspec.convert({"metadata": raw["metadata"]}, ResourceClaim)
 
 
-def _claim_statuses(user: Pod | PodGroup, made: dict[str, str]) -> dict[str, Any]:
-    """The patch that notes generated claims beside those noted before."""
+def _claim_statuses(user: Pod | PodGroup, created: dict[str, str]) -> dict[str, Any]:
+    """Return the patch that adds generated claims to those in the status."""
     names: dict[str, str | None] = {
         status.name: status.resource_claim_name for status in user.status.resource_claim_statuses
     }
-    names.update(made)
+    names.update(created)
     statuses = [
         {"name": name, "resourceClaimName": claim} if claim else {"name": name}
         for name, claim in sorted(names.items())

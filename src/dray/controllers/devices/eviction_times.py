@@ -1,7 +1,7 @@
-"""When device taints end a pod, and why. Claims, slices and rules in, times out.
+"""Computes when device taints evict a pod, and which rules cause it.
 
-As pkg/controller/devicetainteviction, claimEvictionTime and podEvictionTime. Taints of a slice
-count only where the slice is of the newest generation of its pool.
+As claimEvictionTime and podEvictionTime of pkg/controller/devicetainteviction. Taints of a slice
+count only in the newest generation of its pool.
 """
 
 from __future__ import annotations
@@ -27,25 +27,28 @@ LONG_AGO = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 class Eviction(NamedTuple):
-    """`rules` are the uids of the DeviceTaintRules among the causes."""
+    """The time of an eviction. `rules` are the uids of the DeviceTaintRules among its causes."""
 
     when: datetime.datetime
     rules: frozenset[str] = frozenset()
 
 
 def soonest(evictions: Iterable[Eviction | None]) -> Eviction | None:
-    """The earliest of several, for all their reasons."""
-    found = [eviction for eviction in evictions if eviction is not None]
-    if not found:
+    """Return the earliest time with the rules of all evictions, or None without any."""
+    pending = [eviction for eviction in evictions if eviction is not None]
+    if not pending:
         return None
-    rules = frozenset().union(*(eviction.rules for eviction in found))
-    return Eviction(min(eviction.when for eviction in found), rules)
+    rules = frozenset().union(*(eviction.rules for eviction in pending))
+    return Eviction(min(eviction.when for eviction in pending), rules)
 
 
 def of_claim(
     claim: ResourceClaim, slices: Sequence[TaintedSlice], rules: Sequence[DeviceTaintRule]
 ) -> Eviction | None:
-    """When users of the claim have to go; `slices` are those of the pools it has devices of."""
+    """Return when the consumers of a claim are evicted, or None.
+
+    `slices` are those of the pools that the claim has devices of.
+    """
     if claim.status.allocation is None:
         return None
     return soonest(
@@ -60,7 +63,7 @@ def _taints(
     slices: Sequence[TaintedSlice],
     rules: Sequence[DeviceTaintRule],
 ) -> Iterator[tuple[DeviceTaint, str]]:
-    """The evicting taints of an allocated device, each with the uid of its rule if it has one."""
+    """Yield the evicting taints of an allocated device, with the uid of the rule or ""."""
     for device in current_devices(result.driver, result.pool, slices):
         if device.name == result.device:
             yield from ((taint, "") for taint in device.taints if evicts(taint))
@@ -74,7 +77,7 @@ def evicts(taint: DeviceTaint) -> bool:
 
 
 def selects(rule: DeviceTaintRule, driver: str, pool: str, device: str) -> bool:
-    """Whether the rule is about the device; without a selector it is about none."""
+    """Return whether the rule selects the device. A rule without a selector selects none."""
     selector = rule.spec.device_selector
     return (
         selector is not None
@@ -96,7 +99,7 @@ def current_devices(
 def _of_taint(
     taint: DeviceTaint, rule: str, tolerations: Iterable[DeviceToleration]
 ) -> Eviction | None:
-    """None if the taint is tolerated for ever."""
+    """Return the eviction by one taint, or None if it is tolerated for ever."""
     seconds = taints.tolerated_seconds(taint, tolerations)
     if seconds is None:
         return None

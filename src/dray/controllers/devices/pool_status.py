@@ -1,7 +1,7 @@
-"""Answers ResourcePoolStatusRequests, each once, and deletes the answered ones after an hour.
+"""Answers ResourcePoolStatusRequests once, and deletes them an hour later.
 
 Behaviour of pkg/controller/resourcepoolstatusrequest, except that a pool which stays incomplete is
-reported as such after a while; upstream leaves the request without an answer.
+reported as such after a while. Upstream leaves such a request without a status.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ COMPLETE, FAILED = "Complete", "Failed"
 DEFAULT_LIMIT = 100
 ANSWERED_SECONDS, UNANSWERED_SECONDS = 3600.0, 24 * 3600.0
 PATIENCE_SECONDS = 5.0
-"""How long a driver may take to publish the rest of a pool before the answer says so."""
+"""Time that a driver has to publish the rest of a pool before it is reported as incomplete."""
 
 
 class PoolStatuses(Loop[str]):
-    """Keys are names of requests."""
+    """The loop that answers requests. Keys are names of requests."""
 
     def __init__(self, context: Context) -> None:
         super().__init__("pool-status", context, workers=1)
@@ -68,7 +68,7 @@ class PoolStatuses(Loop[str]):
         return await self._expire(request)
 
     async def _answer(self, request: ResourcePoolStatusRequest) -> float:
-        """Write the answer; seconds to wait for pools that are still being published."""
+        """Write the status. Returns the seconds to wait for incomplete pools."""
         pools = self._pools(request)
         is_incomplete = any(
             (pool.validation_error or "").startswith(pool_summary.INCOMPLETE) for pool in pools
@@ -91,7 +91,7 @@ class PoolStatuses(Loop[str]):
         return 0.0
 
     def _pools(self, request: ResourcePoolStatusRequest) -> list[PoolStatus]:
-        """Every pool the request is about, by name."""
+        """Return the status of every pool that the request selects, ordered by name."""
         spec = request.spec
         by_pool: dict[str, list[ResourceSlice]] = {}
         for resource_slice in self._slices:
@@ -102,8 +102,8 @@ class PoolStatuses(Loop[str]):
         rules = list(self._rules or ())
         return [
             pool_summary.pool_status(
-                sorted(slices, key=lambda each: each.metadata.name),
-                used.get(PoolId(spec.driver, pool), pool_summary.Use()),
+                sorted(slices, key=lambda item: item.metadata.name),
+                used.get(PoolId(spec.driver, pool), pool_summary.PoolUse()),
                 rules,
                 spec.default_partition_type_attribute,
             )

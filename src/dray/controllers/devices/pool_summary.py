@@ -1,7 +1,7 @@
-"""What is free in a pool: counts, what partitions still fit, what is left of shared capacity.
+"""Computes a PoolStatus: device counts, partitions that still fit, remaining shared capacity.
 
-Slices, claims and taint rules in, a PoolStatus out, as pkg/controller/resourcepoolstatusrequest.
-Only slices of a pool's newest generation count. Admin access uses nothing.
+As pkg/controller/resourcepoolstatusrequest. Only slices of a pool's newest generation count. Admin
+access uses nothing.
 """
 
 from __future__ import annotations
@@ -38,45 +38,45 @@ TOO_MANY_TYPES = "PartitionSummaryOverCap:"
 TOO_MANY_CAPACITIES = "ShareableSummaryOverCap:"
 
 Counters = dict[tuple[str, str], Quantity]
-"""What each counter of each set has left."""
+"""The remaining amount of each counter of each counter set."""
 
 
 class ViewError(Exception):
-    """Why a view of the pool cannot be computed; starts with a word for machines."""
+    """A pool cannot be summarised. The message begins with a machine-readable reason."""
 
 
-class Use(NamedTuple):
-    """What claims have of one pool."""
+class PoolUse(NamedTuple):
+    """Devices and capacity of one pool that claims use."""
 
     devices: frozenset[str] = frozenset()
     capacity: Mapping[str, Quantity] = {}
 
 
-def uses(results: Iterable[DeviceRequestAllocationResult]) -> dict[PoolId, Use]:
-    """By driver and pool: the devices in use, each once, and the capacity taken of them."""
-    found: dict[PoolId, Use] = {}
+def uses(results: Iterable[DeviceRequestAllocationResult]) -> dict[PoolId, PoolUse]:
+    """Return by pool the devices in use and the capacity consumed of them."""
+    by_pool: dict[PoolId, PoolUse] = {}
     for result in results:
         if result.admin_access:
             continue
-        before = found.get(result.pool_id, Use())
+        before = by_pool.get(result.pool_id, PoolUse())
         capacity = dict(before.capacity)
         for name, amount in result.consumed_capacity.items():
             capacity[name] = capacity.get(name, quantity.ZERO) + quantity.parse(amount)
         devices = before.devices | {result.device}
-        found[result.pool_id] = Use(devices, capacity)
-    return found
+        by_pool[result.pool_id] = PoolUse(devices, capacity)
+    return by_pool
 
 
 def pool_status(
     slices: Sequence[ResourceSlice],
-    use: Use,
+    use: PoolUse,
     rules: Sequence[DeviceTaintRule],
     default_attribute: str | None,
 ) -> PoolStatus:
-    """The status of one pool; `slices` are all of it, at least one."""
+    """Return the status of one pool from all its slices, which must be at least one."""
     current = pools.current_slices(slices)
     first = current[0].spec
-    nodes = {each.spec.node_name for each in current}
+    nodes = {item.spec.node_name for item in current}
     status = PoolStatus(
         driver=first.driver,
         pool_name=first.pool.name,
@@ -97,10 +97,10 @@ def pool_status(
 def _with_counts(
     status: PoolStatus,
     current: Sequence[ResourceSlice],
-    use: Use,
+    use: PoolUse,
     rules: Sequence[DeviceTaintRule],
 ) -> PoolStatus:
-    devices = [device for each in current for device in each.spec.devices]
+    devices = [device for resource_slice in current for device in resource_slice.spec.devices]
     unavailable = sum(_is_unavailable(status, device, rules) for device in devices)
     return msgspec.structs.replace(
         status,
@@ -125,10 +125,10 @@ def _is_unavailable(status: PoolStatus, device: Device, rules: Sequence[DeviceTa
 def _with_views(
     status: PoolStatus,
     current: Sequence[ResourceSlice],
-    use: Use,
+    use: PoolUse,
     default_attribute: str | None,
 ) -> PoolStatus:
-    """Add the views; what is wrong with one flags the pool, and its counts stay."""
+    """Add the summaries. An error in one sets `validation_error`; the counts stay."""
     error = ""
     partitions: tuple[PartitionTypeStatus, ...] = ()
     shareable: ShareableSummaryStatus | None = None
@@ -153,7 +153,7 @@ def _name(status: PoolStatus) -> str:
 
 
 class _Partition(NamedTuple):
-    """A device that takes part in the partitions of its pool, and what it is grouped by."""
+    """A partition of a pool, and the attribute that its type is read from."""
 
     device: Device
     attribute: str
@@ -162,14 +162,14 @@ class _Partition(NamedTuple):
 def _partition_summary(
     status: PoolStatus,
     current: Sequence[ResourceSlice],
-    use: Use,
+    use: PoolUse,
     default_attribute: str | None,
 ) -> tuple[PartitionTypeStatus, ...]:
-    """Per type of partition: how many there are, and how many more still fit."""
+    """Return for each partition type the number of partitions, and of those that still fit."""
     grouped = list(_grouped(current, default_attribute))
     if not grouped:
         return ()
-    if not any(each.spec.shared_counters for each in current):
+    if not any(item.spec.shared_counters for item in current):
         raise ViewError(
             f"{TYPE_MISSING} {_name(status)} declares partitionTypeAttribute but publishes "
             "no sharedCounters"
@@ -198,12 +198,14 @@ def _partition_summary(
 def _grouped(
     current: Sequence[ResourceSlice], default_attribute: str | None
 ) -> Iterator[_Partition]:
-    """The default counts only where no slice of the pool names an attribute itself."""
-    declared = any(each.spec.partition_type_attribute for each in current)
-    for each in current:
-        attribute = each.spec.partition_type_attribute or (None if declared else default_attribute)
+    """Yield partitions. The default attribute counts only if no slice names one itself."""
+    declared = any(resource_slice.spec.partition_type_attribute for resource_slice in current)
+    for resource_slice in current:
+        attribute = resource_slice.spec.partition_type_attribute or (
+            None if declared else default_attribute
+        )
         if attribute:
-            yield from (_Partition(device, attribute) for device in each.spec.devices)
+            yield from (_Partition(device, attribute) for device in resource_slice.spec.devices)
 
 
 def _by_type(
@@ -230,11 +232,14 @@ def _by_type(
 
 
 def _partition_type(driver: str, device: Device, attribute: str) -> str | None:
-    """Names in the domain of the driver may be written without it."""
-    found = device.attributes.get(attribute)
-    if found is None and attribute.startswith(f"{driver}/"):
-        found = device.attributes.get(attribute.removeprefix(f"{driver}/"))
-    return found.string_value if found else None
+    """Return the type of a partition, or None.
+
+    An attribute in the domain of the driver may be published without the domain.
+    """
+    value = device.attributes.get(attribute)
+    if value is None and attribute.startswith(f"{driver}/"):
+        value = device.attributes.get(attribute.removeprefix(f"{driver}/"))
+    return value.string_value if value else None
 
 
 def _cost(device: Device) -> Counters:
@@ -245,15 +250,15 @@ def _cost(device: Device) -> Counters:
     }
 
 
-def _counters_left(current: Sequence[ResourceSlice], use: Use) -> Counters:
+def _counters_left(current: Sequence[ResourceSlice], use: PoolUse) -> Counters:
     left = {
         (counters.name, name): quantity.parse(counter.value)
-        for each in current
-        for counters in each.spec.shared_counters
+        for resource_slice in current
+        for counters in resource_slice.spec.shared_counters
         for name, counter in counters.counters.items()
     }
-    for each in current:
-        for device in each.spec.devices:
+    for resource_slice in current:
+        for device in resource_slice.spec.devices:
             if device.name in use.devices:
                 _deduct(device.consumes_counters, left)
     return left
@@ -268,7 +273,7 @@ def _deduct(consumptions: Iterable[DeviceCounterConsumption], left: Counters) ->
 
 
 def _fitting(devices: Iterable[Device], left: Counters) -> int:
-    """How many of the devices fit together into what is left."""
+    """Return the number of devices that fit together into the remaining counters."""
     count = 0
     for device in devices:
         cost = _cost(device)
@@ -279,13 +284,13 @@ def _fitting(devices: Iterable[Device], left: Counters) -> int:
 
 
 def _shareable_summary(
-    status: PoolStatus, current: Sequence[ResourceSlice], use: Use
+    status: PoolStatus, current: Sequence[ResourceSlice], use: PoolUse
 ) -> ShareableSummaryStatus | None:
-    """What is left of devices that several claims may share; None if there are none."""
+    """Return the remaining capacity of shareable devices, or None without such devices."""
     devices = [
         device
-        for each in current
-        for device in each.spec.devices
+        for resource_slice in current
+        for device in resource_slice.spec.devices
         if device.allow_multiple_allocations
     ]
     if not devices:
@@ -307,7 +312,7 @@ def _shareable_summary(
     )
 
 
-def _capacity(name: str, total: Quantity, use: Use) -> ShareableCapacityStatus:
+def _capacity(name: str, total: Quantity, use: PoolUse) -> ShareableCapacityStatus:
     consumed = use.capacity.get(name, quantity.ZERO)
     left = max(total - consumed, quantity.ZERO)
     return ShareableCapacityStatus(

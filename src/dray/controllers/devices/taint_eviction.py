@@ -1,7 +1,7 @@
-"""NoExecute taints of devices end the pods that use them, when their tolerations end.
+"""Evicts pods from devices with NoExecute taints, when their tolerations end.
 
-Behaviour of pkg/controller/devicetainteviction; also for the claims of extended resources, which
-upstream leaves out. Each DeviceTaintRule tells in its status how far its evictions are.
+Behaviour of pkg/controller/devicetainteviction; also for claims of extended resources, which
+upstream leaves out. The status of each DeviceTaintRule reports the progress of its evictions.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ COMPONENT = "device-taint-eviction-controller"
 STATUS_PERIOD_SECONDS = 10.0
 
 
-class Subject(enum.Enum):
+class EvictionSubject(enum.Enum):
     POD = "pod"
     RULE = "rule"
 
 
-class Work(NamedTuple):
-    subject: Subject
+class EvictionWork(NamedTuple):
+    subject: EvictionSubject
     key: ObjectKey
 
     def __str__(self) -> str:
         return f"{self.subject.value} {self.key}"
 
 
-class TaintEviction(Loop[Work]):
+class TaintEviction(Loop[EvictionWork]):
     def __init__(self, context: Context) -> None:
         super().__init__("taints", context)
         shared = context.caches
@@ -70,11 +70,11 @@ class TaintEviction(Loop[Work]):
             self._add_users(claim)
 
     def _add_rule(self, name: str) -> None:
-        self.queue.add(Work(Subject.RULE, ObjectKey("", name)))
+        self.queue.add(EvictionWork(EvictionSubject.RULE, ObjectKey("", name)))
 
     def _add_pod(self, pod: Pod) -> None:
         key = pod.metadata.key
-        self.queue.add(Work(Subject.POD, key))
+        self.queue.add(EvictionWork(EvictionSubject.POD, key))
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         old, new = change.old, change.new
@@ -97,7 +97,7 @@ class TaintEviction(Loop[Work]):
             self._add_users(new)
 
     def _add_users(self, claim: ResourceClaim) -> None:
-        """Look at the pods of the claim if it has to do with taints, now or until now."""
+        """Queue the pods of a claim that has, or had until now, to do with taints."""
         users = list(self._users(claim))
         if any(pod.metadata.uid in self._scheduled for pod in users) or self._of_claim(
             claim, self._evicting_rules()
@@ -118,9 +118,9 @@ class TaintEviction(Loop[Work]):
     def _slice_changed(self, change: ObjectChange[TaintedSlice]) -> None:
         if _evicting(change.old) == _evicting(change.new):
             return
-        for each in (change.old, change.new):
-            if each is not None:
-                pool = each.pool_id
+        for resource_slice in (change.old, change.new):
+            if resource_slice is not None:
+                pool = resource_slice.pool_id
                 for claim in self._claims.find(caches.POOL, pool):
                     self._add_users(claim)
 
@@ -142,12 +142,12 @@ class TaintEviction(Loop[Work]):
 
     def _of_claim(self, claim: ResourceClaim, rules: Sequence[DeviceTaintRule]) -> Eviction | None:
         slices = [
-            each for pool in caches.pools_of(claim) for each in self._slices.find(caches.POOL, pool)
+            item for pool in caches.pools_of(claim) for item in self._slices.find(caches.POOL, pool)
         ]
         return eviction_times.of_claim(claim, slices, rules)
 
     def _of_pod(self, pod: Pod, rules: Sequence[DeviceTaintRule]) -> Eviction | None:
-        """When the pod has to go on account of any claim that it really uses."""
+        """Return when the pod is evicted because of a claim that it uses, or None."""
         if not pod.spec.node_name:
             return None
         used = (self._claims.get(key.name, key.namespace) for key in pod_claims.used_claims(pod))
@@ -157,8 +157,8 @@ class TaintEviction(Loop[Work]):
             if claim is not None and pod_claims.is_reserved_for(claim, pod, self._accept_groups)
         )
 
-    async def reconcile(self, key: Work) -> float | None:
-        if key.subject is Subject.RULE:
+    async def reconcile(self, key: EvictionWork) -> float | None:
+        if key.subject is EvictionSubject.RULE:
             return await self._report(key.key.name)
         return await self._evict(key.key)
 
@@ -175,7 +175,7 @@ class TaintEviction(Loop[Work]):
         left = (eviction.when - self.now()).total_seconds()
         if left > 0:
             return left
-        self._tell(pod, "Marking for deletion")
+        self._record_event(pod, "Marking for deletion")
         await pod_disruption.end(
             self.client,
             pod,
@@ -190,21 +190,21 @@ class TaintEviction(Loop[Work]):
     def _cancel(self, pod: Pod) -> None:
         if pod.metadata.uid in self._scheduled:
             self._scheduled.discard(pod.metadata.uid)
-            self._tell(pod, "Cancelling deletion")
+            self._record_event(pod, "Cancelling deletion")
 
     def _report_later(self, uids: Iterable[str]) -> None:
-        wanted = set(uids)
+        desired = set(uids)
         for rule in self._rules or ():
-            if rule.metadata.uid in wanted:
-                work = Work(Subject.RULE, ObjectKey("", rule.metadata.name))
+            if rule.metadata.uid in desired:
+                work = EvictionWork(EvictionSubject.RULE, ObjectKey("", rule.metadata.name))
                 self.queue.add_after(work, STATUS_PERIOD_SECONDS)
 
-    def _tell(self, pod: Pod, note: str) -> None:
+    def _record_event(self, pod: Pod, note: str) -> None:
         reference = events.reference(kinds.POD, pod.metadata)
         self._recorder.record(reference, events.NORMAL, "DeviceTaintManagerEviction", note)
 
     async def _report(self, name: str) -> float | None:
-        """Bring the status of a rule up to date, but not more often than every ten seconds."""
+        """Update the status of a rule, at most every ten seconds."""
         rule = self._rules.get(name) if self._rules is not None else None
         if rule is None:
             return None
@@ -214,12 +214,12 @@ class TaintEviction(Loop[Work]):
             left = STATUS_PERIOD_SECONDS - (self.now() - last).total_seconds()
             if left > 0:
                 return min(left, STATUS_PERIOD_SECONDS)
-        made = taint_rule_status.condition(rule, self._effects(rule))
-        if before is not None and _is_same(before, made):
+        new = taint_rule_status.condition(rule, self._effects(rule))
+        if before is not None and _is_same(before, new):
             return None
-        made = msgspec.structs.replace(made, last_transition_time=gotime.write(self.now()))
-        others = (condition for condition in rule.status.conditions if condition.type != made.type)
-        status = DeviceTaintRuleStatus(conditions=(*others, made))
+        new = msgspec.structs.replace(new, last_transition_time=gotime.write(self.now()))
+        others = (condition for condition in rule.status.conditions if condition.type != new.type)
+        status = DeviceTaintRuleStatus(conditions=(*others, new))
         await status_patches.patch_status(
             self.client, kinds.DEVICE_TAINT_RULE, rule.metadata, rule.status, status
         )
@@ -241,7 +241,7 @@ class TaintEviction(Loop[Work]):
         )
 
     def _pending(self, rule: DeviceTaintRule, rules: Sequence[DeviceTaintRule]) -> list[str]:
-        """The namespace of each pod that has to go on account of the rule."""
+        """Return the namespace of each pod that the rule evicts."""
         pods = {
             pod.metadata.uid: pod
             for claim in self._claims
@@ -256,11 +256,11 @@ class TaintEviction(Loop[Work]):
         ]
 
     def _selected_devices(self, rule: DeviceTaintRule) -> tuple[int, int]:
-        """How many published and how many allocated devices the rule is about."""
-        known = {resource_slice.pool_id for resource_slice in self._slices}
+        """Return how many published and how many allocated devices the rule selects."""
+        pool_ids = {resource_slice.pool_id for resource_slice in self._slices}
         published = sum(
             eviction_times.selects(rule, pool.driver, pool.pool, device.name)
-            for pool in known
+            for pool in pool_ids
             for device in eviction_times.current_devices(
                 pool.driver, pool.pool, self._slices.find(caches.POOL, pool)
             )
@@ -282,7 +282,7 @@ def _concerns(rule: DeviceTaintRule, claim: ResourceClaim) -> bool:
 
 
 def _evicting(published: TaintedSlice | None) -> tuple[int, dict[str, list[DeviceTaint]]]:
-    """What of a slice has to do with evictions."""
+    """Return the generation of a slice and the evicting taints of its devices."""
     if published is None:
         return 0, {}
     tainted = {
@@ -298,5 +298,5 @@ def _evicting_rule(rule: DeviceTaintRule) -> DeviceTaintRule:
     return msgspec.structs.replace(rule, spec=msgspec.structs.replace(rule.spec, taint=taint))
 
 
-def _is_same(before: Condition, made: Condition) -> bool:
-    return msgspec.structs.replace(before, last_transition_time=None) == made
+def _is_same(before: Condition, after: Condition) -> bool:
+    return msgspec.structs.replace(before, last_transition_time=None) == after

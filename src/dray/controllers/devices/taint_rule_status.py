@@ -1,4 +1,4 @@
-"""What a DeviceTaintRule says of the evictions it causes, in the words of Kubernetes.
+"""The status of a DeviceTaintRule: the progress of its evictions, in Kubernetes' words.
 
 As pkg/controller/devicetainteviction, maybeUpdateRuleStatus.
 """
@@ -16,7 +16,7 @@ EVICTION_IN_PROGRESS = "EvictionInProgress"
 
 
 class Effects(NamedTuple):
-    """What a rule does, or would do if its effect was NoExecute."""
+    """The effects of a rule, or those it would have with the effect NoExecute."""
 
     pending_pods: int = 0
     pending_namespaces: int = 0
@@ -30,7 +30,7 @@ def condition_of(rule: DeviceTaintRule) -> Condition | None:
 
 
 def condition(rule: DeviceTaintRule, effects: Effects) -> Condition:
-    """The condition without its time."""
+    """Return the condition without its transition time."""
     status, reason, message = _state(rule.spec.taint.effect, effects)
     if effects.evicted_pods:
         evicted = f"{_count(effects.evicted_pods, 'pod')} evicted since starting the controller."

@@ -1,1 +1,1 @@
-"""Jobs: which pods they make, how far they are, and when they are over."""
+"""Jobs: their pods, their progress, and their end."""

@@ -1,8 +1,8 @@
-"""How a job counts each of its pods once, whatever happens in between.
+"""Counts each pod of a job exactly once, even across crashes.
 
-While a pod carries the tracking finalizer it is in none of the job's counters. Its uid stands in
-`uncountedTerminatedPods` between the moment the job notes its end and the moment the finalizer is
-gone. As pkg/controller/job/job_controller.go, trackJobStatusAndRemoveFinalizers.
+A pod with the tracking finalizer is in none of the job's counters. Its uid is in
+`uncountedTerminatedPods` from the moment the job records its end until the finalizer is removed. As
+trackJobStatusAndRemoveFinalizers of pkg/controller/job/job_controller.go.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_UNCOUNTED = 500
 
 
 class Release(NamedTuple):
-    """The pods whose finalizer may go, and the status that has to be written before."""
+    """Pods whose finalizer may be removed, and the status that must be written before."""
 
     pods: Sequence[Pod]
     status: JobStatus
@@ -37,7 +37,7 @@ class Release(NamedTuple):
 def account(
     job: Job, status: JobStatus, progress: Progress, end: WorkloadCondition | None
 ) -> Release:
-    """Note the pods that have ended, and say which of them may be let go then."""
+    """Record the pods that have ended. Returns which of them can be released after the write."""
     tracked = {pod.metadata.uid for pod in progress.pods if job_progress.is_tracked(pod)}
     status = settle(status, tracked)
     uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
@@ -80,13 +80,13 @@ def _may_release(
 
 
 def _counts_as_failed(job: Job, pod: Pod, end: WorkloadCondition | None) -> bool:
-    """With a job that fails, everything that still runs has failed."""
+    """Return whether a pod counts as failed. If the job fails, running pods do too."""
     fails = end is not None and end.type == job_progress.FAILURE_TARGET
     if not (job_progress.has_failed(job, pod) or fails) or not job_progress.has_valid_index(
         job, pod
     ):
         return False
-    return job_policies.judge_failure(job, pod).counts
+    return job_policies.failure_action(job, pod).counts
 
 
 def _with_indexes(
@@ -107,7 +107,7 @@ def _with_indexes(
 
 
 def settle(status: JobStatus, tracked: Collection[str]) -> JobStatus:
-    """Move pods that lost their finalizer from the uncounted to the counters."""
+    """Move pods without the finalizer from the uncounted ones to the counters."""
     uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
     succeeded = tuple(uid for uid in uncounted.succeeded if uid in tracked)
     failed = tuple(uid for uid in uncounted.failed if uid in tracked)
@@ -120,14 +120,14 @@ def settle(status: JobStatus, tracked: Collection[str]) -> JobStatus:
 
 
 def announced(current: Conditions, end: WorkloadCondition | None) -> Conditions:
-    """The conditions with what is about to happen, which has to be known before pods are let go."""
+    """Return the conditions with the one that must be visible before pods are released."""
     if end is None or is_condition_true(current, end.type):
         return current
     return (*current, end)
 
 
 def finished(status: JobStatus, end: WorkloadCondition, now: datetime.datetime) -> JobStatus:
-    """The status of a job that is over."""
+    """Return the status of a finished job."""
     type_ = job_progress.FINAL[end.type]
     final = conditions.make_probed(type_, conditions.TRUE, end.reason, end.message, now)
     changed = msgspec.structs.replace(status, conditions=(*status.conditions, final))
@@ -137,6 +137,6 @@ def finished(status: JobStatus, end: WorkloadCondition, now: datetime.datetime) 
 
 
 def is_settled(status: JobStatus) -> bool:
-    """Nothing is left that could still change the counters."""
+    """Return whether nothing can change the counters any more."""
     uncounted = status.uncounted_terminated_pods or UncountedTerminatedPods()
     return not (uncounted.succeeded or uncounted.failed or status.terminating)

@@ -1,4 +1,4 @@
-"""Completion indexes of Indexed jobs: as text, on pods, and which come next."""
+"""Completion indexes of Indexed jobs: as text, of pods, and the next ones to start."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Indexes = frozenset[int]
 
 
 def parse(text: str | None, completions: int) -> Indexes:
-    """The indexes of "0-2,5" below `completions`; what is not a number is left out."""
-    found: set[int] = set()
+    """Return the indexes of a text such as "0-2,5" below `completions`; skips the rest."""
+    indexes: set[int] = set()
     for part in filter(None, (text or "").split(",")):
         first, _, last = part.partition("-")
         if first.isdigit() and (last or first).isdigit():
-            found.update(range(int(first), min(int(last or first), completions - 1) + 1))
-    return frozenset(found)
+            indexes.update(range(int(first), min(int(last or first), completions - 1) + 1))
+    return frozenset(indexes)
 
 
 def render(indexes: Iterable[int]) -> str:
-    """Three or more in a row are written as a range."""
+    """Return the indexes as text, with three or more in a row as a range."""
     runs: list[list[int]] = []
     for index in sorted(indexes):
         if runs and runs[-1][-1] == index - 1:
@@ -47,7 +47,7 @@ def of_pods(pods: Iterable[Pod]) -> set[int]:
 
 
 def failures(pod: Pod) -> int:
-    """How often the pod's index had failed before it, as far as that counts."""
+    """Return how often the pod's index failed before, as far as that counts."""
     return _number(pod, FAILURE_COUNT) or 0
 
 
@@ -61,7 +61,7 @@ def _number(pod: Pod, annotation: str) -> int | None:
 
 
 def first_pending(taken: Collection[int], count: int, completions: int) -> list[int]:
-    """The lowest indexes that are neither done nor running."""
+    """Return the lowest indexes that are neither done nor running."""
     pending: list[int] = []
     for index in range(completions):
         if len(pending) >= count:

@@ -1,4 +1,4 @@
-"""Which pods a job makes, and which it gives up."""
+"""Builds the pods of a job, and chooses those to delete."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ LONGEST_PREFIX = 58
 
 
 def surplus(job: Job, progress: Progress, at_least: int, now: datetime.datetime) -> list[Pod]:
-    """Pods to delete: of an indexed job first those with a double or impossible index."""
-    order = deletion_order.first_to_go(progress.active, now)
-    unwanted: list[Pod] = []
+    """Return the pods to delete, those with a duplicate or invalid index first."""
+    order = deletion_order.by_deletion_order(progress.active, now)
+    invalid: list[Pod] = []
     if job_progress.is_indexed(job):
         kept: dict[int, Pod] = {}
         for pod in reversed(order):
             index = job_indexes.of_pod(pod)
             if index is None or index >= (job.spec.completions or 0) or index in kept:
-                unwanted.append(pod)
+                invalid.append(pod)
             else:
                 kept[index] = pod
-        order = [pod for pod in order if pod not in unwanted]
-    return unwanted + order[: max(at_least - len(unwanted), 0)]
+        order = [pod for pod in order if pod not in invalid]
+    return invalid + order[: max(at_least - len(invalid), 0)]
 
 
 def pending_indexes(job: Job, progress: Progress, count: int) -> list[int]:
     taken = (
         progress.succeeded_indexes | progress.failed_indexes | job_indexes.of_pods(progress.active)
     )
-    if job_progress.waits_for_the_end(job):
+    if job_progress.replaces_only_failed(job):
         leaving = [pod for pod in progress.pods if pod_status.is_terminating(pod)]
         taken |= job_indexes.of_pods(leaving)
     return job_indexes.first_pending(taken, count, job.spec.completions or 0)
@@ -52,16 +52,16 @@ def index_delay(replaced: Pod | None, now: datetime.datetime) -> float:
 
 
 def body(job: Job) -> JsonObject:
-    made = pod_control.pod_from(job.spec.template, kinds.JOB, job.metadata)
-    finalizers = made["metadata"].get("finalizers") or []
-    made["metadata"]["finalizers"] = [*finalizers, job_progress.FINALIZER]
-    return made
+    pod = pod_control.pod_from(job.spec.template, kinds.JOB, job.metadata)
+    finalizers = pod["metadata"].get("finalizers") or []
+    pod["metadata"]["finalizers"] = [*finalizers, job_progress.FINALIZER]
+    return pod
 
 
 def indexed_body(job: Job, index: int, replaced: Pod | None) -> JsonObject:
-    """A pod that knows its index: by annotation, label, variable, name and host name."""
-    made = body(job)
-    metadata, spec = made["metadata"], made["spec"]
+    """Return the body of a pod with its index as annotation, label, variable and name."""
+    pod = body(job)
+    metadata, spec = pod["metadata"], pod["spec"]
     for place in ("annotations", "labels"):
         metadata[place] = {**metadata.get(place, {}), job_indexes.COMPLETION_INDEX: str(index)}
     if job_progress.counts_per_index(job):
@@ -71,22 +71,24 @@ def indexed_body(job: Job, index: int, replaced: Pod | None) -> JsonObject:
     spec["hostname"] = f"{job.metadata.name}-{index}"
     for place in ("initContainers", "containers"):
         if spec.get(place):
-            spec[place] = [_with_index_variable(each) for each in spec[place]]
-    return made
+            spec[place] = [_with_index_variable(container) for container in spec[place]]
+    return pod
 
 
 def _failure_counts(job: Job, replaced: Pod | None) -> dict[str, str]:
     if replaced is None:
         return {job_indexes.FAILURE_COUNT: "0"}
-    counts = job_policies.judge_failure(job, replaced).counts
+    counts = job_policies.failure_action(job, replaced).counts
     ignored = job_indexes.ignored_failures(replaced) + (not counts)
-    made = {job_indexes.FAILURE_COUNT: str(job_indexes.failures(replaced) + counts)}
-    return {**made, job_indexes.IGNORED_FAILURE_COUNT: str(ignored)} if ignored else made
+    annotations = {job_indexes.FAILURE_COUNT: str(job_indexes.failures(replaced) + counts)}
+    return (
+        {**annotations, job_indexes.IGNORED_FAILURE_COUNT: str(ignored)} if ignored else annotations
+    )
 
 
 def _with_index_variable(container: dict[str, Any]) -> dict[str, Any]:
     variables = container.get("env") or []
-    if any(each.get("name") == INDEX_VARIABLE for each in variables):
+    if any(item.get("name") == INDEX_VARIABLE for item in variables):
         return container
     path = f"metadata.labels['{job_indexes.COMPLETION_INDEX}']"
     variable = {"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}}

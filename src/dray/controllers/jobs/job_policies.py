@@ -1,4 +1,4 @@
-"""What a job's own policies say of failed pods and of succeeded indexes.
+"""The policies of a job for failed pods and for succeeded indexes.
 
 As pkg/controller/job, pod_failure_policy.go and success_policy.go.
 """
@@ -20,8 +20,8 @@ from dray.controllers.slim_types import Job
 IGNORE, FAIL_JOB, FAIL_INDEX, COUNT = "Ignore", "FailJob", "FailIndex", "Count"
 
 
-class FailureVerdict(NamedTuple):
-    """What to do about a failed pod; `message` says why the whole job fails."""
+class FailureAction(NamedTuple):
+    """The action for a failed pod. `message` is set if the whole job fails."""
 
     action: str = COUNT
     message: str = ""
@@ -31,21 +31,21 @@ class FailureVerdict(NamedTuple):
         return self.action != IGNORE
 
 
-def judge_failure(job: Job, pod: Pod) -> FailureVerdict:
-    """The first rule of the pod failure policy that matches decides."""
+def failure_action(job: Job, pod: Pod) -> FailureAction:
+    """Return the action of the first matching rule of the pod failure policy."""
     policy = job.spec.pod_failure_policy
     for index, rule in enumerate(policy.rules if policy else ()):
         cause = _cause(rule, pod)
         if not cause:
             continue
         if rule.action != FAIL_JOB:
-            return FailureVerdict(rule.action)
-        return FailureVerdict(FAIL_JOB, f"{cause} matching {rule.action} rule at index {index}")
-    return FailureVerdict()
+            return FailureAction(rule.action)
+        return FailureAction(FAIL_JOB, f"{cause} matching {rule.action} rule at index {index}")
+    return FailureAction()
 
 
 def _cause(rule: PodFailurePolicyRule, pod: Pod) -> str:
-    """Why the rule matches, as the message begins; empty when it does not."""
+    """Return the beginning of the message if the rule matches, else ""."""
     name = f"{pod.metadata.namespace}/{pod.metadata.name}"
     if rule.on_exit_codes is not None:
         status = _matching_container(rule.on_exit_codes, pod)
@@ -85,7 +85,7 @@ def _matching_condition(rule: PodFailurePolicyRule, pod: Pod) -> PodCondition | 
 
 
 def success_message(job: Job, succeeded: Indexes) -> str:
-    """Why the job counts as successful already; empty when it does not."""
+    """Return why the job already counts as successful, or ""."""
     policy = job.spec.success_policy
     if policy is None or not succeeded:
         return ""

@@ -1,4 +1,4 @@
-"""How far a job has come, and whether it is over. Pods in, counts and conditions out.
+"""The progress of a job: computes counts and conditions from its pods.
 
 As pkg/controller/job/job_controller.go.
 """
@@ -26,7 +26,7 @@ CONTROLLER = "kubernetes.io/job-controller"
 COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 SUCCESS_CRITERIA_MET, FAILURE_TARGET = "SuccessCriteriaMet", "FailureTarget"
 FINAL = {SUCCESS_CRITERIA_MET: COMPLETE, FAILURE_TARGET: FAILED}
-"""What a job is in the end that is about to succeed or to fail."""
+"""The final condition of a job with a condition that announces it."""
 
 
 def is_finished(job: Job) -> bool:
@@ -34,7 +34,7 @@ def is_finished(job: Job) -> bool:
 
 
 def finish(job: Job) -> WorkloadCondition | None:
-    """The condition that says the job is over."""
+    """Return the condition of a finished job, or None."""
     for condition in job.status.conditions:
         if condition.type in (COMPLETE, FAILED) and condition.status == conditions.TRUE:
             return condition
@@ -49,8 +49,8 @@ def is_suspended(job: Job) -> bool:
     return bool(job.spec.suspend)
 
 
-def waits_for_the_end(job: Job) -> bool:
-    """Whether a pod is replaced only when it has failed, not already when it is deleted."""
+def replaces_only_failed(job: Job) -> bool:
+    """Return whether pods are replaced only after they failed, not when they are deleted."""
     return job.spec.pod_replacement_policy == "Failed"
 
 
@@ -63,17 +63,20 @@ def is_tracked(pod: Pod) -> bool:
 
 
 def has_failed(job: Job, pod: Pod) -> bool:
-    """Pods that are deleted count too: those of lost nodes never get to say that they failed."""
+    """Return whether a pod counts as failed.
+
+    Deleted pods do too: those of lost nodes never report that they failed.
+    """
     if pod.status.phase == pod_status.FAILED:
         return True
-    if waits_for_the_end(job):
+    if replaces_only_failed(job):
         return False
     return pod_status.is_deleted(pod) and pod.status.phase != pod_status.SUCCEEDED
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the pods of a job say. Indexes are empty where the job has none."""
+    """The counts of a job's pods. Indexes are empty for jobs without them."""
 
     pods: Sequence[Pod]
     active: Sequence[Pod]
@@ -102,7 +105,7 @@ def read(job: Job, pods: Sequence[Pod]) -> Progress:
     counted = job_indexes.parse(job.status.completed_indexes, job.spec.completions or 0)
     done = counted | job_indexes.of_pods(new_succeeded) if is_indexed(job) else counted
     succeeded = job.status.succeeded + len(new_succeeded) + len(uncounted.succeeded)
-    new_failures = sum(job_policies.judge_failure(job, pod).counts for pod in new_failed)
+    new_failures = sum(job_policies.failure_action(job, pod).counts for pod in new_failed)
     return Progress(
         pods=pods,
         active=[pod for pod in pods if pod_status.is_active(pod)],
@@ -117,12 +120,12 @@ def read(job: Job, pods: Sequence[Pod]) -> Progress:
     )
 
 
-def _countable(job: Job, pods: Iterable[Pod], noted: Collection[str]) -> list[Pod]:
-    """The pods that are in no counter yet and, of an indexed job, have an index it wants."""
+def _countable(job: Job, pods: Iterable[Pod], recorded: Collection[str]) -> list[Pod]:
+    """Return the pods that are in no counter yet and, of an indexed job, have a valid index."""
     return [
         pod
         for pod in pods
-        if is_tracked(pod) and pod.metadata.uid not in noted and has_valid_index(job, pod)
+        if is_tracked(pod) and pod.metadata.uid not in recorded and has_valid_index(job, pod)
     ]
 
 
@@ -141,7 +144,7 @@ def _failed_indexes(job: Job, new_failed: Iterable[Pod]) -> Indexes:
 
 
 def _has_failed_index(job: Job, pod: Pod) -> bool:
-    verdict = job_policies.judge_failure(job, pod)
+    verdict = job_policies.failure_action(job, pod)
     if verdict.action == job_policies.FAIL_INDEX:
         return True
     limit = job.spec.backoff_limit_per_index or 0
@@ -149,7 +152,7 @@ def _has_failed_index(job: Job, pod: Pod) -> bool:
 
 
 def awaiting_replacement(progress: Progress) -> dict[int, Pod]:
-    """Failed pods that stay until their replacement has taken over the count of failures."""
+    """Return failed pods by index that stay until a replacement has their failure count."""
     settled = (
         progress.succeeded_indexes | progress.failed_indexes | job_indexes.of_pods(progress.active)
     )
@@ -162,7 +165,7 @@ def awaiting_replacement(progress: Progress) -> dict[int, Pod]:
 
 
 def finished_at(pod: Pod) -> datetime.datetime:
-    """When the last container ended, or the best guess at it."""
+    """Return when the last container ended, or the best estimate of that."""
     ends = [status.state.terminated for status in pod.status.container_statuses]
     times = [end.finished_at for end in ends if end is not None and end.finished_at]
     if times and len(times) == len(ends):
@@ -178,7 +181,7 @@ def finished_at(pod: Pod) -> datetime.datetime:
 
 
 def ending(job: Job, progress: Progress, now: datetime.datetime) -> WorkloadCondition | None:
-    """Why the job should end, apart from having all its completions; None if it should go on."""
+    """Return the condition with which the job should end early, or None if it should go on."""
     for type_ in (SUCCESS_CRITERIA_MET, FAILURE_TARGET):
         if is_condition_true(job.status.conditions, type_):
             return find_condition(job.status.conditions, type_)
@@ -195,7 +198,7 @@ def ending(job: Job, progress: Progress, now: datetime.datetime) -> WorkloadCond
 
 def _failure(job: Job, progress: Progress, now: datetime.datetime) -> tuple[str, str]:
     for pod in progress.pods:
-        if has_failed(job, pod) and (message := job_policies.judge_failure(job, pod).message):
+        if has_failed(job, pod) and (message := job_policies.failure_action(job, pod).message):
             return "PodFailurePolicy", message
     if progress.failed > _backoff_limit(job) or _restarted_too_often(job, progress.pods):
         return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
@@ -243,9 +246,9 @@ def seconds_to_deadline(job: Job, now: datetime.datetime) -> float | None:
 
 
 def is_complete(job: Job, progress: Progress, active: int) -> bool:
-    """All completions are there; without a number of them, one success ends the job."""
-    wanted = job.spec.completions
-    enough = progress.succeeded > 0 if wanted is None else progress.succeeded >= wanted
+    """Return whether the job has all completions. Without a number, one success is enough."""
+    completions = job.spec.completions
+    enough = progress.succeeded > 0 if completions is None else progress.succeeded >= completions
     return enough and active == 0
 
 
@@ -259,7 +262,7 @@ def completion(now: datetime.datetime) -> WorkloadCondition:
     )
 
 
-def wanted_active(job: Job, progress: Progress) -> int:
+def desired_active(job: Job, progress: Progress) -> int:
     parallelism = 1 if job.spec.parallelism is None else job.spec.parallelism
     if job.spec.completions is None:
         return len(progress.active) if progress.succeeded else parallelism
@@ -267,7 +270,7 @@ def wanted_active(job: Job, progress: Progress) -> int:
 
 
 class Backoff(NamedTuple):
-    """How often pods failed since one succeeded, and when the last did."""
+    """The number of failures since the last success, and the time of the last one."""
 
     failures: int = 0
     last: datetime.datetime | None = None
@@ -290,7 +293,7 @@ FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 10.0, 600.0
 
 
 def delay_left(failures: int, last: datetime.datetime | None, now: datetime.datetime) -> float:
-    """How long to wait before the next pod after so many failures."""
+    """Return the seconds to wait before the next pod is created."""
     if not failures or last is None:
         return 0.0
     delay = min(FIRST_DELAY_SECONDS * 2.0 ** min(failures - 1, 32), MAX_DELAY_SECONDS)

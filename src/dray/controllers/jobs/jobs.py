@@ -1,8 +1,8 @@
 """Jobs run pods until enough of them have succeeded. Behaviour of pkg/controller/job.
 
-What pods and counters mean is `job_progress`'; here it is done. Pods carry a finalizer until the
-job has counted them, so none is lost when it is deleted early. Finished jobs go when their time to
-live is over.
+`job_progress` computes the counts; this module acts on them. Pods have a finalizer until the job
+has counted them, so that none is lost if it is deleted early. Finished jobs are deleted when their
+time to live is over.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ COMPONENT = "job-controller"
 MAX_AT_ONCE = 500
 
 
-class Work(NamedTuple):
-    """A job, or a pod that a job which no longer counts it left with its finalizer."""
+class JobWork(NamedTuple):
+    """A job, or a pod that still has the finalizer of a job that does not count it any more."""
 
     key: ObjectKey
     is_leftover: bool = False
@@ -52,7 +52,7 @@ class Work(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """One reconciliation under way: counts that change as pods are made and deleted."""
+    """One reconciliation. The counts change as pods are created and deleted."""
 
     job: Job
     progress: Progress
@@ -70,7 +70,7 @@ class Step:
         self.ready -= sum(map(pod_status.is_ready, pods))
 
 
-class Jobs(Loop[Work]):
+class Jobs(Loop[JobWork]):
     def __init__(self, context: Context) -> None:
         super().__init__("jobs", context)
         self._jobs, self._pods = context.caches.jobs, context.caches.pods
@@ -88,12 +88,12 @@ class Jobs(Loop[Work]):
 
     def resync(self) -> None:
         for job in self._jobs:
-            self.queue.add(Work(_key(job)))
+            self.queue.add(JobWork(_key(job)))
         for pod in self._pods:
             self._add_leftover(pod)
 
     def _job_changed(self, change: ObjectChange[Job]) -> None:
-        self.queue.add(Work(change.key))
+        self.queue.add(JobWork(change.key))
         if change.new is None and change.old is not None:
             for pod in self._pods.find(caches.OWNER, change.old.metadata.uid):
                 self._add_leftover(pod)
@@ -102,19 +102,19 @@ class Jobs(Loop[Work]):
         for pod in (change.old, change.new):
             owner = owner_references.controlled_by(pod.metadata, kinds.JOB) if pod else None
             if owner is not None:
-                self.queue.add(Work(ObjectKey(change.key.namespace, owner.name)))
+                self.queue.add(JobWork(ObjectKey(change.key.namespace, owner.name)))
         if change.new is not None:
             self._add_leftover(change.new)
         for key in adoption.possible_owners(change, self._jobs):
-            self.queue.add(Work(key))
+            self.queue.add(JobWork(key))
 
     def _add_leftover(self, pod: Pod) -> None:
         if job_progress.is_tracked(pod) and self._is_leftover(pod):
             key = pod.metadata.key
-            self.queue.add(Work(key, is_leftover=True))
+            self.queue.add(JobWork(key, is_leftover=True))
 
     def _is_leftover(self, pod: Pod) -> bool:
-        """Whether no job will count the pod any more."""
+        """Return whether no job will count the pod any more."""
         owner = owner_references.controller_of(pod.metadata)
         if owner is None:
             return True
@@ -128,7 +128,7 @@ class Jobs(Loop[Work]):
             return True
         return _is_ours(job) and job_progress.is_finished(job)
 
-    async def reconcile(self, key: Work) -> float | None:
+    async def reconcile(self, key: JobWork) -> float | None:
         if key.is_leftover:
             await self._free_leftover(key.key)
             return None
@@ -141,7 +141,7 @@ class Jobs(Loop[Work]):
         if not (self._written.are_seen(key.key) and self._pod_writes.are_seen(key.key)):
             return UNSEEN_RETRY_SECONDS
         if job_progress.is_finished(job):
-            return await self._wind_up(job)
+            return await self._finish(job)
         return await self._advance(job)
 
     def _forget(self, key: ObjectKey) -> None:
@@ -168,8 +168,8 @@ class Jobs(Loop[Work]):
         except errors.NotFound:
             return None
 
-    async def _wind_up(self, job: Job) -> float | None:
-        """Let go of the last pods, and of the job itself when its time is over."""
+    async def _finish(self, job: Job) -> float | None:
+        """Release the last pods, and delete the job when its time to live is over."""
         self._backoffs.pop(_key(job), None)
         self._counted.pop(_key(job), None)
         for pod in self._pods.find(caches.OWNER, job.metadata.uid):
@@ -215,7 +215,7 @@ class Jobs(Loop[Work]):
         return min([*step.again_seconds, *([] if deadline is None else [deadline])], default=None)
 
     def _without_counted(self, job: Job, pods: Sequence[Pod]) -> list[Pod]:
-        """Leave out pods that were counted and let go, but still are in our copy as before."""
+        """Return the pods without those that are counted already but still in the cache."""
         tracked = {pod.metadata.uid for pod in pods if job_progress.is_tracked(pod)}
         counted = self._counted.get(_key(job), set()) & tracked
         if counted:
@@ -225,7 +225,7 @@ class Jobs(Loop[Work]):
         return [pod for pod in pods if pod.metadata.uid not in counted]
 
     async def _stop(self, step: Step) -> None:
-        """Delete what still runs; the job is over when that is gone."""
+        """Delete running pods. The job is finished when they are gone."""
         outcome = await self._maker.delete_all(step.job.metadata, step.progress.active)
         if outcome.failure is not None:
             step.failure, step.end = outcome.failure, None
@@ -233,28 +233,28 @@ class Jobs(Loop[Work]):
         step.removed(step.progress.active)
 
     async def _manage(self, step: Step, backoff: Backoff) -> None:
-        """Bring the number of running pods to what the job wants now."""
+        """Bring the number of running pods to the desired number."""
         job, progress = step.job, step.progress
         if job_progress.is_suspended(job):
             await self._remove(step, progress.active)
             return
-        wanted = job_progress.wanted_active(job, progress)
-        surplus = job_pods.surplus(job, progress, max(step.active - wanted, 0), step.now)
+        desired = job_progress.desired_active(job, progress)
+        surplus = job_pods.surplus(job, progress, max(step.active - desired, 0), step.now)
         if surplus:
             await self._remove(step, surplus[:MAX_AT_ONCE])
             return
-        leaving = step.terminating if job_progress.waits_for_the_end(job) else 0
-        missing = min(wanted - leaving - step.active, MAX_AT_ONCE)
+        leaving = step.terminating if job_progress.replaces_only_failed(job) else 0
+        missing = min(desired - leaving - step.active, MAX_AT_ONCE)
         if missing > 0:
             await self._make(step, missing, backoff)
 
     async def _remove(self, step: Step, pods: Sequence[Pod]) -> None:
-        """Delete pods that are too many; they count neither as failed nor as succeeded."""
+        """Delete surplus pods. They count neither as failed nor as succeeded."""
         for pod in pods:
             if job_progress.is_tracked(pod):
                 written = await self._untrack(pod)
                 if written:
-                    self._pod_writes.note(_key(step.job), written)
+                    self._pod_writes.record(_key(step.job), written)
         outcome = await self._maker.delete_all(step.job.metadata, pods)
         step.failure = outcome.failure
         if outcome.failure is None:
@@ -288,7 +288,7 @@ class Jobs(Loop[Work]):
         return bodies
 
     def _with_suspension(self, step: Step, status: JobStatus) -> JobStatus:
-        """The condition that follows `suspend`, and the start that begins anew after it."""
+        """Return the status with the Suspended condition, and a new start time after it."""
         job, now = step.job, step.now
         was = is_condition_true(status.conditions, job_progress.SUSPENDED)
         suspended = job_progress.is_suspended(job)
@@ -302,7 +302,7 @@ class Jobs(Loop[Work]):
             f"Job {word}",
             now,
         )
-        self._tell(job, events.NORMAL, word.capitalize(), f"Job {word}")
+        self._record_event(job, events.NORMAL, word.capitalize(), f"Job {word}")
         return msgspec.structs.replace(
             status,
             conditions=(
@@ -313,20 +313,20 @@ class Jobs(Loop[Work]):
         )
 
     async def _record(self, step: Step, status: JobStatus, backoff: Backoff) -> None:
-        """Note who has ended, let them go, count them, and finish where all is done."""
+        """Record ended pods, release and count them, and finish the job if all is done."""
         job, key = step.job, _key(step.job)
         status = msgspec.structs.replace(
             status, active=step.active, ready=step.ready, terminating=step.terminating
         )
         release = job_accounting.account(job, status, step.progress, step.end)
-        noted = msgspec.structs.replace(
+        recorded = msgspec.structs.replace(
             release.status,
             conditions=job_accounting.announced(release.status.conditions, step.end),
         )
-        job = await self._write(job, noted)
+        job = await self._write(job, recorded)
         self._backoffs[key] = backoff
         tracked = await self._untrack_all(step, release.pods)
-        status = job_accounting.settle(noted, tracked)
+        status = job_accounting.settle(recorded, tracked)
         is_over = step.end is not None and not release.is_partial
         if is_over and step.end is not None and job_accounting.is_settled(status):
             status = job_accounting.finished(status, step.end, step.now)
@@ -336,7 +336,7 @@ class Jobs(Loop[Work]):
             await self._write(job, status)
 
     async def _untrack_all(self, step: Step, pods: Sequence[Pod]) -> set[str]:
-        """Take the finalizer off; the uids of the pods that still have it."""
+        """Remove the finalizer. Returns the uids of the pods that still have it."""
         tracked = {pod.metadata.uid for pod in step.progress.pods if job_progress.is_tracked(pod)}
         for pod in pods:
             try:
@@ -345,7 +345,7 @@ class Jobs(Loop[Work]):
                 step.failure = error
                 continue
             if written:
-                self._pod_writes.note(_key(step.job), written)
+                self._pod_writes.record(_key(step.job), written)
             tracked.discard(pod.metadata.uid)
             self._counted.setdefault(_key(step.job), set()).add(pod.metadata.uid)
         return tracked
@@ -356,16 +356,16 @@ class Jobs(Loop[Work]):
         )
         if written is None:
             return job
-        self._written.note(_key(job), written)
+        self._written.record(_key(job), written)
         return status_patches.decode(written, Job)
 
     def _tell_end(self, job: Job, end: WorkloadCondition) -> None:
         if end.type == job_progress.FAILURE_TARGET:
-            self._tell(job, events.WARNING, end.reason, end.message)
+            self._record_event(job, events.WARNING, end.reason, end.message)
         else:
-            self._tell(job, events.NORMAL, "Completed", "Job completed")
+            self._record_event(job, events.NORMAL, "Completed", "Job completed")
 
-    def _tell(self, job: Job, type_: str, reason: str, note: str) -> None:
+    def _record_event(self, job: Job, type_: str, reason: str, note: str) -> None:
         reference = events.reference(kinds.JOB, job.metadata)
         self._recorder.record(reference, type_, reason, note)
 

@@ -1,1 +1,1 @@
-"""What every namespace has: its deletion, its quotas, its service account."""
+"""Loops over namespaces: deletion, quotas, service accounts."""

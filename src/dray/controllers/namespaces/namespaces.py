@@ -1,7 +1,7 @@
-"""A namespace that is deleted is emptied first, pods before everything else.
+"""Empties a deleted namespace, pods before everything else.
 
-Behaviour of pkg/controller/namespace/deletion: pods go first, so that what they use is not taken
-from under them; the namespace goes when nothing is left in it.
+Behaviour of pkg/controller/namespace/deletion: pods are deleted first, so that the objects they use
+stay as long as they run. The namespace goes when it is empty.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Namespaces(Loop[str]):
         return min(FIRST_RETRY_SECONDS * 2.0 ** min(self._attempts[key], 16), MAX_RETRY_SECONDS)
 
     async def _empty(self, namespace: str) -> dict[Kind, list[ObjectMeta]]:
-        """Delete what is there; what is still there after it."""
+        """Delete all objects of a namespace. Returns those that remain."""
         pods = await self._delete_all(kinds.POD, namespace)
         if pods:
             return {kinds.POD: pods}
@@ -122,16 +122,16 @@ class Namespaces(Loop[str]):
             )
 
     async def _report(self, namespace: Namespace, remaining: Remaining) -> None:
-        """Say what still keeps the namespace."""
+        """Write into the conditions what remains in the namespace."""
         now = gotime.write(self.now())
-        known = {condition.type: condition for condition in namespace.status.conditions}
-        for made in conditions(remaining):
-            before = known.get(made.type)
+        by_type = {condition.type: condition for condition in namespace.status.conditions}
+        for new in conditions(remaining):
+            before = by_type.get(new.type)
             since = before.last_transition_time if before else now
-            if before is not None and before.status != made.status:
+            if before is not None and before.status != new.status:
                 since = now
-            known[made.type] = msgspec.structs.replace(made, last_transition_time=since)
-        status = msgspec.structs.replace(namespace.status, conditions=tuple(known.values()))
+            by_type[new.type] = msgspec.structs.replace(new, last_transition_time=since)
+        status = msgspec.structs.replace(namespace.status, conditions=tuple(by_type.values()))
         with contextlib.suppress(errors.NotFound):
             await status_patches.patch_status(
                 self.client, kinds.NAMESPACE, namespace.metadata, namespace.status, status
@@ -139,7 +139,7 @@ class Namespaces(Loop[str]):
 
 
 def conditions(remaining: Remaining) -> list[NamespaceCondition]:
-    """What is left as conditions, in the words of Kubernetes."""
+    """Return the conditions about remaining objects, in Kubernetes' words."""
     kinds = sorted(
         f"{kind.plural}.{kind.group} has {len(left)} resource instances"
         for kind, left in remaining.items()

@@ -1,8 +1,8 @@
-"""Counts what the objects of a namespace charge, and writes it into its ResourceQuotas.
+"""Counts the usage of a namespace, and writes it into its ResourceQuotas.
 
-Behaviour of pkg/controller/resourcequota. The API server adds charges itself as objects are made.
-So a count that is higher than what is noted is written at once, and one that is lower only when it
-is still the same a moment later: until then our copies may simply be behind.
+Behaviour of pkg/controller/resourcequota. The API server itself adds the usage of new objects. So a
+count above the recorded one is written at once, and a lower one only if it is the same a moment
+later: until then the caches may be behind.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dray.controllers.loops import Context, ObjectLoop
 SETTLE_SECONDS = 0.5
 
 
-class Quotas(ObjectLoop):
+class QuotaLoop(ObjectLoop):
     def __init__(self, context: Context) -> None:
         super().__init__("quotas", context, context.caches.quotas, workers=1)
         shared = context.caches
@@ -84,7 +84,7 @@ class Quotas(ObjectLoop):
         )
 
     def _charges(self, quota: ResourceQuota) -> Iterator[Amounts]:
-        """What each object charges that the quota counts; scopes are about pods only."""
+        """Yield the usage of each object that the quota counts; scopes concern pods only."""
         namespace = quota.metadata.namespace
         for pod in self._pods.find(caches.NAMESPACE, namespace):
             if counting.concerns_pod(quota, pod):
@@ -96,7 +96,7 @@ class Quotas(ObjectLoop):
         for resource, cache in self._others.items():
             charges = counting.object_charges(resource)
             if not charges.keys().isdisjoint(quota.spec.hard):
-                count = sum(each.metadata.namespace == namespace for each in cache)
+                count = sum(item.metadata.namespace == namespace for item in cache)
                 yield {name: quantity.of(count) for name in charges}
 
     def _claim_charges(self, claim: ResourceClaim) -> Amounts:
@@ -108,15 +108,15 @@ class Quotas(ObjectLoop):
         return counting.claim_charges(claim, extended, self._charged_by_pod(claim))
 
     def _charged_by_pod(self, claim: ResourceClaim) -> Amounts | None:
-        """What the pod charges already for whose extended resources the claim was made."""
+        """Return the usage that the pod of an extended resource claim accounts for, or None."""
         owner = owner_references.controlled_by(claim.metadata, kinds.POD)
         pod = self._pods.get(owner.name, claim.metadata.namespace) if owner else None
         if pod is None:
             return None
         siblings = [
-            each
-            for each in self._claims.find(caches.OWNER, pod.metadata.uid)
-            if each.metadata.annotations.get(well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION)
+            item
+            for item in self._claims.find(caches.OWNER, pod.metadata.uid)
+            if item.metadata.annotations.get(well_known.EXTENDED_RESOURCE_CLAIM_ANNOTATION)
             == "true"
         ]
         if not counting.is_extended_claim_of(claim, pod, siblings):

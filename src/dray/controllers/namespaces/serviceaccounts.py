@@ -1,4 +1,4 @@
-"""Every namespace has a service account `default`."""
+"""Creates the service account `default` in every namespace."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dray.controllers.loops import Context, Loop
 DEFAULT = "default"
 
 
-class ServiceAccounts(Loop[str]):
-    """Keys are names of namespaces."""
+class ServiceAccountLoop(Loop[str]):
+    """The loop over namespaces. Keys are their names."""
 
     def __init__(self, context: Context) -> None:
         super().__init__("serviceaccounts", context, workers=1)

@@ -1,1 +1,1 @@
-"""Nodes that come, go or are lost, and what becomes of their pods."""
+"""Nodes that appear, disappear or are lost, and the eviction of their pods."""

@@ -1,4 +1,4 @@
-"""NoExecute taints of nodes: pods leave that do not tolerate them, or not for long enough.
+"""Evicts pods from nodes with NoExecute taints that they do not tolerate, or no longer.
 
 Behaviour of pkg/controller/tainteviction.
 """
@@ -25,7 +25,7 @@ FOREVER = float("inf")
 
 
 class NodeEviction(Loop[ObjectKey]):
-    """Keys are pods on tainted nodes."""
+    """The loop over pods on tainted nodes. Keys are pods."""
 
     def __init__(self, context: Context) -> None:
         super().__init__("node-eviction", context)
@@ -103,12 +103,12 @@ def evicting_taints(node: Node) -> list[Taint]:
 
 
 def tolerated_seconds(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> float:
-    """How long a pod may stay: the shortest time that a toleration it needs allows."""
+    """Return how long a pod may stay: the shortest of the tolerations that it needs."""
     shortest = FOREVER
     for taint in taints:
         matching = [toleration for toleration in tolerations if tolerates(toleration, taint)]
         if not matching:
             return 0.0
-        limits = [each.toleration_seconds for each in matching]
+        limits = [item.toleration_seconds for item in matching]
         shortest = min([shortest, *(max(limit, 0) for limit in limits if limit is not None)])
     return shortest

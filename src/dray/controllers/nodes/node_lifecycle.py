@@ -1,8 +1,8 @@
-"""Node lifecycle: a node that is not heard of becomes Unknown, and conditions become taints.
+"""Node lifecycle: marks nodes without a heartbeat as Unknown, and turns conditions into taints.
 
-Behaviour of pkg/controller/nodelifecycle. A node is heard of when its lease or its heartbeat
-changes, and how long ago that was is measured on our own monotonic clock: neither a jump of the
-clock here nor one on the node makes anybody unreachable. Simulated nodes of one process may share a
+Behaviour of pkg/controller/nodelifecycle. A change of the lease or the heartbeat shows that a node
+is alive. The time since then is measured on the monotonic clock of this process, so that a jump of
+a clock, here or on the node, makes no node unreachable. Simulated nodes of one process may share a
 lease, which they name in an annotation.
 """
 
@@ -52,8 +52,8 @@ _EVICTING = (NODE_NOT_READY, NODE_UNREACHABLE)
 _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
-class Nodes(Loop[str]):
-    """Keys are names of nodes."""
+class NodeLifecycle(Loop[str]):
+    """The loop over nodes. Keys are their names."""
 
     def __init__(self, context: Context, *, grace_seconds: float = GRACE_SECONDS) -> None:
         super().__init__("nodes", context)
@@ -61,7 +61,7 @@ class Nodes(Loop[str]):
         self._nodes, self._leases = context.caches.nodes, context.caches.leases
         self._pods = context.caches.pods
         self._recorder = context.recorder(COMPONENT)
-        self._heard: dict[str, float] = {}
+        self._last_heartbeat: dict[str, float] = {}
         self._renewed: dict[str, float] = {}
         self._healthy: set[str] = set()
         self._lost: set[str] = set()
@@ -88,7 +88,7 @@ class Nodes(Loop[str]):
         before = find_condition(change.old.status.conditions, "Ready") if change.old else None
         ready = find_condition(node.status.conditions, "Ready")
         if change.old is None or _heartbeat(before) != _heartbeat(ready):
-            self._heard[name] = _clock()
+            self._last_heartbeat[name] = _clock()
         if before is not None and before.status == "True" and not is_ready(node):
             self._lost.add(name)
         self._count_healthy(name, is_ready(node))
@@ -97,13 +97,13 @@ class Nodes(Loop[str]):
     def _forget(self, change: ObjectChange[Node]) -> None:
         name = change.key.name
         if change.old is not None and caches.is_gone(self._nodes, change.key):
-            self._tell(change.old, "RemovingNode", f"Removing Node {name} from Controller")
-            self._heard.pop(name, None)
+            self._record_event(change.old, "RemovingNode", f"Removing Node {name} from Controller")
+            self._last_heartbeat.pop(name, None)
             self._lost.discard(name)
             self._count_healthy(name, False)
 
     def _count_healthy(self, name: str, healthy: bool) -> None:
-        """When the first node recovers or the last one fails, it concerns all of them."""
+        """Count healthy nodes. The first and the last one concern all nodes."""
         had_any = bool(self._healthy)
         (self._healthy.add if healthy else self._healthy.discard)(name)
         if bool(self._healthy) != had_any:
@@ -125,10 +125,10 @@ class Nodes(Loop[str]):
         return left
 
     def _seconds_left(self, node: Node) -> float:
-        """Until the node counts as lost, from when it was last heard of."""
+        """Return the seconds until the node counts as lost."""
         name = node.metadata.name
         lease = node.metadata.annotations.get(LEASE_ANNOTATION, name)
-        last = max(self._heard.get(name, 0.0), self._renewed.get(lease, 0.0))
+        last = max(self._last_heartbeat.get(name, 0.0), self._renewed.get(lease, 0.0))
         is_new = find_condition(node.status.conditions, "Ready") is None
         return last + (STARTUP_GRACE_SECONDS if is_new else self._grace_seconds) - _clock()
 
@@ -148,15 +148,15 @@ class Nodes(Loop[str]):
         )
 
     async def _is_alive(self, node: Node) -> bool:
-        """Ask the server for the lease: our copy may be what is late."""
+        """Return whether the lease on the server is newer: the cache may be behind."""
         name = node.metadata.annotations.get(LEASE_ANNOTATION, node.metadata.name)
-        known = self._leases.get(name, NODE_LEASE_NAMESPACE)
+        lease = self._leases.get(name, NODE_LEASE_NAMESPACE)
         try:
             live = await self.client.get(kinds.LEASE, name, NODE_LEASE_NAMESPACE)
         except errors.NotFound:
             return False
         renewed = (live.get("spec") or {}).get("renewTime")
-        if known is not None and known.spec.renew_time == renewed:
+        if lease is not None and lease.spec.renew_time == renewed:
             return False
         self._renewed[name] = _clock()
         return True
@@ -165,7 +165,7 @@ class Nodes(Loop[str]):
         now = gotime.write(self.now())
         current = find_condition(node.status.conditions, type_)
         if current is None:
-            made = NodeCondition(
+            condition = NodeCondition(
                 type=type_,
                 status="Unknown",
                 reason="NodeStatusNeverUpdated",
@@ -175,20 +175,20 @@ class Nodes(Loop[str]):
             )
         else:
             since = current.last_transition_time if current.status == "Unknown" else now
-            made = msgspec.structs.replace(
+            condition = msgspec.structs.replace(
                 current,
                 status="Unknown",
                 reason="NodeStatusUnknown",
                 message="Kubelet stopped posting node status.",
                 last_transition_time=since,
             )
-        encoded: dict[str, Any] = msgspec.to_builtins(made)
+        encoded: dict[str, Any] = msgspec.to_builtins(condition)
         return encoded
 
     async def _mark_pods(self, node: Node) -> None:
-        """Nobody can say that pods of a lost node are ready."""
+        """Set the pods of a lost node to not ready."""
         name = node.metadata.name
-        self._tell(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
+        self._record_event(node, "NodeNotReady", f"Node {name} status is now: NodeNotReady")
         for pod in self._pods.find(caches.NODE, name):
             if not pod_status.is_ready(pod):
                 continue
@@ -202,22 +202,22 @@ class Nodes(Loop[str]):
             self._recorder.record(reference, events.WARNING, "NodeNotReady", "Node is not ready")
 
     async def _taint(self, node: Node) -> None:
-        wanted = [
+        desired = [
             *(taint for taint in node.spec.taints if not _is_managed(taint)),
-            *self._wanted_taints(node),
+            *self._desired_taints(node),
         ]
-        if {(each.key, each.effect) for each in wanted} == {
-            (each.key, each.effect) for each in node.spec.taints
+        if {(item.key, item.effect) for item in desired} == {
+            (item.key, item.effect) for item in node.spec.taints
         }:
             return
-        taints = [msgspec.to_builtins(taint) for taint in wanted]
+        taints = [msgspec.to_builtins(taint) for taint in desired]
         patch = {
             "metadata": {"resourceVersion": node.metadata.resource_version},
             "spec": {"taints": taints or None},
         }
         await self.client.patch(kinds.NODE, node.metadata.name, patch)
 
-    def _wanted_taints(self, node: Node) -> Iterable[Taint]:
+    def _desired_taints(self, node: Node) -> Iterable[Taint]:
         keys = [
             key
             for (type_, status), key in _TAINT_BY_CONDITION.items()
@@ -240,7 +240,7 @@ class Nodes(Loop[str]):
                 return taint
         return Taint(key=key, effect=effect, time_added=gotime.write(self.now()))
 
-    def _tell(self, node: Node, reason: str, note: str) -> None:
+    def _record_event(self, node: Node, reason: str, note: str) -> None:
         reference = events.reference(kinds.NODE, node.metadata)
         self._recorder.record(reference, events.NORMAL, reason, note)
 

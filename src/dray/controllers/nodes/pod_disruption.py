@@ -1,4 +1,4 @@
-"""Pods that the control plane ends: their condition says why, then they are deleted."""
+"""Deletes pods on behalf of the control plane, with a condition that gives the reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ async def end(
     *,
     at_once: bool = False,
 ) -> None:
-    """Mark and delete. `at_once` is for pods whose node cannot stop them: they count as failed."""
+    """Set the condition and delete the pod.
+
+    `at_once` is for pods whose node cannot stop them: they count as failed.
+    """
     has_ended = pod_status.has_ended(pod)
     status: dict[str, Any] = {}
     if reason and not has_ended and not _is_marked(pod, reason):
@@ -58,7 +61,7 @@ def _condition(pod: Pod, now: datetime.datetime, reason: str, message: str) -> d
 
 
 async def set_condition(client: Client, pod: Pod, condition: dict[str, Any]) -> None:
-    """Write one condition and leave the others to those they belong to."""
+    """Write one condition and leave the others as they are."""
     await _patch_status(client, pod, {"conditions": [condition]})
 
 

@@ -1,7 +1,7 @@
-"""Pods that nobody ends: of nodes that are gone, deleted without a node, or simply too many.
+"""Deletes pods that no node agent deletes: of missing nodes, without a node, or too many.
 
-Behaviour of pkg/controller/podgc. A node has to be missing for a while, and the server has to
-agree, before pods are taken from it.
+Behaviour of pkg/controller/podgc. Before pods are deleted, their node must be missing for a while,
+and the API server must confirm that.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PodGarbage(Loop[ObjectKey]):
             self.queue.add(pod.metadata.key)
 
     def _choose_excess(self) -> None:
-        """The oldest of the pods that have ended, evicted ones first."""
+        """Queue the oldest pods that have ended, evicted ones first."""
         ended = [
             pod
             for key in self._ended - self._excess

@@ -1,1 +1,1 @@
-"""What keeps pods running: Deployment, ReplicaSet, StatefulSet, DaemonSet, and what they share."""
+"""Workloads: Deployment, ReplicaSet, StatefulSet, DaemonSet, PodGroup, and their common parts."""

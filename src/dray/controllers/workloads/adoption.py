@@ -1,4 +1,4 @@
-"""Owners take what their selector finds and let go of what it no longer finds.
+"""Adopts objects that an owner's selector matches, and releases those it no longer matches.
 
 As pkg/controller/controller_ref_manager.go.
 """
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=_HasMetadata)
 
 
 def possible_owners(change: ObjectChange[T], owners: Cache[Any]) -> Iterator[ObjectKey]:
-    """Who might adopt an object that has just become free."""
+    """Yield the owners that could adopt an object which has just lost its controller."""
     old, new = change.old, change.new
     if new is None or not new.metadata.labels or owner_references.controller_of(new.metadata):
         return
@@ -48,7 +48,7 @@ def _ties(metadata: ObjectMeta) -> tuple[Any, ...]:
 
 
 def _selects(selector: LabelSelector | None, labels: dict[str, str]) -> bool:
-    """As the selector says; most of them are turned down without being compiled."""
+    """Return whether the selector matches. Most are ruled out before one is compiled."""
     if selector is None or not selector.match_labels.items() <= labels.items():
         return False
     return label_selectors.label_selector(selector).matches(labels)
@@ -57,7 +57,7 @@ def _selects(selector: LabelSelector | None, labels: dict[str, str]) -> bool:
 class Adopter(Generic[T]):
     """Adopts and releases objects of one kind for owners of another.
 
-    With a `finalizer`, owners also hold on to what is theirs until they have counted it.
+    With a `finalizer`, objects stay until their owner has counted them.
     """
 
     def __init__(self, client: Client, kind: Kind, owner_kind: Kind, finalizer: str = "") -> None:
@@ -68,33 +68,33 @@ class Adopter(Generic[T]):
     async def claim(
         self, owner: ObjectMeta, selector: Selector, owned: Iterable[T], orphans: Iterable[T]
     ) -> list[T]:
-        """What belongs to the owner, with what it adopts here."""
+        """Return the objects of the owner, including those that it adopts now."""
         kept = []
-        for each in owned:
-            if selector.matches(each.metadata.labels):
-                kept.append(each)
+        for item in owned:
+            if selector.matches(item.metadata.labels):
+                kept.append(item)
             elif not owner.deletion_timestamp:
-                await self._release(owner, each.metadata)
-        wanted = [
+                await self._release(owner, item.metadata)
+        adoptable = [
             orphan
             for orphan in orphans
             if selector.matches(orphan.metadata.labels) and not orphan.metadata.deletion_timestamp
         ]
-        if wanted and not owner.deletion_timestamp and await self._is_still_there(owner):
-            for each in wanted:
+        if adoptable and not owner.deletion_timestamp and await self._is_still_there(owner):
+            for item in adoptable:
                 kept.append(
-                    status_patches.decode(await self._adopt(owner, each.metadata), type(each))
+                    status_patches.decode(await self._adopt(owner, item.metadata), type(item))
                 )
         return kept
 
     async def _is_still_there(self, owner: ObjectMeta) -> bool:
-        """Ask the server: an owner deleted meanwhile must not take anything along."""
+        """Return whether the owner still exists on the server; a deleted one must not adopt."""
         try:
             raw = await self._client.get(self._owner_kind, owner.name, owner.namespace)
         except errors.NotFound:
             return False
-        found = raw["metadata"]
-        return found["uid"] == owner.uid and not found.get("deletionTimestamp")
+        live = raw["metadata"]
+        return live["uid"] == owner.uid and not live.get("deletionTimestamp")
 
     async def _adopt(self, owner: ObjectMeta, metadata: ObjectMeta) -> JsonObject:
         reference = owner_references.reference(self._owner_kind, owner)

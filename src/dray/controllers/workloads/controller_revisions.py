@@ -1,4 +1,4 @@
-"""ControllerRevisions keep earlier pod templates of a workload, for `kubectl rollout undo`."""
+"""ControllerRevisions store earlier pod templates of a workload, for `kubectl rollout undo`."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def short_hash(data: Any, collisions: int | None) -> str:
-    """FNV-1 over the data as sorted JSON, in characters that spell no words.
+    """Return FNV-1 over the data as sorted JSON, in characters that form no words.
 
     For the data of a StatefulSet's revision it is the value that Kubernetes computes
-    (pkg/controller/history, HashControllerRevision). Templates it hashes by a dump of the Go
-    structure: there the values differ, the form does not.
+    (pkg/controller/history, HashControllerRevision). Kubernetes hashes templates by a dump of
+    the Go structure: for these the values differ, the form does not.
     """
     number = _OFFSET
     for byte in gojson.escaped(_encode(data)) + b"%d" % (collisions or 0):
@@ -44,7 +44,7 @@ def short_hash(data: Any, collisions: int | None) -> str:
 
 
 POD_LABEL = "controller-revision-hash"
-"""The label that tells which revision a pod is of."""
+"""The label of a pod with its revision."""
 LONGEST_PREFIX = 223
 
 Workload = StatefulSet | DaemonSet
@@ -52,14 +52,14 @@ Data = dict[str, Any]
 
 
 class Recorded(NamedTuple):
-    """The revision of a template, and how many names in all were found taken by others."""
+    """The revision of a template, and how many names in total were taken by others."""
 
     revision: ControllerRevision
     collisions: int
 
 
-class History:
-    """The revisions of the workloads of one kind. What it writes is noted under the owner's key."""
+class RevisionHistory:
+    """The revisions of the workloads of one kind. Writes are recorded under the owner's key."""
 
     def __init__(
         self, client: Client, kind: Kind, revisions: Cache[ControllerRevision], hash_label: str
@@ -72,18 +72,18 @@ class History:
         self.writes: OwnWrites[ObjectKey] = OwnWrites(revisions)
 
     async def of(self, workload: Workload) -> list[ControllerRevision]:
-        """The revisions of a workload, the oldest first."""
+        """Return the revisions of a workload, the oldest first."""
         metadata = workload.metadata
-        found = await self._adopter.claim(
+        revisions = await self._adopter.claim(
             metadata,
             label_selectors.label_selector(workload.spec.selector),
             self._revisions.find(caches.OWNER, metadata.uid),
             self._revisions.find(caches.ORPHAN, metadata.namespace),
         )
-        return sorted(found, key=_age)
+        return sorted(revisions, key=_age)
 
     async def record(self, workload: Workload, revisions: Sequence[ControllerRevision]) -> Recorded:
-        """See that the template of the workload has a revision, and that it is the newest."""
+        """Ensure that the template of the workload has a revision, and that it is the newest."""
         data = patch_to(workload.spec.template)
         equal = [revision for revision in revisions if _has(revision, data)]
         if not equal and revisions and self._restores(revisions[-1], data):
@@ -98,7 +98,7 @@ class History:
         return Recorded(newest, workload.status.collision_count or 0)
 
     def _restores(self, revision: ControllerRevision, data: Data) -> bool:
-        """Whether a revision of before gives this template with the defaults there are now."""
+        """Return whether an older revision gives this template with today's defaults."""
         template = canonical.prune_nulls(template_of(revision))
         restored: JsonObject = {**self._kind.type_meta, "spec": {"template": template}}
         defaults.fill(restored, "")
@@ -109,10 +109,10 @@ class History:
         collisions = workload.status.collision_count or 0
         while True:
             body = self._body(workload, data, number, short_hash(data, collisions))
-            made = await self._create_or_get(body, workload.metadata.namespace)
-            revision = status_patches.decode(made, ControllerRevision)
+            created = await self._create_or_get(body, workload.metadata.namespace)
+            revision = status_patches.decode(created, ControllerRevision)
             if _has(revision, data):
-                self.writes.note(_key(workload), made)
+                self.writes.record(_key(workload), created)
                 return Recorded(revision, collisions)
             collisions += 1
 
@@ -141,12 +141,12 @@ class History:
     async def _renumber(
         self, workload: Workload, revision: ControllerRevision, number: int
     ) -> ControllerRevision:
-        """A template that is used again becomes the newest revision."""
+        """Make the revision of a template that is used again the newest one."""
         metadata = revision.metadata
         patch = {"metadata": {"resourceVersion": metadata.resource_version}, "revision": number}
         kind = kinds.CONTROLLER_REVISION
         written = await self._client.patch(kind, metadata.name, patch, metadata.namespace)
-        self.writes.note(_key(workload), written)
+        self.writes.record(_key(workload), written)
         return status_patches.decode(written, ControllerRevision)
 
     async def delete(self, workload: Workload, revisions: Iterable[ControllerRevision]) -> None:
@@ -157,16 +157,16 @@ class History:
                 deleted = await self._client.delete(
                     kinds.CONTROLLER_REVISION, metadata.name, metadata.namespace, options
                 )
-                self.writes.note(_key(workload), deleted)
+                self.writes.record(_key(workload), deleted)
 
 
 def patch_to(template: Template) -> Data:
-    """The data of a revision: a strategic merge patch that restores the template."""
+    """Return the data of a revision: a strategic merge patch that restores the template."""
     return {"spec": {"template": {**canonical.prune_nulls(template), "$patch": "replace"}}}
 
 
 def template_of(revision: ControllerRevision) -> Template:
-    """The template that a revision restores; an empty one where it was not made for that."""
+    """Return the template that a revision restores, or an empty one if it has none."""
     match revision.data:
         case {"spec": {"template": dict(template)}}:
             return {name: value for name, value in template.items() if name != "$patch"}

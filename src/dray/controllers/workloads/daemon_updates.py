@@ -1,4 +1,4 @@
-"""Which daemons come and which go. Pods and nodes in, pods and nodes out.
+"""Decides which daemon pods are created and which are deleted.
 
 Behaviour of pkg/controller/daemon: podsShouldBeOnNode of daemon_controller.go, rollingUpdate of
 update.go.
@@ -24,25 +24,25 @@ PodsByNode = Mapping[str, Sequence[Pod]]
 
 
 class Moves(NamedTuple):
-    """The nodes that get a pod, and the pods that go."""
+    """The nodes that get a pod, and the pods to delete."""
 
     nodes: list[str]
     pods: list[Pod]
 
 
 @dataclass(frozen=True, slots=True)
-class Nodes:
-    """The nodes there are, and what the set makes of them."""
+class DaemonNodes:
+    """The names of all nodes, and of those that suit the set."""
 
     existing: Set[str]
-    wanted: Set[str]
-    """Those that should have a pod."""
+    desired: Set[str]
+    """Nodes that should have a pod."""
     tolerable: Set[str]
-    """Those on which a pod that runs already may stay."""
+    """Nodes on which a running pod may stay."""
 
 
-class Budget(NamedTuple):
-    """How many nodes may have two pods, and how many may have none, during an update."""
+class UpdateBudget(NamedTuple):
+    """The number of nodes that may have two pods, and none, during an update."""
 
     surge: int
     unavailable: int
@@ -57,11 +57,11 @@ class OnNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Daemons:
-    """The pods of a set at one moment; `revision` is the hash of its present one."""
+    """The pods of a set at one moment; `revision` is the hash of its present revision."""
 
     daemon_set: DaemonSet
     revision: str
-    nodes: Nodes
+    nodes: DaemonNodes
     by_node: PodsByNode
     now: datetime.datetime
 
@@ -74,7 +74,7 @@ class Daemons:
         return has_generation or labels.get(POD_LABEL) == self.revision
 
     def on_node(self, node: str) -> OnNode | None:
-        """None where there are several pods of a kind, which `placement` will end."""
+        """Return the pods of a node, or None if there are duplicates, which `placement` deletes."""
         staying = [pod for pod in self.by_node.get(node, ()) if not pod_status.is_deleted(pod)]
         new = [pod for pod in staying if self.is_updated(pod)]
         old = [pod for pod in staying if not self.is_updated(pod)]
@@ -83,26 +83,26 @@ class Daemons:
         return OnNode(next(iter(new), None), next(iter(old), None))
 
     def on_nodes(self) -> Iterable[tuple[str, OnNode | None]]:
-        for node in sorted(self.by_node.keys() | self.nodes.wanted):
+        for node in sorted(self.by_node.keys() | self.nodes.desired):
             yield node, self.on_node(node)
 
 
 def generation_of(daemon_set: DaemonSet) -> str:
-    """How often the template changed, as old clients count it; empty where nobody counts."""
+    """Return the template generation that old clients use, or ""."""
     text = daemon_set.metadata.annotations.get(GENERATION, "")
     return text if text.isdecimal() else ""
 
 
-def budget(daemon_set: DaemonSet, desired: int) -> Budget:
-    """Percentages are rounded up; where nothing is allowed, one pod may be missing."""
+def budget(daemon_set: DaemonSet, desired: int) -> UpdateBudget:
+    """Return the budget of an update. Percentages round up; at least one pod may be missing."""
     rolling = daemon_set.spec.update_strategy.rolling_update
     surge = rollouts.scaled(rolling.max_surge if rolling else None, desired, up=True)
     unavailable = rollouts.scaled(rolling.max_unavailable if rolling else None, desired, up=True)
-    return Budget(surge, unavailable if surge or unavailable else 1)
+    return UpdateBudget(surge, unavailable if surge or unavailable else 1)
 
 
 def by_age(pods: Iterable[Pod]) -> list[Pod]:
-    """Those that have a node first, and of these the oldest."""
+    """Sort pods: those with a node first, then the oldest."""
 
     def rank(pod: Pod) -> tuple[bool, str, str]:
         metadata = pod.metadata
@@ -112,23 +112,23 @@ def by_age(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def placement(daemons: Daemons) -> Moves:
-    """One pod on every node that wants one, none that has ended, none elsewhere."""
+    """Return the moves to one pod on every suitable node, none ended, and none elsewhere."""
     moves = Moves([], [])
     nodes = daemons.nodes
     for node in sorted(nodes.existing):
         pods = daemons.by_node.get(node, ())
         staying = [pod for pod in pods if not pod_status.is_deleted(pod)]
-        if node in nodes.wanted and not pods:
+        if node in nodes.desired and not pods:
             moves.nodes.append(node)
         elif node in nodes.tolerable:
             alive = by_age(pod for pod in staying if not pod_status.has_ended(pod))
             moves.pods.extend(pod for pod in staying if pod_status.has_ended(pod))
             moves.pods.extend(_excess(daemons, alive))
-            if not alive and node in nodes.wanted and _allows_surge(daemons.daemon_set):
+            if not alive and node in nodes.desired and _allows_surge(daemons.daemon_set):
                 moves.nodes.append(node)
         else:
             moves.pods.extend(staying)
-    moves.pods.extend(_nowhere_to_go(daemons))
+    moves.pods.extend(_unplaceable(daemons))
     return moves
 
 
@@ -138,7 +138,7 @@ def _allows_surge(daemon_set: DaemonSet) -> bool:
 
 
 def _excess(daemons: Daemons, alive: Sequence[Pod]) -> Sequence[Pod]:
-    """All but the oldest; with surge, all but an old pod and a new one that is not up yet."""
+    """Return all pods but the oldest; with surge, all but an old and an unavailable new one."""
     if not _allows_surge(daemons.daemon_set):
         return alive[1:]
     new = [pod for pod in alive if pod.metadata.labels.get(POD_LABEL) == daemons.revision]
@@ -149,8 +149,8 @@ def _excess(daemons: Daemons, alive: Sequence[Pod]) -> Sequence[Pod]:
     return excess
 
 
-def _nowhere_to_go(daemons: Daemons) -> Iterable[Pod]:
-    """Pods that wait for a node that is gone; the scheduler will never place them."""
+def _unplaceable(daemons: Daemons) -> Iterable[Pod]:
+    """Return pods for nodes that are gone; the scheduler will never place them."""
     for node, pods in daemons.by_node.items():
         if node not in daemons.nodes.existing:
             waiting = (pod for pod in pods if not pod.spec.node_name)
@@ -158,17 +158,17 @@ def _nowhere_to_go(daemons: Daemons) -> Iterable[Pod]:
 
 
 def update(daemons: Daemons) -> Moves:
-    """The next step from old pods to new ones, as far as the strategy allows."""
+    """Return the next step from old pods to new ones that the strategy allows."""
     if daemons.daemon_set.spec.update_strategy.type == "OnDelete":
         return Moves([], [])
-    allowed = budget(daemons.daemon_set, len(daemons.nodes.wanted))
+    allowed = budget(daemons.daemon_set, len(daemons.nodes.desired))
     if allowed.surge:
         return _update_by_surge(daemons, allowed.surge)
     return _update_in_place(daemons, allowed.unavailable)
 
 
 def _update_in_place(daemons: Daemons, allowed: int) -> Moves:
-    """Delete old pods: those that are down anyway, and others up to what may be missing."""
+    """Delete old pods: unavailable ones, and others up to the allowed number."""
     missing, down, up = 0, [], []
     for _, pods in daemons.on_nodes():
         if pods is None or (pods.new is None) == (pods.old is None):
@@ -184,7 +184,7 @@ def _update_in_place(daemons: Daemons, allowed: int) -> Moves:
 
 
 def _update_by_surge(daemons: Daemons, allowed: int) -> Moves:
-    """Put new pods beside old ones, and delete an old one when the new one is up."""
+    """Create new pods beside old ones, and delete an old one when the new one is available."""
     surging, available = 0, 0
     needy: list[str] = []
     candidates: list[str] = []
@@ -203,9 +203,9 @@ def _update_by_surge(daemons: Daemons, allowed: int) -> Moves:
             replaced.append(pods.old)
         elif pods.new is not None:
             surging += 1
-        elif node in daemons.nodes.wanted:
+        elif node in daemons.nodes.desired:
             (candidates if is_up else needy).append(node)
         else:
             (misplaced if is_up else replaced).append(pods.old)
-    spare = max(available - len(daemons.nodes.wanted), 0)
+    spare = max(available - len(daemons.nodes.desired), 0)
     return Moves(needy + candidates[: max(allowed - surging, 0)], replaced + misplaced[:spare])

@@ -1,6 +1,6 @@
-"""DaemonSets: one pod on every node that will have it. Behaviour of pkg/controller/daemon.
+"""DaemonSets: one pod on every suitable node. Behaviour of pkg/controller/daemon.
 
-The pods are bound by the scheduler: each names its node in its affinity.
+The scheduler binds the pods: each names its node in its affinity.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import DaemonSet
 from dray.controllers.workloads import adoption, daemon_updates, pod_control
 from dray.controllers.workloads.adoption import Adopter
-from dray.controllers.workloads.controller_revisions import POD_LABEL, History
-from dray.controllers.workloads.daemon_updates import Daemons, Moves, Nodes
+from dray.controllers.workloads.controller_revisions import POD_LABEL, RevisionHistory
+from dray.controllers.workloads.daemon_updates import DaemonNodes, Daemons, Moves
 from dray.controllers.workloads.pod_control import PodControl
 
 COMPONENT = "daemonset-controller"
@@ -55,16 +55,16 @@ class DaemonSets(ObjectLoop):
         self._maker = PodControl(self.client, kinds.DAEMON_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.DAEMON_SET)
         revisions = shared.controller_revisions
-        self._history = History(self.client, kinds.DAEMON_SET, revisions, POD_LABEL)
+        self._history = RevisionHistory(self.client, kinds.DAEMON_SET, revisions, POD_LABEL)
         self.follow(self._pods, self._owned_changed)
         self.follow(self._pods, self._pod_changed)
         self.follow(revisions, self._owned_changed)
         self.follow(self._nodes, self._node_changed)
 
     def _owned_changed(self, change: ObjectChange[Pod] | ObjectChange[ControllerRevision]) -> None:
-        for each in (change.old, change.new):
+        for owned in (change.old, change.new):
             owner = (
-                owner_references.controlled_by(each.metadata, kinds.DAEMON_SET) if each else None
+                owner_references.controlled_by(owned.metadata, kinds.DAEMON_SET) if owned else None
             )
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
@@ -117,26 +117,26 @@ class DaemonSets(ObjectLoop):
         )
 
     def _daemons(self, daemon_set: DaemonSet, pods: Iterable[Pod], revision: str) -> Daemons:
-        """The pods but for those that have ended and are on their way out."""
+        """Return the pods by node, without those that have ended and are being deleted."""
         by_node: dict[str, list[Pod]] = {}
         for pod in pods:
             if not (pod_status.has_ended(pod) and pod_status.is_deleted(pod)):
                 by_node.setdefault(target_node(pod), []).append(pod)
-        return Daemons(daemon_set, revision, self._judged_nodes(daemon_set), by_node, self.now())
+        return Daemons(daemon_set, revision, self._suitable_nodes(daemon_set), by_node, self.now())
 
-    def _judged_nodes(self, daemon_set: DaemonSet) -> Nodes:
+    def _suitable_nodes(self, daemon_set: DaemonSet) -> DaemonNodes:
         template: dict[str, Any] = daemon_set.spec.template.get("spec") or {}
         spec = status_patches.decode({**template, "tolerations": _tolerations(template)}, PodSpec)
         matching = [node for node in self._nodes if matches(spec, node)]
         stay, come = (well_known.NO_EXECUTE,), (well_known.NO_SCHEDULE, well_known.NO_EXECUTE)
-        return Nodes(
+        return DaemonNodes(
             existing={node.metadata.name for node in self._nodes},
-            wanted={node.metadata.name for node in matching if tolerates(spec, node, come)},
+            desired={node.metadata.name for node in matching if tolerates(spec, node, come)},
             tolerable={node.metadata.name for node in matching if tolerates(spec, node, stay)},
         )
 
     async def _move(self, daemons: Daemons) -> None:
-        """Make what is missing, delete what is too much or has ended; then roll what is old."""
+        """Create missing pods, delete surplus and ended ones, then update old ones."""
         moves = daemon_updates.placement(daemons)
         if not (moves.nodes or moves.pods):
             moves = daemon_updates.update(daemons)
@@ -157,26 +157,26 @@ class DaemonSets(ObjectLoop):
             self.client, kinds.DAEMON_SET, daemon_set.metadata, daemon_set.status, status
         )
         if written:
-            self._written.note(key, written)
+            self._written.record(key, written)
 
 
 def _hash(revision: ControllerRevision) -> str:
-    """What the pods of a revision are labelled with."""
+    """Return the value of the revision label of a revision's pods."""
     return revision.metadata.labels.get(POD_LABEL) or revision.metadata.name
 
 
 def _surplus(
     daemon_set: DaemonSet, old: Sequence[ControllerRevision], pods: Iterable[Pod]
 ) -> Sequence[ControllerRevision]:
-    """As many of the oldest revisions as there are too many, but none that a pod is of."""
+    """Return the oldest revisions beyond the history limit that no pod has."""
     limit = daemon_set.spec.revision_history_limit
     live = {pod.metadata.labels.get(POD_LABEL) for pod in pods}
-    unused = [each for each in old if _hash(each) not in live]
+    unused = [revision for revision in old if _hash(revision) not in live]
     return () if limit is None else unused[: max(len(old) - limit, 0)]
 
 
 def _seconds_to_next_look(daemons: Daemons) -> float | None:
-    pods = [pod for each in daemons.by_node.values() for pod in each]
+    pods = [pod for node_pods in daemons.by_node.values() for pod in node_pods]
     min_ready = daemons.daemon_set.spec.min_ready_seconds
     waits = [pod_status.seconds_until_available(pod, min_ready, daemons.now) for pod in pods]
     if any(map(pod_status.has_ended, pods)):
@@ -185,7 +185,7 @@ def _seconds_to_next_look(daemons: Daemons) -> float | None:
 
 
 def target_node(pod: Pod) -> str:
-    """The node a pod is on, or asks for in its affinity."""
+    """Return the node of a pod, or the one that its affinity requires."""
     if pod.spec.node_name:
         return pod.spec.node_name
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
@@ -198,7 +198,7 @@ def target_node(pod: Pod) -> str:
 
 
 def matches(spec: PodSpec, node: Node) -> bool:
-    """Whether the name, labels and affinity of a daemon pod allow the node."""
+    """Return whether the name, labels and affinity of a daemon pod allow the node."""
     if spec.node_name not in ("", node.metadata.name):
         return False
     affinity = spec.affinity.node_affinity if spec.affinity else None
@@ -208,7 +208,7 @@ def matches(spec: PodSpec, node: Node) -> bool:
 
 
 def tolerates(spec: PodSpec, node: Node, effects: Sequence[str]) -> bool:
-    """Whether a daemon pod bears the taints of the node that have one of the effects."""
+    """Return whether a daemon pod tolerates the node's taints with one of the effects."""
     return all(
         tolerations.is_tolerated(taint, spec.tolerations)
         for taint in node.spec.taints
@@ -217,16 +217,19 @@ def tolerates(spec: PodSpec, node: Node, effects: Sequence[str]) -> bool:
 
 
 def _placement(node: Node) -> tuple[Any, ...]:
-    """What of a node decides whether daemons run on it."""
+    """Return the fields of a node that decide whether daemons run on it."""
     return node.metadata.labels, node.spec.taints, node.spec.unschedulable
 
 
 def _tolerations(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Daemons stay on nodes in trouble: what they do may be what ends it."""
+    """Return the tolerations of daemon pods.
+
+    Daemons stay on failing nodes: they may be what repairs or observes them.
+    """
     always = [*_TOLERATED, *(_TOLERATED_ON_HOST_NETWORK if spec.get("hostNetwork") else ())]
-    given: list[dict[str, Any]] = spec.get("tolerations") or []
+    own: list[dict[str, Any]] = spec.get("tolerations") or []
     added = [{"key": key, "operator": "Exists", "effect": effect} for key, effect in always]
-    return [each for each in given if each not in added] + added
+    return [toleration for toleration in own if toleration not in added] + added
 
 
 def pod_body(daemon_set: DaemonSet, node: str, revision: str) -> JsonObject:
@@ -248,19 +251,19 @@ def pod_body(daemon_set: DaemonSet, node: str, revision: str) -> JsonObject:
 
 
 def next_status(daemons: Daemons, collisions: int) -> DaemonSetStatus:
-    """What the oldest pod of each node says of it."""
+    """Return the status, computed from the oldest pod of each node."""
     nodes, daemon_set = daemons.nodes, daemons.daemon_set
     oldest = {node: daemon_updates.by_age(pods)[0] for node, pods in daemons.by_node.items()}
-    placed = [pod for node, pod in oldest.items() if node in nodes.wanted]
+    placed = [pod for node, pod in oldest.items() if node in nodes.desired]
     available = sum(map(daemons.is_available, placed))
     return msgspec.structs.replace(
         daemon_set.status,
-        desired_number_scheduled=len(nodes.wanted),
+        desired_number_scheduled=len(nodes.desired),
         current_number_scheduled=len(placed),
-        number_misscheduled=len(oldest.keys() & (nodes.existing - nodes.wanted)),
+        number_misscheduled=len(oldest.keys() & (nodes.existing - nodes.desired)),
         number_ready=sum(map(pod_status.is_ready, placed)),
         number_available=available,
-        number_unavailable=len(nodes.wanted) - available,
+        number_unavailable=len(nodes.desired) - available,
         updated_number_scheduled=sum(map(daemons.is_updated, placed)),
         observed_generation=daemon_set.metadata.generation,
         collision_count=collisions or daemon_set.status.collision_count,

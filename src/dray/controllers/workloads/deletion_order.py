@@ -1,4 +1,4 @@
-"""Which of several pods should go first: the one whose loss costs least.
+"""Orders pods for deletion: the one whose loss costs least comes first.
 
 The order of pkg/controller/controller_utils.go, ActivePodsWithRanks.
 """
@@ -16,10 +16,10 @@ from dray.api.types.pods import Pod
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
-def first_to_go(
+def by_deletion_order(
     pods: Iterable[Pod], now: datetime.datetime, crowding: Mapping[str, int] | None = None
 ) -> list[Pod]:
-    """The pods, those that should be deleted first in front.
+    """Sort pods, the first to delete in front.
 
     `crowding` is the number of related pods on each node.
     """
@@ -55,7 +55,7 @@ def _deletion_cost(pod: Pod) -> int:
 
 
 def _age_class(since: datetime.datetime | None, now: datetime.datetime) -> int:
-    """Ages on a logarithmic scale, so that among pods of about the same age chance decides."""
+    """Return the age on a logarithmic scale; among pods of similar age chance decides."""
     if since is None:
         return -1
     age_seconds = (now - since).total_seconds()

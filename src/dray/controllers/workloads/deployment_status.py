@@ -1,4 +1,4 @@
-"""What a Deployment says of its rollout: counts and conditions, in the words of Kubernetes.
+"""The status of a Deployment: counts and conditions of its rollout, in Kubernetes' words.
 
 As pkg/controller/deployment, progress.go and sync.go, calculateStatus.
 """
@@ -40,16 +40,16 @@ def has_deadline(deployment: Deployment) -> bool:
 def progressing(
     deployment: Deployment, status: str, reason: str, message: str, now: datetime.datetime
 ) -> Conditions:
-    """The deployment's conditions with this one, if it cares about progress."""
+    """Return the conditions with a Progressing condition, if the deployment has a deadline."""
     current = deployment.status.conditions
     if not has_deadline(deployment):
         return current
-    made = conditions.make_updated(PROGRESSING, status, reason, message, now)
-    return conditions.changed(current, made)
+    condition = conditions.make_updated(PROGRESSING, status, reason, message, now)
+    return conditions.changed(current, condition)
 
 
 def with_pause(deployment: Deployment, now: datetime.datetime) -> Conditions:
-    """A pause stops the clock of the deadline; reported failures stay."""
+    """Return the conditions of a paused deployment. The deadline stops; failures stay."""
     current = find_condition(deployment.status.conditions, PROGRESSING)
     reason = current.reason if current else ""
     if reason == TIMED_OUT or deployment.spec.paused == (reason == PAUSED):
@@ -66,17 +66,17 @@ def counted(
     new: ReplicaSet | None,
     now: datetime.datetime,
 ) -> DeploymentStatus:
-    """The status with its counts and its availability."""
-    every = [*old, new] if new else list(old)
-    available = rollouts.available(every)
+    """Return the status with its counts and its availability."""
+    replica_sets = [*old, new] if new else list(old)
+    available = rollouts.available(replica_sets)
     status = DeploymentStatus(
         observed_generation=deployment.metadata.generation,
-        replicas=sum(each.status.replicas for each in every),
+        replicas=sum(replica_set.status.replicas for replica_set in replica_sets),
         updated_replicas=new.status.replicas if new else 0,
-        ready_replicas=sum(each.status.ready_replicas for each in every),
+        ready_replicas=sum(replica_set.status.ready_replicas for replica_set in replica_sets),
         available_replicas=available,
-        unavailable_replicas=max(rollouts.total(every) - available, 0),
-        terminating_replicas=_terminating(every),
+        unavailable_replicas=max(rollouts.total(replica_sets) - available, 0),
+        terminating_replicas=_terminating(replica_sets),
         collision_count=deployment.status.collision_count,
         conditions=deployment.status.conditions,
     )
@@ -104,15 +104,15 @@ def _with_conditions(status: DeploymentStatus, changed: Conditions) -> Deploymen
     return msgspec.structs.replace(status, conditions=changed)
 
 
-def _terminating(every: Sequence[ReplicaSet]) -> int | None:
-    """Unknown while a ReplicaSet that was looked at does not say."""
-    known = 0
-    for each in every:
-        if each.status.terminating_replicas is not None:
-            known += each.status.terminating_replicas
-        elif each.status.observed_generation:
+def _terminating(replica_sets: Sequence[ReplicaSet]) -> int | None:
+    """Return the number of terminating pods, or None while a ReplicaSet does not report it."""
+    terminating = 0
+    for replica_set in replica_sets:
+        if replica_set.status.terminating_replicas is not None:
+            terminating += replica_set.status.terminating_replicas
+        elif replica_set.status.observed_generation:
             return None
-    return known
+    return terminating
 
 
 def rolled(
@@ -121,7 +121,7 @@ def rolled(
     new: ReplicaSet | None,
     now: datetime.datetime,
 ) -> DeploymentStatus:
-    """The status of a rollout: counts, and whether it progresses, is complete or is stuck."""
+    """Return the status of a rollout: counts, and whether it progresses, is complete or stuck."""
     status = counted(deployment, old, new, now)
     changed = status.conditions
     if not has_deadline(deployment):
@@ -150,16 +150,16 @@ def _with_progress(
     )
     if is_complete(deployment, status):
         text = f"{name} has successfully progressed."
-        made = conditions.make_updated(PROGRESSING, conditions.TRUE, COMPLETE, text, now)
-        return conditions.changed(status.conditions, made)
+        condition = conditions.make_updated(PROGRESSING, conditions.TRUE, COMPLETE, text, now)
+        return conditions.changed(status.conditions, condition)
     if _has_progressed(deployment.status, status):
         text = f"{name} is progressing."
-        made = conditions.make_updated(PROGRESSING, conditions.TRUE, UPDATED, text, now)
-        return _progressed(status.conditions, made)
+        condition = conditions.make_updated(PROGRESSING, conditions.TRUE, UPDATED, text, now)
+        return _progressed(status.conditions, condition)
     if _is_overdue(deployment, status, now):
         text = f"{name} has timed out progressing."
-        made = conditions.make_updated(PROGRESSING, conditions.FALSE, TIMED_OUT, text, now)
-        return conditions.changed(status.conditions, made)
+        condition = conditions.make_updated(PROGRESSING, conditions.FALSE, TIMED_OUT, text, now)
+        return conditions.changed(status.conditions, condition)
     return status.conditions
 
 
@@ -182,12 +182,14 @@ def _has_progressed(before: DeploymentStatus, after: DeploymentStatus) -> bool:
     )
 
 
-def _progressed(current: Conditions, made: WorkloadCondition) -> Conditions:
-    """Written anew with each step, because the deadline counts from the last one."""
+def _progressed(current: Conditions, condition: WorkloadCondition) -> Conditions:
+    """Replace the condition at each step, because the deadline counts from the last one."""
     before = find_condition(current, PROGRESSING)
     if before is not None and before.status == conditions.TRUE:
-        made = msgspec.structs.replace(made, last_transition_time=before.last_transition_time)
-    return (*conditions.without(current, PROGRESSING), made)
+        condition = msgspec.structs.replace(
+            condition, last_transition_time=before.last_transition_time
+        )
+    return (*conditions.without(current, PROGRESSING), condition)
 
 
 def _is_overdue(deployment: Deployment, status: DeploymentStatus, now: datetime.datetime) -> bool:
@@ -200,7 +202,7 @@ def _is_overdue(deployment: Deployment, status: DeploymentStatus, now: datetime.
 def seconds_left(
     deployment: Deployment, current: WorkloadCondition, now: datetime.datetime
 ) -> float:
-    """Until the rollout counts as stuck."""
+    """Return the seconds until the rollout counts as stuck."""
     assert deployment.spec.progress_deadline_seconds is not None
     last = gotime.parse(current.last_update_time) if current.last_update_time else now
     return deployment.spec.progress_deadline_seconds - (now - last).total_seconds()
@@ -209,7 +211,7 @@ def seconds_left(
 def seconds_to_deadline(
     deployment: Deployment, status: DeploymentStatus, now: datetime.datetime
 ) -> float | None:
-    """When to look whether the rollout is stuck; None where that cannot be."""
+    """Return the seconds until the next check for a stuck rollout, or None."""
     current = find_condition(status.conditions, PROGRESSING)
     if not has_deadline(deployment) or current is None:
         return None
@@ -219,11 +221,11 @@ def seconds_to_deadline(
 
 
 def _failures(old: Sequence[ReplicaSet], new: ReplicaSet | None) -> list[WorkloadCondition]:
-    """What keeps ReplicaSets from making pods, that of the new one first."""
-    every = [new, *old] if new else list(old)
+    """Return the ReplicaFailure conditions, that of the new ReplicaSet first."""
+    replica_sets = [new, *old] if new else list(old)
     return [
         msgspec.structs.replace(condition, last_update_time=condition.last_transition_time)
-        for each in every
-        for condition in each.status.conditions
+        for replica_set in replica_sets
+        for condition in replica_set.status.conditions
         if condition.type == FAILURE
     ]

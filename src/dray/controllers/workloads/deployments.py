@@ -1,6 +1,7 @@
-"""Deployments roll their ReplicaSets from one pod template to the next.
+"""Deployments move their ReplicaSets from one pod template to the next.
 
-Behaviour of pkg/controller/deployment; the numbers are `rollouts`', the words `deployment_status`'.
+Behaviour of pkg/controller/deployment. `rollouts` computes the sizes, `deployment_status` the
+status.
 """
 
 from __future__ import annotations
@@ -57,17 +58,17 @@ class Deployments(ObjectLoop):
         self.follow(self._pods, self._pod_changed)
 
     def _set_changed(self, change: ObjectChange[ReplicaSet]) -> None:
-        for each in (change.old, change.new):
-            if each is None:
+        for replica_set in (change.old, change.new):
+            if replica_set is None:
                 continue
-            owner = owner_references.controlled_by(each.metadata, kinds.DEPLOYMENT)
+            owner = owner_references.controlled_by(replica_set.metadata, kinds.DEPLOYMENT)
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
         for key in adoption.possible_owners(change, self._deployments):
             self.queue.add(key)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
-        """A Recreate deployment goes on when the last old pod has ended."""
+        """Queue a Recreate deployment when its last old pod has ended."""
         pod = change.new or change.old
         if pod is None or (change.new is not None and not pod_status.has_ended(change.new)):
             return
@@ -104,7 +105,7 @@ class Deployments(ObjectLoop):
         return deployment_status.seconds_to_deadline(deployment, status, self.now())
 
     async def _refuse_to_select_all(self, deployment: Deployment) -> None:
-        self._tell(
+        self._record_event(
             deployment,
             events.WARNING,
             "SelectingAll",
@@ -130,10 +131,10 @@ class Deployments(ObjectLoop):
             self.client, kinds.DEPLOYMENT, deployment.metadata, before, status
         )
         if written:
-            self._written.note(_key(deployment), written)
+            self._written.record(_key(deployment), written)
 
     async def _roll(self, deployment: Deployment, sets: Sequence[ReplicaSet]) -> DeploymentStatus:
-        """One step of the rollout; the status after it."""
+        """Do one step of the rollout. Returns the status after it."""
         new = rollouts.find_new(deployment, sets)
         old = [set_ for set_ in sets if new is None or set_.metadata.uid != new.metadata.uid]
         if new is not None:
@@ -149,7 +150,7 @@ class Deployments(ObjectLoop):
     async def _take_over(
         self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet
     ) -> tuple[Deployment, ReplicaSet]:
-        """Bring annotations and revision of the current ReplicaSet and the deployment in step."""
+        """Bring annotations and revision of the current ReplicaSet and the deployment in sync."""
         annotations = replicaset_revisions.current_annotations(
             deployment, new, replicaset_revisions.following(old)
         )
@@ -161,7 +162,7 @@ class Deployments(ObjectLoop):
             changes["spec"] = {"minReadySeconds": min_ready}
         if changes:
             new = await self._change_set(deployment, new, changes)
-        deployment = await self._note_revision(deployment, rollouts.revision(new))
+        deployment = await self._record_revision(deployment, rollouts.revision(new))
         if find_condition(deployment.status.conditions, deployment_status.PROGRESSING) is None:
             changed = deployment_status.progressing(
                 deployment,
@@ -173,14 +174,14 @@ class Deployments(ObjectLoop):
             deployment = _with(deployment, changed)
         return deployment, new
 
-    async def _note_revision(self, deployment: Deployment, revision: int) -> Deployment:
-        noted = {rollouts.REVISION: str(revision)}
+    async def _record_revision(self, deployment: Deployment, revision: int) -> Deployment:
+        annotations = {rollouts.REVISION: str(revision)}
         if deployment.metadata.annotations.get(rollouts.REVISION) == str(revision):
             return deployment
         raw = await status_patches.patch_metadata(
-            self.client, kinds.DEPLOYMENT, deployment.metadata, {"annotations": noted}
+            self.client, kinds.DEPLOYMENT, deployment.metadata, {"annotations": annotations}
         )
-        self._written.note(_key(deployment), raw)
+        self._written.record(_key(deployment), raw)
         metadata = status_patches.decode(raw, Deployment).metadata
         return msgspec.structs.replace(deployment, metadata=metadata)
 
@@ -190,19 +191,19 @@ class Deployments(ObjectLoop):
         metadata = replica_set.metadata
         changes.setdefault("metadata", {})["resourceVersion"] = metadata.resource_version
         raw = await self.client.patch(kinds.REPLICA_SET, metadata.name, changes, metadata.namespace)
-        self._set_writes.note(_key(deployment), raw)
+        self._set_writes.record(_key(deployment), raw)
         return status_patches.decode(raw, ReplicaSet)
 
     async def _scale(
         self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
     ) -> DeploymentStatus:
-        """A deployment that is scaled or paused changes sizes, but does not roll on."""
-        every = [*old, new] if new else list(old)
+        """Change sizes of a scaled or paused deployment without continuing the rollout."""
+        replica_sets = [*old, new] if new else list(old)
         sizes = _scaled_sizes(deployment, old, new)
-        resized = await self._resize_all(deployment, every, sizes)
+        resized = await self._resize_all(deployment, replica_sets, sizes)
         if new is not None:
-            new = next(each for each in resized if each.metadata.uid == new.metadata.uid)
-        old = [each for each in resized if new is None or each.metadata.uid != new.metadata.uid]
+            new = next(item for item in resized if item.metadata.uid == new.metadata.uid)
+        old = [item for item in resized if new is None or item.metadata.uid != new.metadata.uid]
         if deployment.spec.paused:
             await self._clean_up(deployment, old)
         return deployment_status.counted(deployment, old, new, self.now())
@@ -236,7 +237,7 @@ class Deployments(ObjectLoop):
 
     def _tell_scaled(self, deployment: Deployment, name: str, before: int, after: int) -> None:
         direction = "up" if after > before else "down"
-        self._tell(
+        self._record_event(
             deployment,
             events.NORMAL,
             "ScalingReplicaSet",
@@ -246,14 +247,14 @@ class Deployments(ObjectLoop):
     async def _roll_on(
         self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
     ) -> DeploymentStatus:
-        """Grow the new one as far as the surge allows, else shrink the old ones."""
+        """Grow the new ReplicaSet as far as the surge allows, else shrink the old ones."""
         if new is None:
             deployment, new = await self._create_set(deployment, old)
         size = rollouts.new_size(deployment, old, new)
         if size != rollouts.replicas(new):
             new = await self._resize(deployment, new, size)
             return deployment_status.rolled(deployment, old, new, self.now())
-        active = [each for each in old if rollouts.replicas(each)]
+        active = [item for item in old if rollouts.replicas(item)]
         sizes = _changes_only(active, rollouts.old_sizes(deployment, active, new))
         if sizes:
             old = await self._resize_all(deployment, old, sizes)
@@ -264,10 +265,10 @@ class Deployments(ObjectLoop):
     async def _recreate(
         self, deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
     ) -> DeploymentStatus:
-        """Nothing of the new before all of the old is gone."""
-        active = [each for each in old if rollouts.replicas(each)]
+        """Create the new ReplicaSet's pods when all old pods are gone."""
+        active = [item for item in old if rollouts.replicas(item)]
         if active:
-            sizes = {each.metadata.name: 0 for each in active}
+            sizes = {item.metadata.name: 0 for item in active}
             old = await self._resize_all(deployment, old, sizes)
             return deployment_status.rolled(deployment, old, new, self.now())
         if self._are_running(old):
@@ -282,12 +283,12 @@ class Deployments(ObjectLoop):
 
     def _are_running(self, old: Sequence[ReplicaSet]) -> bool:
         return any(
-            each.status.replicas
+            replica_set.status.replicas
             or any(
                 not pod_status.has_ended(pod)
-                for pod in self._pods.find(caches.OWNER, each.metadata.uid)
+                for pod in self._pods.find(caches.OWNER, replica_set.metadata.uid)
             )
-            for each in old
+            for replica_set in old
         )
 
     async def _create_set(
@@ -303,10 +304,10 @@ class Deployments(ObjectLoop):
             return deployment, await self._existing(deployment, name, error)
         except errors.StatusError as error:
             raise self._creation_failed(deployment, name, error) from error
-        self._set_writes.note(_key(deployment), raw)
+        self._set_writes.record(_key(deployment), raw)
         if size:
             self._tell_scaled(deployment, name, 0, size)
-        deployment = await self._note_revision(deployment, revision)
+        deployment = await self._record_revision(deployment, revision)
         message = f'Created new replica set "{name}"'
         changed = deployment_status.progressing(
             deployment, conditions.TRUE, deployment_status.CREATED, message, self.now()
@@ -316,13 +317,16 @@ class Deployments(ObjectLoop):
     async def _existing(
         self, deployment: Deployment, name: str, error: errors.AlreadyExists
     ) -> ReplicaSet:
-        """Ours, not seen yet; or another template with the same hash, which gets another one."""
+        """Return our own ReplicaSet that the cache did not have yet.
+
+        Raises _Stop if another template has the same hash, with a higher collision count.
+        """
         raw = await self.client.get(kinds.REPLICA_SET, name, deployment.metadata.namespace)
-        found = status_patches.decode(raw, ReplicaSet)
-        owner = owner_references.controller_of(found.metadata)
+        existing = status_patches.decode(raw, ReplicaSet)
+        owner = owner_references.controller_of(existing.metadata)
         is_ours = owner is not None and owner.uid == deployment.metadata.uid
-        if is_ours and rollouts.are_equal(found.spec.template, deployment.spec.template):
-            return found
+        if is_ours and rollouts.are_equal(existing.spec.template, deployment.spec.template):
+            return existing
         count = (deployment.status.collision_count or 0) + 1
         raise _Stop(msgspec.structs.replace(deployment.status, collision_count=count), error)
 
@@ -332,22 +336,22 @@ class Deployments(ObjectLoop):
         if pod_control.is_namespace_ending(error):
             return _Stop(deployment.status, None)
         message = f'Failed to create new replica set "{name}": {error}'
-        self._tell(deployment, events.WARNING, deployment_status.CREATE_FAILED, message)
+        self._record_event(deployment, events.WARNING, deployment_status.CREATE_FAILED, message)
         changed = deployment_status.progressing(
             deployment, conditions.FALSE, deployment_status.CREATE_FAILED, message, self.now()
         )
         return _Stop(_with(deployment, changed).status, error)
 
     async def _clean_up(self, deployment: Deployment, old: Sequence[ReplicaSet]) -> None:
-        """Delete the oldest of those that have no pods, beyond what history shall keep."""
+        """Delete the oldest ReplicaSets without pods, beyond the history limit."""
         limit = deployment.spec.revision_history_limit
         if limit is None or limit == rollouts.UNLIMITED:
             return
-        alive = [each for each in rollouts.by_age(old) if not each.metadata.deletion_timestamp]
+        alive = [item for item in rollouts.by_age(old) if not item.metadata.deletion_timestamp]
         alive.sort(key=rollouts.revision)
-        for each in alive[: max(len(alive) - limit, 0)]:
-            if _has_no_pods(each):
-                await self._delete_set(each)
+        for item in alive[: max(len(alive) - limit, 0)]:
+            if _has_no_pods(item):
+                await self._delete_set(item)
 
     async def _delete_set(self, replica_set: ReplicaSet) -> None:
         metadata = replica_set.metadata
@@ -357,13 +361,13 @@ class Deployments(ObjectLoop):
         except errors.NotFound:
             return
 
-    def _tell(self, deployment: Deployment, type_: str, reason: str, note: str) -> None:
+    def _record_event(self, deployment: Deployment, type_: str, reason: str, note: str) -> None:
         reference = events.reference(kinds.DEPLOYMENT, deployment.metadata)
         self._recorder.record(reference, type_, reason, note)
 
 
 class _Stop(Exception):
-    """The rollout cannot go on now; what to write, and what to raise after it."""
+    """The rollout cannot go on now: the status to write, and the error to raise after that."""
 
     def __init__(self, status: DeploymentStatus, cause: errors.StatusError | None) -> None:
         super().__init__()
@@ -380,26 +384,26 @@ def _with(deployment: Deployment, changed: Conditions) -> Deployment:
 
 
 def _is_scaled(deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
-    """Whether somebody changed the number of replicas since the sets were last sized."""
+    """Return whether the number of replicas changed since the sets were last sized."""
     desired = str(rollouts.replicas(deployment))
-    noted = (
+    recorded = (
         set_.metadata.annotations.get(rollouts.DESIRED_REPLICAS)
         for set_ in sets
         if rollouts.replicas(set_)
     )
-    return any(text is not None and text.isdigit() and text != desired for text in noted)
+    return any(text is not None and text.isdigit() and text != desired for text in recorded)
 
 
 def _scaled_sizes(
     deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet | None
 ) -> Sizes:
-    every = [*old, new] if new else list(old)
-    active = [each for each in every if rollouts.replicas(each)]
+    replica_sets = [*old, new] if new else list(old)
+    active = [item for item in replica_sets if rollouts.replicas(item)]
     if len(active) <= 1:
         latest = active or ([new] if new else rollouts.by_age(old)[-1:])
-        return {each.metadata.name: rollouts.replicas(deployment) for each in latest}
+        return {item.metadata.name: rollouts.replicas(deployment) for item in latest}
     if rollouts.is_saturated(deployment, new):
-        return {each.metadata.name: 0 for each in active if each is not new}
+        return {item.metadata.name: 0 for item in active if item is not new}
     if rollouts.is_rolling(deployment):
         return rollouts.proportional_sizes(deployment, active)
     return {}

@@ -1,4 +1,4 @@
-"""Making and deleting pods for an owner, told in its events."""
+"""Creates and deletes pods for an owner, and records events for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_PREFIX = 253
 
 
 class PodBatchResult(NamedTuple):
-    """How many succeeded, and why the first of the others did not."""
+    """The number of pods that succeeded, and the first error of the others."""
 
     done: int
     failure: errors.StatusError | None = None
@@ -31,7 +31,7 @@ class PodBatchResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodControl:
-    """Pods of the owners of one kind. What it writes is noted under the owner's key."""
+    """Pods of the owners of one kind. Writes are recorded under the owner's key."""
 
     client: Client
     kind: Kind
@@ -43,15 +43,17 @@ class PodControl:
             created = await self.client.create(kinds.POD, body, owner.namespace)
         except errors.StatusError as error:
             if not is_namespace_ending(error):
-                self._tell(owner, events.WARNING, "FailedCreate", f"Error creating: {error}")
+                self._record_event(
+                    owner, events.WARNING, "FailedCreate", f"Error creating: {error}"
+                )
             raise
-        self.writes.note(ObjectKey(owner.namespace, owner.name), created)
+        self.writes.record(ObjectKey(owner.namespace, owner.name), created)
         name = created["metadata"]["name"]
-        self._tell(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
+        self._record_event(owner, events.NORMAL, "SuccessfulCreate", f"Created pod: {name}")
         return created
 
     async def create_all(self, owner: ObjectMeta, bodies: Sequence[JsonObject]) -> PodBatchResult:
-        """One, then two, then four …, so that what always fails fails once."""
+        """Create pods in batches of 1, 2, 4 and so on, so that a permanent error occurs once."""
         done, batch = 0, 1
         while done < len(bodies):
             some = bodies[done : done + batch]
@@ -63,7 +65,7 @@ class PodControl:
         return PodBatchResult(done)
 
     async def delete(self, owner: ObjectMeta, pod: Pod) -> None:
-        """Delete a pod that belongs to the owner; one that is gone already is fine."""
+        """Delete a pod of the owner. Does nothing if the pod is gone."""
         options = {"preconditions": {"uid": pod.metadata.uid}}
         try:
             deleted = await self.client.delete(
@@ -72,26 +74,26 @@ class PodControl:
         except (errors.NotFound, errors.Conflict):
             return
         except errors.StatusError as error:
-            self._tell(owner, events.WARNING, "FailedDelete", f"Error deleting: {error}")
+            self._record_event(owner, events.WARNING, "FailedDelete", f"Error deleting: {error}")
             raise
-        self.writes.note(ObjectKey(owner.namespace, owner.name), deleted)
+        self.writes.record(ObjectKey(owner.namespace, owner.name), deleted)
         note = f"Deleted pod: {pod.metadata.name}"
-        self._tell(owner, events.NORMAL, "SuccessfulDelete", note)
+        self._record_event(owner, events.NORMAL, "SuccessfulDelete", note)
 
     async def delete_all(self, owner: ObjectMeta, pods: Iterable[Pod]) -> PodBatchResult:
         return await _together(self.delete(owner, pod) for pod in pods)
 
-    def _tell(self, owner: ObjectMeta, type_: str, reason: str, note: str) -> None:
+    def _record_event(self, owner: ObjectMeta, type_: str, reason: str, note: str) -> None:
         self.recorder.record(events.reference(self.kind, owner), type_, reason, note)
 
 
 def pod_from(template: Template, kind: Kind, owner: ObjectMeta) -> JsonObject:
-    """The body of a pod made from a template for its controller; callers may change it."""
-    given: dict[str, Any] = template.get("metadata") or {}
+    """Return the body of a pod from a template for its controller; callers may change it."""
+    template_metadata: dict[str, Any] = template.get("metadata") or {}
     metadata: dict[str, Any] = {
-        name: given[name].copy()
+        name: template_metadata[name].copy()
         for name in ("labels", "annotations", "finalizers")
-        if given.get(name)
+        if template_metadata.get(name)
     }
     prefix = f"{owner.name}-"
     metadata["generateName"] = prefix if len(prefix) <= LONGEST_PREFIX else owner.name
@@ -105,16 +107,16 @@ def is_namespace_ending(error: errors.StatusError) -> bool:
 
 
 async def _together(work: Iterable[Awaitable[Any]]) -> PodBatchResult:
-    answers = await asyncio.gather(*work, return_exceptions=True)
-    failures = [answer for answer in answers if isinstance(answer, BaseException)]
+    results = await asyncio.gather(*work, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
     for failure in failures:
         if not isinstance(failure, errors.StatusError):
             raise failure
-    refusals = [failure for failure in failures if isinstance(failure, errors.StatusError)]
-    return PodBatchResult(len(answers) - len(failures), next(iter(refusals), None))
+    rejections = [failure for failure in failures if isinstance(failure, errors.StatusError)]
+    return PodBatchResult(len(results) - len(failures), next(iter(rejections), None))
 
 
 def check(outcome: PodBatchResult) -> None:
-    """Raise what went wrong."""
+    """Raise the error of the outcome, if any."""
     if outcome.failure is not None:
         raise outcome.failure

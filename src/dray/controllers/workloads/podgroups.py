@@ -1,4 +1,4 @@
-"""A PodGroup that is deleted stays until the last of its pods has ended.
+"""Keeps a deleted PodGroup until the last of its pods has ended.
 
 Behaviour of pkg/controller/scheduling/podgroupprotection.
 """

@@ -1,4 +1,4 @@
-"""The ReplicaSets of a Deployment as its revisions: what they are made of and annotated with."""
+"""The ReplicaSets of a Deployment as its revisions: their bodies and annotations."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ def _copied_annotations(deployment: Deployment) -> dict[str, str]:
 
 
 def current_annotations(deployment: Deployment, new: ReplicaSet, revision: int) -> dict[str, str]:
-    """What the current ReplicaSet should be annotated with; revisions only grow."""
-    made = {**new.metadata.annotations, **_copied_annotations(deployment)}
+    """Return the annotations of the current ReplicaSet. Revisions only increase."""
+    annotations = {**new.metadata.annotations, **_copied_annotations(deployment)}
     before = rollouts.revision(new)
     if before < revision:
-        made[rollouts.REVISION] = str(revision)
+        annotations[rollouts.REVISION] = str(revision)
         if rollouts.REVISION in new.metadata.annotations:
-            made[REVISION_HISTORY] = _longer_history(
+            annotations[REVISION_HISTORY] = _longer_history(
                 new.metadata.annotations.get(REVISION_HISTORY, ""), str(before)
             )
-    return made
+    return annotations
 
 
 def _longer_history(history: str, revision: str) -> str:
@@ -69,7 +69,7 @@ def _longer_history(history: str, revision: str) -> str:
 
 
 def replica_set(deployment: Deployment, size: int, revision: int) -> JsonObject:
-    """The body of the ReplicaSet for the template that the deployment has now."""
+    """Return the body of the ReplicaSet for the present template of the deployment."""
     spec, metadata = deployment.spec, deployment.metadata
     hashed = short_hash(spec.template, deployment.status.collision_count)
     label = {rollouts.HASH_LABEL: hashed}

@@ -74,7 +74,7 @@ class ReplicaSets(ObjectLoop):
             self.client, kinds.REPLICA_SET, replica_set.metadata, replica_set.status, status
         )
         if written:
-            self._written.note(key, written)
+            self._written.record(key, written)
         if failure is not None:
             raise failure
         return seconds_to_availability(active, replica_set.spec.min_ready_seconds, now)
@@ -89,7 +89,7 @@ class ReplicaSets(ObjectLoop):
         return await self._adopter.claim(replica_set.metadata, selector, owned, orphans)
 
     async def _manage(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> None:
-        """Make or delete what is missing or too much."""
+        """Create missing pods, or delete surplus ones."""
         excess = len(active) - desired(replica_set)
         if excess < 0:
             count = min(-excess, MAX_AT_ONCE)
@@ -97,13 +97,13 @@ class ReplicaSets(ObjectLoop):
             body = pod_control.pod_from(template, kinds.REPLICA_SET, metadata)
             pod_control.check(await self._maker.create_all(metadata, [body] * count))
         elif excess > 0:
-            ranks = self._crowding(replica_set, active)
-            order = deletion_order.first_to_go(active, self.now(), ranks)
+            ranks = self._pods_by_node(replica_set, active)
+            order = deletion_order.by_deletion_order(active, self.now(), ranks)
             chosen = order[: min(excess, MAX_AT_ONCE)]
             pod_control.check(await self._maker.delete_all(replica_set.metadata, chosen))
 
-    def _crowding(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> Counter[str]:
-        """How many active pods each node has of this set and of its siblings."""
+    def _pods_by_node(self, replica_set: ReplicaSet, active: Sequence[Pod]) -> Counter[str]:
+        """Return by node the number of active pods of this set and of its siblings."""
         pods = list(active)
         owner = owner_references.controller_of(replica_set.metadata)
         if owner is not None:
@@ -153,13 +153,13 @@ def _conditions(
     if find_condition(current, FAILURE) is not None:
         return current
     reason = "FailedCreate" if active < desired(replica_set) else "FailedDelete"
-    made = conditions.make(FAILURE, conditions.TRUE, reason, failure.message, now)
-    return conditions.changed(current, made)
+    condition = conditions.make(FAILURE, conditions.TRUE, reason, failure.message, now)
+    return conditions.changed(current, condition)
 
 
 def seconds_to_availability(
     pods: Sequence[Pod], min_ready_seconds: int, now: datetime.datetime
 ) -> float | None:
-    """When the next of the ready pods becomes available."""
+    """Return the seconds until the next ready pod becomes available, or None."""
     waits = [pod_status.seconds_until_available(pod, min_ready_seconds, now) for pod in pods]
     return min((wait for wait in waits if wait), default=None)

@@ -1,4 +1,4 @@
-"""How large each ReplicaSet of a Deployment should be. Numbers in, numbers out.
+"""Computes how large each ReplicaSet of a Deployment should be.
 
 The arithmetic of pkg/controller/deployment, rolling.go and util/deployment_util.go.
 """
@@ -20,11 +20,11 @@ ROLLING_UPDATE, RECREATE = "RollingUpdate", "Recreate"
 UNLIMITED = 2**31 - 1
 
 Sizes = dict[str, int]
-"""The number of replicas each ReplicaSet should have, by its name."""
+"""The desired number of replicas of each ReplicaSet, by its name."""
 
 
-class Budget(NamedTuple):
-    """How many pods there may be above, and how many may be missing of, what is desired."""
+class RolloutBudget(NamedTuple):
+    """The number of pods that may exist above the desired number, and that may be missing."""
 
     surge: int
     unavailable: int
@@ -38,20 +38,20 @@ def is_rolling(deployment: Deployment) -> bool:
     return deployment.spec.strategy.type != RECREATE
 
 
-def budget(deployment: Deployment) -> Budget:
-    """Of a Recreate deployment, and of one that wants no pods, nothing may be missing."""
+def budget(deployment: Deployment) -> RolloutBudget:
+    """Return the budget. Of a Recreate deployment, or with no desired pods, none may be missing."""
     if not is_rolling(deployment):
-        return Budget(0, 0)
+        return RolloutBudget(0, 0)
     desired, update = replicas(deployment), deployment.spec.strategy.rolling_update
     surge = scaled(update.max_surge if update else None, desired, up=True)
     unavailable = scaled(update.max_unavailable if update else None, desired, up=False)
     if not surge and not unavailable:
         unavailable = 1
-    return Budget(surge, min(unavailable, desired))
+    return RolloutBudget(surge, min(unavailable, desired))
 
 
 def scaled(value: int | str | None, total: int, *, up: bool) -> int:
-    """A number, or a percentage of `total`."""
+    """Return a number as it is, or a percentage of `total`."""
     if value is None:
         return 0
     if isinstance(value, int):
@@ -73,7 +73,7 @@ def available(replica_sets: Iterable[ReplicaSet]) -> int:
 
 
 def are_equal(first: Template, second: Template) -> bool:
-    """Whether two pod templates are the same but for the label that tells them apart."""
+    """Return whether two pod templates are equal apart from the hash label."""
     return _without_hash(first) == _without_hash(second)
 
 
@@ -85,17 +85,17 @@ def _without_hash(template: Template) -> Template:
 
 
 def by_age(replica_sets: Iterable[ReplicaSet]) -> list[ReplicaSet]:
-    """The oldest first."""
+    """Sort ReplicaSets, the oldest first."""
     return sorted(
-        replica_sets, key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name)
+        replica_sets, key=lambda item: (item.metadata.creation_timestamp or "", item.metadata.name)
     )
 
 
 def find_new(deployment: Deployment, replica_sets: Iterable[ReplicaSet]) -> ReplicaSet | None:
-    """The one with the template that the deployment has now."""
-    for each in by_age(replica_sets):
-        if are_equal(each.spec.template, deployment.spec.template):
-            return each
+    """Return the ReplicaSet with the present template of the deployment, or None."""
+    for replica_set in by_age(replica_sets):
+        if are_equal(replica_set.spec.template, deployment.spec.template):
+            return replica_set
     return None
 
 
@@ -105,12 +105,12 @@ def revision(replica_set: ReplicaSet) -> int:
 
 
 def first_size(deployment: Deployment, old: Sequence[ReplicaSet]) -> int:
-    """How large a new ReplicaSet may begin."""
+    """Return the initial size of a new ReplicaSet."""
     return _grown(deployment, total(old), 0)
 
 
 def new_size(deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet) -> int:
-    """How large the new ReplicaSet may be now."""
+    """Return how large the new ReplicaSet may be now."""
     if replicas(new) >= replicas(deployment):
         return replicas(deployment)
     return _grown(deployment, total(old) + replicas(new), replicas(new))
@@ -124,38 +124,38 @@ def _grown(deployment: Deployment, current_total: int, current: int) -> int:
 
 
 def old_sizes(deployment: Deployment, old: Sequence[ReplicaSet], new: ReplicaSet) -> Sizes:
-    """How far the old ones may shrink: first what is not healthy, then what is not needed."""
+    """Return how far the old ones may shrink: first unhealthy pods, then surplus ones."""
     min_available = replicas(deployment) - budget(deployment).unavailable
-    sizes = {each.metadata.name: replicas(each) for each in old}
+    sizes = {replica_set.metadata.name: replicas(replica_set) for replica_set in old}
     new_unavailable = replicas(new) - new.status.available_replicas
     room = total(old) + replicas(new) - min_available - new_unavailable
     if room <= 0:
         return sizes
-    for each in by_age(old):
-        unhealthy = sizes[each.metadata.name] - each.status.available_replicas
+    for replica_set in by_age(old):
+        unhealthy = sizes[replica_set.metadata.name] - replica_set.status.available_replicas
         fewer = max(min(unhealthy, room), 0)
-        sizes[each.metadata.name] -= fewer
+        sizes[replica_set.metadata.name] -= fewer
         room -= fewer
     # Counts of what is available lag behind; what is already on its way out must not count twice.
     spare = min(available([*old, new]) - min_available, room)
-    for each in by_age(old):
-        fewer = max(min(sizes[each.metadata.name], spare), 0)
-        sizes[each.metadata.name] -= fewer
+    for replica_set in by_age(old):
+        fewer = max(min(sizes[replica_set.metadata.name], spare), 0)
+        sizes[replica_set.metadata.name] -= fewer
         spare -= fewer
     return sizes
 
 
 def proportional_sizes(deployment: Deployment, active: Sequence[ReplicaSet]) -> Sizes:
-    """A deployment that is scaled amid a rollout keeps the proportions it had."""
+    """Return sizes that keep the proportions of a deployment that is scaled amid a rollout."""
     allowed = max_total(deployment) if replicas(deployment) else 0
     to_add = allowed - total(active)
     ordered = _largest_first(active, newest_first=to_add > 0)
     sizes: Sizes = {}
     left = to_add
-    for each in ordered:
-        change = _fraction(deployment, each)
+    for replica_set in ordered:
+        change = _fraction(deployment, replica_set)
         change = max(min(change, left), 0) if to_add > 0 else min(max(change, left), 0)
-        sizes[each.metadata.name] = replicas(each) + change
+        sizes[replica_set.metadata.name] = replicas(replica_set) + change
         left -= change
     if ordered:
         largest = ordered[0].metadata.name
@@ -167,7 +167,7 @@ def _largest_first(active: Sequence[ReplicaSet], *, newest_first: bool) -> list[
     ordered = by_age(active)
     if newest_first:
         ordered.reverse()
-    return sorted(ordered, key=lambda each: -replicas(each))
+    return sorted(ordered, key=lambda item: -replicas(item))
 
 
 def _fraction(deployment: Deployment, replica_set: ReplicaSet) -> int:

@@ -1,4 +1,4 @@
-"""The pods of a StatefulSet: who they are, by name, host name, labels and volumes."""
+"""The pods of a StatefulSet: their identity by name, host name, labels and volumes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def pod_body(
 
 
 def _volumes(stateful_set: StatefulSet, ordinal: int, spec: dict[str, Any]) -> list[Any]:
-    """Volumes of the claim templates take the place of others with their name."""
+    """Return the volumes. Those of claim templates replace others of the same name."""
     claimed = {
         template["metadata"]["name"]: _claim_name(stateful_set, template, ordinal)
         for template in stateful_set.spec.volume_claim_templates
@@ -72,7 +72,7 @@ def _claim_name(stateful_set: StatefulSet, template: dict[str, Any], ordinal: in
 
 
 def volume_claims(stateful_set: StatefulSet, ordinal: int) -> list[JsonObject]:
-    """The volume claims of one pod; they outlive it."""
+    """Return the volume claims of one pod; they outlive it."""
     selector = stateful_set.spec.selector
     labels = selector.match_labels if selector else {}
     return [

@@ -1,4 +1,4 @@
-"""StatefulSets: pods with an identity, made and replaced one after the other.
+"""StatefulSets: pods with an identity, created and replaced one after the other.
 
 Behaviour of pkg/controller/statefulset, stateful_set_control.go.
 """
@@ -26,18 +26,18 @@ from dray.controllers.own_writes import UNSEEN_RETRY_SECONDS, OwnWrites
 from dray.controllers.slim_types import StatefulSet, Template
 from dray.controllers.workloads import adoption, controller_revisions, rollouts, stateful_pods
 from dray.controllers.workloads.adoption import Adopter
-from dray.controllers.workloads.controller_revisions import History
+from dray.controllers.workloads.controller_revisions import RevisionHistory
 from dray.controllers.workloads.pod_control import PodControl
 
 COMPONENT = "statefulset-controller"
 HASH_LABEL = "controller.kubernetes.io/hash"
 
 PodsByOrdinal = dict[int, Pod]
-"""The pods as they were found; those that were deleted since then say so."""
+"""The pods by ordinal as the cache had them; deleted ones are marked."""
 
 
 class Rollout(NamedTuple):
-    """The revisions, by name, that a set comes from and goes to."""
+    """The names of the revisions that a set comes from and goes to."""
 
     current: str
     update: str
@@ -55,15 +55,17 @@ class StatefulSets(ObjectLoop):
         recorder = context.recorder(COMPONENT)
         self._maker = PodControl(self.client, kinds.STATEFUL_SET, recorder, self._pod_writes)
         self._adopter: Adopter[Pod] = Adopter(self.client, kinds.POD, kinds.STATEFUL_SET)
-        self._history = History(self.client, kinds.STATEFUL_SET, revisions, HASH_LABEL)
+        self._history = RevisionHistory(self.client, kinds.STATEFUL_SET, revisions, HASH_LABEL)
         self.follow(self._pods, self._owned_changed)
         self.follow(self._pods, self._pod_changed)
         self.follow(revisions, self._owned_changed)
 
     def _owned_changed(self, change: ObjectChange[Pod] | ObjectChange[ControllerRevision]) -> None:
-        for each in (change.old, change.new):
+        for owned in (change.old, change.new):
             owner = (
-                owner_references.controlled_by(each.metadata, kinds.STATEFUL_SET) if each else None
+                owner_references.controlled_by(owned.metadata, kinds.STATEFUL_SET)
+                if owned
+                else None
             )
             if owner is not None:
                 self.queue.add(ObjectKey(change.key.namespace, owner.name))
@@ -102,8 +104,8 @@ class StatefulSets(ObjectLoop):
         self, stateful_set: StatefulSet, revisions: Sequence[ControllerRevision]
     ) -> Rollout:
         update, collisions = await self._history.record(stateful_set, revisions)
-        known = {revision.metadata.name: revision for revision in revisions}
-        current = known.get(stateful_set.status.current_revision, update)
+        by_name = {revision.metadata.name: revision for revision in revisions}
+        current = by_name.get(stateful_set.status.current_revision, update)
         template = controller_revisions.template_of(current)
         return Rollout(current.metadata.name, update.metadata.name, template, collisions)
 
@@ -115,7 +117,7 @@ class StatefulSets(ObjectLoop):
             self.client, kinds.STATEFUL_SET, stateful_set.metadata, stateful_set.status, status
         )
         if written:
-            self._written.note(key, written)
+            self._written.record(key, written)
 
     def _seconds_to_availability(
         self, stateful_set: StatefulSet, pods: PodsByOrdinal
@@ -137,14 +139,14 @@ class StatefulSets(ObjectLoop):
             self._pods.find(caches.OWNER, metadata.uid),
             orphans,
         )
-        found = ((stateful_pods.ordinal_of(pod, metadata.name), pod) for pod in owned)
-        return {ordinal: pod for ordinal, pod in found if ordinal is not None}
+        numbered = ((stateful_pods.ordinal_of(pod, metadata.name), pod) for pod in owned)
+        return {ordinal: pod for ordinal, pod in numbered if ordinal is not None}
 
     async def _step(self, stateful_set: StatefulSet, pods: PodsByOrdinal, rollout: Rollout) -> None:
-        """Do what may be done now; with ordered sets that is at most one thing."""
-        wanted = stateful_pods.ordinals(stateful_set)
+        """Do what is allowed now; in ordered sets that is at most one change."""
+        desired = stateful_pods.ordinals(stateful_set)
         is_ordered = _is_ordered(stateful_set)
-        for ordinal in wanted:
+        for ordinal in desired:
             pod = pods.get(ordinal)
             if pod is None:
                 await self._create(stateful_set, ordinal, rollout)
@@ -152,7 +154,7 @@ class StatefulSets(ObjectLoop):
                 await self._delete(stateful_set, pods, ordinal)
             if is_ordered and (pod is None or not self._is_healthy(stateful_set, pod)):
                 return
-        condemned = sorted((each for each in pods if each not in wanted), reverse=True)
+        condemned = sorted((number for number in pods if number not in desired), reverse=True)
         if is_ordered and condemned:
             await self._shrink(stateful_set, pods, condemned)
             return
@@ -167,9 +169,11 @@ class StatefulSets(ObjectLoop):
     async def _shrink(
         self, stateful_set: StatefulSet, pods: PodsByOrdinal, condemned: Sequence[int]
     ) -> None:
-        """Delete the last pod, unless another that is not healthy comes before it."""
+        """Delete the last pod, unless an unhealthy one comes before it."""
         last = condemned[0]
-        unhealthy = [each for each in condemned if not self._is_healthy(stateful_set, pods[each])]
+        unhealthy = [
+            ordinal for ordinal in condemned if not self._is_healthy(stateful_set, pods[ordinal])
+        ]
         if last not in unhealthy or unhealthy == [last]:
             await self._delete(stateful_set, pods, last)
 
@@ -179,18 +183,18 @@ class StatefulSets(ObjectLoop):
         """Replace pods of older revisions, from the highest ordinal down to the partition."""
         if stateful_set.spec.update_strategy.type == "OnDelete":
             return
-        wanted = stateful_pods.ordinals(stateful_set)
+        desired = stateful_pods.ordinals(stateful_set)
         healthy = {
             ordinal
-            for ordinal in wanted
+            for ordinal in desired
             if ordinal in pods and self._is_healthy(stateful_set, pods[ordinal])
         }
         old = [
             ordinal
-            for ordinal in reversed(wanted[_partition(stateful_set) :])
+            for ordinal in reversed(desired[_partition(stateful_set) :])
             if ordinal in pods and _is_outdated(pods[ordinal], rollout)
         ]
-        missing = len(wanted) - len(healthy)
+        missing = len(desired) - len(healthy)
         room = max(_max_unavailable(stateful_set) - missing, 0)
         for ordinal in _replaced(old, healthy, room, is_ordered=_is_ordered(stateful_set)):
             await self._delete(stateful_set, pods, ordinal)
@@ -223,15 +227,16 @@ def _is_ordered(stateful_set: StatefulSet) -> bool:
 
 
 def _partition(stateful_set: StatefulSet) -> int:
-    """How many pods, from the first on, stay at the current revision."""
+    """Return how many pods, from the first on, stay at the current revision."""
     rolling = stateful_set.spec.update_strategy.rolling_update
     return (rolling.partition if rolling else None) or 0
 
 
 def _kept_back(stateful_set: StatefulSet) -> int:
-    """How many pods, from the first on, are made from the current revision if they are missing.
+    """Return how many pods, from the first on, are created from the current revision.
 
-    As newVersionedStatefulSetPod: a strategy without numbers goes by how far the update is.
+    As newVersionedStatefulSetPod: without numbers in the strategy, the progress of the update
+    decides.
     """
     strategy = stateful_set.spec.update_strategy
     if strategy.type == "OnDelete" or strategy.rolling_update is not None:
@@ -253,7 +258,7 @@ def _is_outdated(pod: Pod, rollout: Rollout) -> bool:
 def _replaced(
     old: Sequence[int], healthy: Collection[int], room: int, *, is_ordered: bool
 ) -> Sequence[int]:
-    """Which pods of older revisions go now; in a parallel set those that are down cost nothing."""
+    """Return the ordinals to replace now; in parallel sets unavailable pods are free."""
     if is_ordered:
         return old[:room]
     down = [ordinal for ordinal in old if ordinal not in healthy]
@@ -262,7 +267,7 @@ def _replaced(
 
 
 def _last_rollout(stateful_set: StatefulSet) -> Rollout:
-    """What was known last: a set that is being deleted makes no revisions."""
+    """Return the rollout of the status: a set that is being deleted creates no revisions."""
     status = stateful_set.status
     return Rollout(status.current_revision, status.update_revision, {}, status.collision_count or 0)
 
@@ -273,7 +278,7 @@ def _surplus(
     pods: PodsByOrdinal,
     rollout: Rollout,
 ) -> Sequence[ControllerRevision]:
-    """The oldest revisions that nothing uses, where they are more than should be kept."""
+    """Return the oldest unused revisions beyond the history limit."""
     live = {rollout.current, rollout.update, *map(stateful_pods.revision_of, pods.values())}
     unused = [revision for revision in revisions if revision.metadata.name not in live]
     limit = stateful_set.spec.revision_history_limit

@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from dray.cli.components import instance
-from dray.cli.components.instance import Instance
+from dray.cli.components.instance import UpInstance
 from dray.node.containers.container_attempts import Attempt, Command, Starter
 from tests.unit.cli.components.test_components import POD, TEMPLATE
 from tests.unit.cli.conftest import DRAY, START_SECONDS, Cluster, as_list, run
@@ -136,8 +136,8 @@ def test_down_gives_up_on_one_that_does_not_end(tmp_path: Path) -> None:
     assert stubborn.stdout is not None
     assert stubborn.stdout.readline() == "ready\n"
     try:
-        with instance.held(tmp_path):
-            instance.write(tmp_path, Instance(stubborn.pid))
+        with instance.locked(tmp_path):
+            instance.write(tmp_path, UpInstance(stubborn.pid))
             result = run("down", "--data", str(tmp_path), "--timeout", "100ms")
         assert result.exit_code == 5
         assert f"kill -9 {stubborn.pid}" in result.stderr

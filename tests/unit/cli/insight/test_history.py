@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dray.api.types.meta import JsonObject
-from dray.cli.command_errors import NotFound, WrongUsage
+from dray.cli.command_errors import ObjectNotFound, WrongUsage
 from dray.cli.insight import history
 from dray.cli.insight.history import ClaimHistory, ClaimRevision
 from tests.unit.cli.components.test_components import POD, TEMPLATE
@@ -125,7 +125,7 @@ def test_the_deletion_of_a_claim_ends_what_it_held() -> None:
 
 def test_a_time_before_what_is_remembered_is_refused() -> None:
     past = ClaimHistory(900, "2026-11-15T10:00:00.000000Z", [], [])
-    with pytest.raises(NotFound, match="before what the server remembers"):
+    with pytest.raises(ObjectNotFound, match="before what the server remembers"):
         history.require_visible(past, "2026-11-15T09:59:00Z", "09:59")
     history.require_visible(past, "2026-11-15T10:01:00Z", "10:01")
 

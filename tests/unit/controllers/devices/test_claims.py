@@ -7,7 +7,7 @@ from typing import Any
 from dray.api import features as gates
 from dray.api.types.meta import JsonObject
 from dray.controllers.devices import claim_generation
-from dray.controllers.devices.claims import Claims, Work
+from dray.controllers.devices.claims import Claims, ClaimWork
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops
 
@@ -98,7 +98,7 @@ async def test_a_missing_template_is_reported_once_and_waited_for(here: World) -
 class CountedClaims(Claims):
     attempts = 0
 
-    async def reconcile(self, key: Work) -> float | None:
+    async def reconcile(self, key: ClaimWork) -> float | None:
         CountedClaims.attempts += 1
         return await super().reconcile(key)
 

@@ -10,7 +10,7 @@ from dray.api.types.dra import DeviceRequestAllocationResult, DeviceTaintRule, R
 from dray.api.types.meta import JsonObject
 from dray.controllers.devices import pool_summary
 from dray.controllers.devices.pool_status import PoolStatuses
-from dray.controllers.devices.pool_summary import Use
+from dray.controllers.devices.pool_summary import PoolUse
 from dray.controllers.status_patches import decode
 from tests.unit.controllers import objects
 from tests.unit.controllers.devices.test_claims import allocate
@@ -61,11 +61,11 @@ async def test_a_request_is_answered_once(here: World) -> None:
     assert await here.writes(allocate(here, "d", device="gpu-1")) == 2
 
 
-UNUSED = Use()
+UNUSED = PoolUse()
 
 
 def view(
-    *slices: JsonObject, use: Use = UNUSED, rules: Any = (), attribute: str | None = None
+    *slices: JsonObject, use: PoolUse = UNUSED, rules: Any = (), attribute: str | None = None
 ) -> Any:
     decoded = [decode(resource_slice, ResourceSlice) for resource_slice in slices]
     return pool_summary.pool_status(
@@ -106,7 +106,7 @@ def partitioned(*used: str) -> Any:
         for number in range(count)
     ]
     body["spec"]["partitionTypeAttribute"] = "gpu.example.com/profile"
-    return view(body, use=Use(frozenset(used)))
+    return view(body, use=PoolUse(frozenset(used)))
 
 
 def test_partitions_that_still_fit_are_counted_per_type() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dray.api import features as gates
 from dray.controllers.namespaces.namespaces import Namespaces
-from dray.controllers.namespaces.serviceaccounts import ServiceAccounts
+from dray.controllers.namespaces.serviceaccounts import ServiceAccountLoop
 from dray.controllers.workloads.podgroups import PodGroups
 from tests.unit.controllers import objects
 from tests.unit.controllers.kubelet import Kubelet
@@ -66,7 +66,7 @@ async def test_what_keeps_a_namespace_is_told(here: World) -> None:
     await gone(here, "namespaces", "team")
 
 
-@with_loops(ServiceAccounts)
+@with_loops(ServiceAccountLoop)
 async def test_every_namespace_has_a_default_account(here: World) -> None:
     await here.create(namespace("team"))
 

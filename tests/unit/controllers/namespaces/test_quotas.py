@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dray.api.types.meta import JsonObject
-from dray.controllers.namespaces.quotas import Quotas
+from dray.controllers.namespaces.quotas import QuotaLoop
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops
 
@@ -29,7 +29,7 @@ async def until_used(here: World, **expected: str) -> None:
     await here.until(check, f"usage of {expected}")
 
 
-@with_loops(Quotas)
+@with_loops(QuotaLoop)
 async def test_a_new_quota_counts_what_is_there(here: World) -> None:
     await here.create(objects.claim("c"))
     await here.create(objects.pod("p"))
@@ -38,7 +38,7 @@ async def test_a_new_quota_counts_what_is_there(here: World) -> None:
     assert (await here.get("resourcequotas", "limits"))["status"]["hard"]["pods"] == "5"
 
 
-@with_loops(Quotas)
+@with_loops(QuotaLoop)
 async def test_a_pod_that_ends_gives_back_what_it_used(here: World) -> None:
     await here.create(quota(pods="1"))
     await until_used(here, pods="0")

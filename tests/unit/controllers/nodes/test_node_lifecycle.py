@@ -13,13 +13,13 @@ from dray.api.types.pods import Toleration
 from dray.api.well_known import LEASE_ANNOTATION
 from dray.controllers.nodes import node_eviction
 from dray.controllers.nodes.node_eviction import NodeEviction
-from dray.controllers.nodes.node_lifecycle import Nodes
+from dray.controllers.nodes.node_lifecycle import NodeLifecycle
 from dray.controllers.nodes.pod_garbage import PodGarbage
 from tests.unit.controllers import objects
 from tests.unit.controllers.world import World, with_loops
 from tests.waiting import DEADLINE_SECONDS
 
-Impatient = functools.partial(Nodes, grace_seconds=0.2)
+Impatient = functools.partial(NodeLifecycle, grace_seconds=0.2)
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 
@@ -48,13 +48,13 @@ async def until_tainted(here: World, node: str, expected: set[tuple[str, str]]) 
     await here.until(check, f"taints of {node}")
 
 
-@with_loops(Nodes)
+@with_loops(NodeLifecycle)
 async def test_a_ready_node_loses_the_taint_it_was_born_with(here: World) -> None:
     await here.create(objects.node("n"))
     await until_tainted(here, "n", set())
 
 
-@with_loops(Nodes)
+@with_loops(NodeLifecycle)
 async def test_a_node_that_is_not_ready_evicts_while_others_are_well(here: World) -> None:
     await here.create(objects.node("well"))
     sick = objects.node("sick")
@@ -63,7 +63,7 @@ async def test_a_node_that_is_not_ready_evicts_while_others_are_well(here: World
     await until_tainted(here, "sick", {(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")})
 
 
-@with_loops(Nodes)
+@with_loops(NodeLifecycle)
 async def test_when_every_node_is_lost_nobody_is_evicted(here: World) -> None:
     sick = objects.node("sick")
     sick["status"]["conditions"][0]["status"] = "False"
@@ -72,7 +72,7 @@ async def test_when_every_node_is_lost_nobody_is_evicted(here: World) -> None:
     assert taints(await here.get("nodes", "sick")) == {(NOT_READY, "NoSchedule")}
 
 
-@with_loops(Nodes)
+@with_loops(NodeLifecycle)
 async def test_a_cordoned_node_says_so_in_a_taint_and_keeps_other_taints(here: World) -> None:
     await here.create(objects.node("n", taints=[{"key": "mine", "effect": "NoExecute"}]))
     await until_tainted(here, "n", {("mine", "NoExecute")})

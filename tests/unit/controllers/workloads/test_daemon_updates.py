@@ -11,7 +11,7 @@ import pytest
 from dray.api.types.pods import Pod
 from dray.controllers.slim_types import DaemonSet
 from dray.controllers.workloads import daemon_updates
-from dray.controllers.workloads.daemon_updates import Daemons, Moves, Nodes
+from dray.controllers.workloads.daemon_updates import DaemonNodes, Daemons, Moves
 
 NOW = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 OLD, NEW = "old", "new"
@@ -52,7 +52,7 @@ def daemons(
         by_node.setdefault(each.metadata.name[0], []).append(each)
     come = set(nodes if wanted is None else wanted)
     stay = come if tolerable is None else set(tolerable)
-    judged = Nodes(existing=set(nodes), wanted=come, tolerable=stay)
+    judged = DaemonNodes(existing=set(nodes), desired=come, tolerable=stay)
     return Daemons(msgspec.convert(body, DaemonSet), NEW, judged, by_node, NOW)
 
 
