@@ -1,4 +1,4 @@
-"""For workloads: what the devices of this container are, read from the files that drivers mount.
+"""For workloads: the devices of this container, read from the files that drivers mount.
 
     from dray import devicemetadata
 
@@ -41,12 +41,12 @@ Value = int | bool | str | list[int] | list[bool] | list[str]
 
 
 class MetadataError(Exception):
-    """There is no metadata, or none that can be read here; the text says where."""
+    """The metadata is missing or cannot be read; the message has the path."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Where a network device is found in the container."""
+    """The interface, hardware address and IP addresses of a network device."""
 
     interface_name: str = ""
     ips: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Request:
 
 @dataclass(frozen=True)
 class DeviceMetadata:
-    """What a container is told of a claim; `generation` grows when drivers learn more."""
+    """The metadata of a claim; `generation` grows with every update by a driver."""
 
     claim: str
     namespace: str
@@ -94,7 +94,7 @@ def for_claim(
     *,
     directory: Path = DIRECTORY,
 ) -> DeviceMetadata:
-    """Of a claim that the pod names, by that name: one request, or all of them."""
+    """Return the metadata of a claim that the pod names: of one request, or of all."""
     return _read_files(directory / CLAIMS / claim, request, driver)
 
 
@@ -105,12 +105,12 @@ def for_template(
     *,
     directory: Path = DIRECTORY,
 ) -> DeviceMetadata:
-    """Of a claim made from a template, by the name it has in the pod's spec."""
+    """Return the metadata of a claim made from a template, by its name in the pod's spec."""
     return _read_files(directory / TEMPLATES / pod_claim, request, driver)
 
 
 def read(text: str) -> DeviceMetadata:
-    """The first document of a stream that has a version known here."""
+    """Return the first document of a stream that has a supported version."""
     skipped = []
     for document in documents(text):
         version = document.get("apiVersion")
@@ -124,7 +124,7 @@ def read(text: str) -> DeviceMetadata:
 
 
 def documents(text: str) -> Iterator[dict[str, Any]]:
-    """The documents of a stream, one after the other."""
+    """Yield the documents of a stream."""
     decoder = json.JSONDecoder()
     position = 0
     while rest := text[position:].lstrip():
@@ -139,19 +139,19 @@ def documents(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _read_files(folder: Path, request: str | None, driver: str | None) -> DeviceMetadata:
-    """The files of a claim as one."""
+    """Merge the files of a claim."""
     paths = sorted(folder.glob(f"{request or '*'}/{driver or '*'}{SUFFIX}"))
     if not paths:
         wanted = folder / request if request else folder
         raise MetadataError(f"no driver has put metadata into {wanted}")
     found = [_read_file(path) for path in paths]
-    requests = _merged(request for each in found for request in each.requests)
-    generation = max(each.generation for each in found)
+    requests = _merged(request for file in found for request in file.requests)
+    generation = max(file.generation for file in found)
     return replace(found[0], requests=requests, generation=generation)
 
 
 def _merged(requests: Iterable[Request]) -> tuple[Request, ...]:
-    """Each request once, with the devices of all drivers."""
+    """Merge requests of the same name, with the devices of all drivers."""
     devices: dict[str, tuple[Device, ...]] = {}
     for request in requests:
         devices[request.name] = devices.get(request.name, ()) + request.devices

@@ -1,4 +1,4 @@
-"""What a process shows of itself over plain HTTP: figures for Prometheus, answers for probes."""
+"""Serves metrics for Prometheus and health checks for probes over plain HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EVERY_ADDRESS = ""
 async def serving(
     registry: Registry, host: str, port: int, is_ready: Callable[[], bool]
 ) -> AsyncIterator[int]:
-    """`/metrics`, `/livez`, `/healthz` and `/readyz`; yields the port, as 0 is any that is free.
+    """Serve `/metrics`, `/livez`, `/healthz` and `/readyz`; yield the port (0 chooses a free one).
 
     Raises OSError where it cannot listen.
     """
@@ -47,7 +47,7 @@ async def serving(
 
 
 def register_process(registry: Registry) -> None:
-    """What Prometheus' own libraries tell of every process."""
+    """Register the process metrics of Prometheus' own client libraries."""
     started = time.time()
     registry.register(
         Counter(
@@ -71,7 +71,7 @@ def _readiness(is_ready: bool) -> web.Response:
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """`EVERY_ADDRESS` is of either kind where the machine has both."""
+    """Return a listening socket; `EVERY_ADDRESS` is dual-stack where the host has IPv6."""
     if host == EVERY_ADDRESS and socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -79,7 +79,7 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _resident_bytes() -> Iterable[tuple[Labels, float]]:
-    """Only Linux says it."""
+    """Return the memory in use; nothing where the system is not Linux."""
     try:
         pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
     except OSError:

@@ -25,7 +25,7 @@ def configure_logging(level: int = logging.INFO, stream: TextIO | None = None) -
 class Counter:
     """A number that only grows, for each combination of label values.
 
-    With `ask` somebody else counts, and is asked when somebody looks.
+    With `ask`, the values are read from that function when the metrics are printed.
     """
 
     kind = "counter"
@@ -64,7 +64,7 @@ class Gauge(Counter):
 
 
 class Histogram:
-    """How values spread over fixed buckets."""
+    """The distribution of values over fixed buckets."""
 
     kind = "histogram"
 
@@ -114,7 +114,7 @@ class Registry:
             self._metrics[metric.name] = metric
 
     def render(self) -> str:
-        """All of them in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         lines: list[str] = []
         for metric in self._metrics.values():
             lines += (

@@ -135,7 +135,7 @@ def test_what_a_pod_left_that_vanished_meanwhile_is_cleaned_up() -> None:
 def test_a_missing_driver_is_named_in_an_event_and_waited_for() -> None:
     async def story(here: Site) -> None:
         await here.world.create(template("t"))
-        machines = here.world.cluster.machines
+        machines = here.world.cluster.nodes
         assert machines is not None
         drivers = machines.agent(here.node).drivers
         socket = here.node_folder / "registry" / f"{CLASS}-reg.sock"

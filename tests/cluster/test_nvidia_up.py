@@ -49,7 +49,7 @@ def test_the_computer_is_the_node_and_its_gpu_can_be_claimed(tmp_path: Path, gpu
     log = tmp_path / "audit"
 
     async def run() -> None:
-        plan = ClusterPlan(Settings(audit_log=log), has_computer=True, runtime=sandbox.NAME)
+        plan = ClusterPlan(Settings(audit_log=log), has_local_node=True, runtime=sandbox.NAME)
         async with memory.open() as store, assembly.running(store, tmp_path, plan) as made:
             world = World(made, made.client())
             await world.until(lambda: world.all(kinds.RESOURCE_SLICE), "the GPU being published")
@@ -74,7 +74,7 @@ async def log_of(folder: Path, text: str) -> bool:
 
 def test_without_a_runtime_the_computer_is_no_node(tmp_path: Path, gpu: str) -> None:
     async def run() -> None:
-        plan = ClusterPlan(has_computer=True, runtime=simulated.NAME)
+        plan = ClusterPlan(has_local_node=True, runtime=simulated.NAME)
         async with memory.open() as store, assembly.running(store, tmp_path, plan):
             raise AssertionError(gpu)
 
@@ -108,4 +108,4 @@ def test_what_the_nodes_are(
     ended = CliRunner().invoke(command.up, ["--data", str(tmp_path), *options])
     assert ended.exit_code == 0, ended.output
     (plan,) = plans
-    assert (plan.has_computer, plan.fleet.name if plan.fleet else None) == expected
+    assert (plan.has_local_node, plan.fleet.name if plan.fleet else None) == expected

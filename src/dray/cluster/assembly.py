@@ -53,43 +53,43 @@ Component = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """Which components run, and how."""
+    """The components of a cluster and their settings."""
 
     settings: Settings = field(default_factory=Settings)
     schedules: bool = True
     controls: bool = True
     policy: str | None = None
-    """How the scheduler orders devices; None is Kubernetes' first fit."""
+    """The scheduler's order of devices; None is Kubernetes' first fit."""
     fleet: Fleet | None = None
     """Simulated nodes."""
-    has_computer: bool = False
-    """Whether this computer is a node, with the GPUs it really has."""
+    has_local_node: bool = False
+    """Whether the local host is a node, with its NVIDIA GPUs."""
     runtime: str = simulated.NAME
-    """What their containers run in: one of `dray.node.runtimes.selection.NAMES`."""
+    """The runtime of their containers: one of `dray.node.runtimes.selection.NAMES`."""
     allows_host: bool = False
-    """Whether containers may see the files of this computer, with hostPath and otherwise."""
+    """Whether containers may see the files of the local host, with hostPath and otherwise."""
     keeps_pods: bool = False
     """Whether containers run on when the cluster ends, for the next one to find."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A running cluster: its API server, and clients in anybody's name."""
+    """A running cluster: its API server, its nodes, and clients with any identity."""
 
     opened: RunningServer
     registry: telemetry.Registry
     choice: Choice
-    """What the containers of the fleet run in."""
-    machines: SimulatedNodes | None = None
-    """The nodes whose containers are real."""
-    computer: LocalNode | None = None
+    """The runtime of the fleet's containers, or None for simulated pods, and the reason."""
+    nodes: SimulatedNodes | None = None
+    """The nodes with real containers."""
+    local_node: LocalNode | None = None
 
     def client(self, user: User = ADMIN) -> Client:
         return Client(InProcessTransport(self.opened.app.handle, user))
 
     def prepared_claims(self) -> list[HeldClaim]:
         """Return the claims that are prepared on nodes; simulated pods prepare none."""
-        return self.machines.prepared_claims() if self.machines is not None else []
+        return self.nodes.prepared_claims() if self.nodes is not None else []
 
     @property
     def fleet_client(self) -> Client:
@@ -100,7 +100,7 @@ class Cluster:
 async def running(
     store: Store, directory: Path, plan: ClusterPlan | None = None
 ) -> AsyncIterator[Cluster]:
-    """A cluster over a store; `directory` keeps its keys and containers. Ready when yielded.
+    """Run a cluster over a store. `directory` keeps its keys and containers. Ready when yielded.
 
     Raises Unusable for a runtime that does not work here.
     """
@@ -115,35 +115,35 @@ async def running(
         registry=registry,
         identity=server.identity_in(directory),
     ) as opened:
-        cluster = _with_machines(Cluster(opened, registry, found), directory, chosen)
+        cluster = _with_nodes(Cluster(opened, registry, found), directory, chosen)
         with gc_tuning.rare_collections():
             async with _supervised(_components(cluster, chosen)):
                 try:
                     yield cluster
                 finally:
-                    if cluster.machines is not None:
-                        cluster.machines.end()
+                    if cluster.nodes is not None:
+                        cluster.nodes.end()
 
 
 def _chosen_runtime(plan: ClusterPlan) -> Choice:
     machines = len(plan.fleet.machines) if plan.fleet else 0
     found = selection.choose(plan.runtime, machines=machines, allows_host=plan.allows_host)
-    if found.runtime is None and plan.has_computer:
+    if found.runtime is None and plan.has_local_node:
         raise Unusable(found.why)
     return found
 
 
-def _with_machines(cluster: Cluster, directory: Path, plan: ClusterPlan) -> Cluster:
+def _with_nodes(cluster: Cluster, directory: Path, plan: ClusterPlan) -> Cluster:
     runtime = cluster.choice.runtime
-    if runtime is None or not (plan.fleet or plan.has_computer):
+    if runtime is None or not (plan.fleet or plan.has_local_node):
         return cluster
-    # What drivers speak takes long to import, and clusters in name only do without.
+    # What drivers speak takes long to import, and simulated clusters do without.
     from dray.cluster import simulated_nodes
     from dray.node.endpoint import Identity
 
     authority = Authority.load_or_create(directory)
     pair = authority.server_pair((simulated_nodes.ADDRESS, "localhost"))
-    site = simulated_nodes.NodeEnvironment(
+    environment = simulated_nodes.NodeEnvironment(
         client_of=cluster.client,
         fleet_client=cluster.fleet_client,
         directory=directory,
@@ -153,14 +153,14 @@ def _with_machines(cluster: Cluster, directory: Path, plan: ClusterPlan) -> Clus
         now=utc_now,
         allows_host=plan.allows_host,
     )
-    made = simulated_nodes.SimulatedNodes(site)
-    made.keeps_pods = plan.keeps_pods
-    computer = None
-    if plan.has_computer:
+    nodes = simulated_nodes.SimulatedNodes(environment)
+    nodes.keeps_pods = plan.keeps_pods
+    local_node = None
+    if plan.has_local_node:
         from dray.cluster.local_node import LocalNode
 
-        computer = LocalNode(site, made)
-    return dataclasses.replace(cluster, machines=made, computer=computer)
+        local_node = LocalNode(environment, nodes)
+    return dataclasses.replace(cluster, nodes=nodes, local_node=local_node)
 
 
 def _components(cluster: Cluster, plan: ClusterPlan) -> dict[str, Component]:
@@ -182,34 +182,34 @@ def _components(cluster: Cluster, plan: ClusterPlan) -> dict[str, Component]:
         )
     if plan.fleet is not None:
         found["fleet"] = lambda: _run_fleet(cluster, plan.fleet)
-    if cluster.computer is not None:
-        found["computer"] = cluster.computer.run
+    if cluster.local_node is not None:
+        found["computer"] = cluster.local_node.run
     return found
 
 
 def component_names(plan: ClusterPlan) -> tuple[str, ...]:
-    """What runs beside the API server."""
+    """Return the names of the components besides the API server."""
     named = {
         "controllers": plan.controls,
         "scheduler": plan.schedules,
         "fleet": plan.fleet,
-        "computer": plan.has_computer,
+        "computer": plan.has_local_node,
     }
     return tuple(name for name, wanted in named.items() if wanted)
 
 
 async def _run_fleet(cluster: Cluster, fleet: Fleet | None) -> None:
-    """The simulated nodes of one process, as many as are wished for."""
+    """Run the nodes of a fleet at the requested size."""
     assert fleet is not None
-    client, real = cluster.fleet_client, cluster.machines
+    client, real = cluster.fleet_client, cluster.nodes
     if real is not None:
         await scaling.follow(client, fleet, real.run)
     else:
-        await scaling.follow(client, fleet, lambda sized: _run_in_name(client, sized))
+        await scaling.follow(client, fleet, lambda sized: _run_simulated(client, sized))
 
 
-async def _run_in_name(client: Client, fleet: Fleet) -> None:
-    """They share a lease, a driver and an agent, and start nothing."""
+async def _run_simulated(client: Client, fleet: Fleet) -> None:
+    """Run simulated nodes, which share a lease, a driver and an agent, and start no container."""
     as_nodes = client.managed_by(registration.FIELD_MANAGER)
     registered = Registration(
         as_nodes, fleet.nodes(), lease=f"fleet-{fleet.name}", runtime=simulated.NAME, now=utc_now
@@ -223,7 +223,7 @@ async def _run_in_name(client: Client, fleet: Fleet) -> None:
 
 @contextlib.asynccontextmanager
 async def _supervised(components: dict[str, Component]) -> AsyncIterator[None]:
-    """The components run while the block does; leaving it ends them, the last first."""
+    """Run the components while the block runs; cancel them at its end, the last first."""
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(supervision.run_forever(name, run), name=name)

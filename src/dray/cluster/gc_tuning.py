@@ -1,4 +1,4 @@
-"""How Python itself is set up for a process that keeps many objects for long."""
+"""Tunes Python's garbage collector for a process with many long-lived objects."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ COLLECTION_THRESHOLDS = (20_000, 50, 100)
 
 @contextlib.contextmanager
 def rare_collections() -> Iterator[None]:
-    """Copies of objects live long and are no cycles: looking through them for garbage as often as
-    Python does by itself costs an eighth of all processor time."""
+    """Collect garbage less often while the block runs.
+
+    Cached objects live long and have no cycles. Python's own thresholds cost an eighth of all CPU
+    time."""
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTION_THRESHOLDS)
     try:

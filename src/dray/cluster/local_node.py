@@ -1,4 +1,4 @@
-"""This computer as a node of the cluster: its agent, and the driver of the GPUs it really has."""
+"""Runs the local host as a node of the cluster, with the driver of its NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -27,26 +27,29 @@ from dray.node.pods.context import RuntimeConfig
 from dray.node.registration import Registration
 
 FOLDER: Final = "computer"
-"""In the data directory, and not among the machines of fleets: those go with their fleet."""
+"""In the data directory, but not under `nodes`: those folders are removed with their fleet."""
 SOCKETS: Final = (f"registry/{devices.DRIVER}-reg.sock", f"plugins/{devices.DRIVER}/dra.sock")
 
 
 class LocalNode:
-    """Runs one node, on nodes' common means."""
+    """Runs the local host as one node, with the runtime and endpoint of the other nodes."""
 
-    def __init__(self, site: NodeEnvironment, machines: SimulatedNodes) -> None:
-        self._site = site
-        self._machines = machines
+    def __init__(self, environment: NodeEnvironment, nodes: SimulatedNodes) -> None:
+        self._environment = environment
+        self._nodes = nodes
         self._name = platform.node().lower()
 
     async def run(self) -> None:
-        root = sockets_root(self._site.directory / FOLDER, SOCKETS)
+        root = sockets_root(self._environment.directory / FOLDER, SOCKETS)
         places = Directories(root / "registry", root / "plugins", root / "cdi")
         options = Options(Settings(self._name))
         found = await asyncio.to_thread(drivers.find, places.plugins / devices.DRIVER, options)
-        await _create_classes(self._site.fleet_client)
-        async with self._machines.serving() as (means, reach), asyncio.TaskGroup() as group:
-            for name, part in self._parts(found, root, places, means, reach):
+        await _create_classes(self._environment.fleet_client)
+        async with (
+            self._nodes.serving() as (runtime_config, agent_address),
+            asyncio.TaskGroup() as group,
+        ):
+            for name, part in self._parts(found, root, places, runtime_config, agent_address):
                 group.create_task(supervision.run_forever(name, part), name=name)
 
     def _parts(
@@ -54,28 +57,30 @@ class LocalNode:
         driver: NvidiaDriver,
         folder: Path,
         places: Directories,
-        means: RuntimeConfig,
-        reach: AgentAddress,
+        runtime_config: RuntimeConfig,
+        agent_address: AgentAddress,
     ) -> Iterator[tuple[str, Part]]:
-        site, name = self._site, self._name
-        client = site.node_client(name)
+        environment, name = self._environment, self._name
+        client = environment.node_client(name)
         registration = Registration(
             client,
             [host_info.node(name, {})],
             lease=name,
-            runtime=site.runtime.name,
-            now=site.now,
+            runtime=environment.runtime.name,
+            now=environment.now,
             selection=ObjectSelection(field_selector=f"metadata.name={name}"),
         )
         yield "registration", registration.run
-        presence = NodeStatusUpdater(client, name, site.runtime.name, reach, site.features)
-        yield "presence", presence.run
-        yield "agent", lambda: self._machines.run_agent(client, name, folder, means)
+        status_updater = NodeStatusUpdater(
+            client, name, environment.runtime.name, agent_address, environment.features
+        )
+        yield "presence", status_updater.run
+        yield "agent", lambda: self._nodes.run_agent(client, name, folder, runtime_config)
         yield driver.name, Running(driver, client, name, directories=places).run
 
 
 async def _create_classes(client: Client) -> None:
-    """Those that are there already may have been changed by somebody, and stay."""
+    """Create the device classes; existing ones stay, because the user may have changed them."""
     identity = {"apiVersion": "resource.k8s.io/v1", "kind": kinds.DEVICE_CLASS.kind}
     for device_class in device_classes.device_classes():
         with contextlib.suppress(errors.AlreadyExists):

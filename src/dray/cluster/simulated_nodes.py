@@ -1,7 +1,7 @@
-"""The machines of a simulated fleet as real nodes: of each an agent, and its drivers on sockets.
+"""Runs the nodes of a simulated fleet with real containers: an agent per node, drivers on sockets.
 
-What they keep is under `nodes` in the data directory: containers that outlive this process are
-found there by the next one. One endpoint answers for all of them.
+Their state is under `nodes` in the data directory, where the next process finds containers that
+outlive this one. One endpoint serves all nodes.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ SOCKET_PATH_BYTES: Final = 107
 Part = Callable[[], Awaitable[None]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NodeEnvironment:
-    """What the machines of a fleet have in common."""
+    """The dependencies that the nodes of a cluster share."""
 
     client_of: Callable[[User], Client]
     fleet_client: Client
@@ -58,22 +58,22 @@ class NodeEnvironment:
     allows_host: bool = False
 
     def node_client(self, node: str) -> Client:
-        """What a node says itself, it says in its own name."""
+        """Return a client with the identity of a node."""
         user = User(f"system:node:{node}", NODE_GROUPS)
         return self.client_of(user).managed_by(registration.FIELD_MANAGER)
 
 
 class SimulatedNodes:
-    """Runs a fleet on real nodes."""
+    """Runs the nodes of a fleet with real containers."""
 
-    def __init__(self, site: NodeEnvironment) -> None:
-        self._site = site
+    def __init__(self, environment: NodeEnvironment) -> None:
+        self._environment = environment
         self._agents: dict[str, Agent] = {}
         self.keeps_pods = False
         """Whether containers run on after the end, for the next process to find."""
 
     def agent(self, node: str) -> Agent:
-        """The running agent of a node; LookupError where there is none."""
+        """Return the running agent of a node. Raises LookupError where it does not run."""
         return self._agents[node]
 
     def prepared_claims(self) -> list[HeldClaim]:
@@ -81,40 +81,47 @@ class SimulatedNodes:
         return [claim for agent in self._agents.values() for claim in agent.prepared_claims]
 
     def end(self) -> None:
-        """To be called before the machines are ended for good."""
+        """Decide whether containers stop with the agents; call it before cancelling them."""
         for agent in self._agents.values():
             agent.stops_pods = not self.keeps_pods
 
     async def run(self, fleet: Fleet) -> None:
-        site, root = self._site, sockets_root(self._site.directory / "nodes", socket_paths(fleet))
+        environment, root = (
+            self._environment,
+            sockets_root(self._environment.directory / "nodes", socket_paths(fleet)),
+        )
         with contextlib.suppress(FileNotFoundError):
             await _remove_surplus(root, fleet)
         registered = Registration(
-            site.fleet_client.managed_by(registration.FIELD_MANAGER),
+            environment.fleet_client.managed_by(registration.FIELD_MANAGER),
             fleet.nodes(),
             lease=f"fleet-{fleet.name}",
-            runtime=site.runtime.name,
-            now=site.now,
+            runtime=environment.runtime.name,
+            now=environment.now,
         )
-        shared = SimulatedDriver(site.fleet_client, fleet, now=site.now, machines=False)
-        async with self.serving() as (means, reach), asyncio.TaskGroup() as group:
+        shared = SimulatedDriver(
+            environment.fleet_client, fleet, now=environment.now, machines=False
+        )
+        async with self.serving() as (runtime_config, agent_address), asyncio.TaskGroup() as group:
             group.create_task(registered.run(), name="registration")
             group.create_task(shared.run(), name="shared-pools")
-            for machine in fleet.machines.values():
-                for name, part in self._parts(machine, root / machine.name, means, reach):
+            for node in fleet.machines.values():
+                for name, part in self._parts(
+                    node, root / node.name, runtime_config, agent_address
+                ):
                     group.create_task(supervision.run_forever(name, part), name=name)
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[tuple[RuntimeConfig, AgentAddress]]:
-        """What agents run containers with, and where the API server reaches them."""
-        site = self._site
-        endpoint = Endpoint(self._find, site.identity)
+        """Serve logs and exec; yield the agents' runtime and the address for the API server."""
+        environment = self._environment
+        endpoint = Endpoint(self._find, environment.identity)
         async with Starter() as starter, endpoint.listening(ADDRESS) as port:
-            reach = AgentAddress(ADDRESS, port, site.identity.certificate)
+            agent_address = AgentAddress(ADDRESS, port, environment.identity.certificate)
             runtime_config = RuntimeConfig(
-                runtime=site.runtime, starter=starter, allows_host=site.allows_host
+                runtime=environment.runtime, starter=starter, allows_host=environment.allows_host
             )
-            yield runtime_config, reach
+            yield runtime_config, agent_address
 
     def _find(self, namespace: str, pod: str) -> ContainerAccess | None:
         for agent in self._agents.values():
@@ -123,26 +130,32 @@ class SimulatedNodes:
         return None
 
     def _parts(
-        self, machine: FleetNode, folder: Path, means: RuntimeConfig, reach: AgentAddress
+        self,
+        node: FleetNode,
+        folder: Path,
+        runtime_config: RuntimeConfig,
+        agent_address: AgentAddress,
     ) -> Iterator[tuple[str, Part]]:
-        site, name = self._site, machine.name
-        client = site.node_client(name)
-        presence = NodeStatusUpdater(client, name, site.runtime.name, reach, site.features)
-        yield f"presence-{name}", presence.run
-        yield f"agent-{name}", lambda: self.run_agent(client, name, folder, means)
+        environment, name = self._environment, node.name
+        client = environment.node_client(name)
+        status_updater = NodeStatusUpdater(
+            client, name, environment.runtime.name, agent_address, environment.features
+        )
+        yield f"presence-{name}", status_updater.run
+        yield f"agent-{name}", lambda: self.run_agent(client, name, folder, runtime_config)
         places = Directories(folder / "registry", folder / "plugins", folder / "cdi")
-        labels = {FLEET_LABEL: machine.fleet.name}
-        for driver in machine.drivers:
-            simulated = SimulatedPlugin(machine, driver, folder / "cards")
+        labels = {FLEET_LABEL: node.fleet.name}
+        for driver in node.drivers:
+            simulated = SimulatedPlugin(node, driver, folder / "cards")
             plugin = Plugin(simulated, client, name, directories=places, labels=labels)
             yield f"{driver}-{name}", plugin.run
 
     async def run_agent(
-        self, client: Client, name: str, folder: Path, means: RuntimeConfig
+        self, client: Client, name: str, folder: Path, runtime_config: RuntimeConfig
     ) -> None:
         socket = folder / "pod-resources" / "kubelet.sock"
         folders = AgentDirectories(folder, folder / "registry", folder / "cdi", socket)
-        agent = Agent(client, name, ADDRESS, folders, means, now=self._site.now)
+        agent = Agent(client, name, ADDRESS, folders, runtime_config, now=self._environment.now)
         self._agents[name] = agent
         try:
             await agent.run()
@@ -151,7 +164,7 @@ class SimulatedNodes:
 
 
 def sockets_root(wanted: Path, sockets: Iterable[str]) -> Path:
-    """The folder of the nodes under a name that is short enough for the sockets in it."""
+    """Return the folder of the nodes, or a link to it that is short enough for sockets."""
     wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
     absolute = wanted.resolve()
     longest = max((len(str(absolute / socket)) for socket in sockets), default=0)
@@ -165,14 +178,14 @@ def sockets_root(wanted: Path, sockets: Iterable[str]) -> Path:
 
 
 def socket_paths(fleet: Fleet) -> Iterator[str]:
-    for machine in fleet.machines.values():
-        for driver in machine.drivers:
-            yield f"{machine.name}/registry/{driver}-reg.sock"
-            yield f"{machine.name}/plugins/{driver}/dra.sock"
+    for node in fleet.machines.values():
+        for driver in node.drivers:
+            yield f"{node.name}/registry/{driver}-reg.sock"
+            yield f"{node.name}/plugins/{driver}/dra.sock"
 
 
 def _private_folder() -> Path:
-    """A folder with a short name that is ours alone."""
+    """Return a folder with a short name. Raises PermissionError where others can write to it."""
     folder = (
         Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"dray-{os.getuid()}"
     )
@@ -184,7 +197,7 @@ def _private_folder() -> Path:
 
 
 async def _remove_surplus(root: Path, fleet: Fleet) -> None:
-    """What is left of machines that the fleet had and no longer has."""
+    """Stop and remove what is left of nodes that the fleet no longer has."""
     for folder in root.iterdir():
         if folder.name in fleet.machines:
             continue

@@ -71,7 +71,7 @@ _RUNNING = frozenset({"Directories", "Plugin", "main"})
 
 
 def __getattr__(name: str) -> Any:
-    """What runs a driver brings gRPC and HTTP along: only for those who use it."""
+    """Import the modules that run a driver on first use: they need gRPC and HTTP."""
     if name not in _RUNNING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from dray.driverkit import plugin

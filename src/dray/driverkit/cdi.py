@@ -1,4 +1,4 @@
-"""Container device specs (CDI): what a prepared device changes in a container.
+"""Container Device Interface (CDI) specs: the changes that a device makes to a container.
 
 A driver describes edits; the kit writes them as one spec file for each claim. A node agent reads
 the files again and merges the edits of all devices that a container uses.
@@ -22,7 +22,7 @@ from dray import durable_files
 from dray.api.types.meta import JsonObject
 
 VERSION: Final = "0.5.0"
-"""The first that allows device names to begin with a digit, as those made from a uid may."""
+"""The first version with device names that begin with a digit, as those made from a uid may."""
 _QUALIFIED = re.compile(r"([A-Za-z][\w.-]*/[A-Za-z][\w-]*)=([A-Za-z0-9][\w.:-]*)", re.ASCII)
 
 
@@ -37,7 +37,7 @@ class CdiError(ValueError):
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """A piece of a CDI spec, as it is written."""
+    """A part of a CDI spec, with the names of its fields on disk."""
 
 
 class DeviceNode(Part, frozen=True):
@@ -70,7 +70,7 @@ class _WrittenEdits(Part, frozen=True):
 
 
 class Edits(msgspec.Struct, frozen=True):
-    """What one or more devices change in a container."""
+    """The changes that one or more devices make to a container."""
 
     env: Mapping[str, str] = {}
     device_nodes: tuple[DeviceNode, ...] = ()
@@ -95,7 +95,7 @@ NO_EDITS: Final = Edits()
 
 
 def merge(all_edits: Iterable[Edits]) -> Edits:
-    """The edits of several devices as one; what occurs twice is done once, the last value wins."""
+    """Merge the edits of several devices, without duplicates; the last value of a variable wins."""
     env: dict[str, str] = {}
     nodes: dict[DeviceNode, None] = {}
     mounts: dict[Mount, None] = {}
@@ -109,12 +109,12 @@ def merge(all_edits: Iterable[Edits]) -> Edits:
 
 
 def qualified_name(kind: str, device: str) -> str:
-    """`vendor.com/class=device`, by which a runtime finds the edits."""
+    """Return `vendor.com/class=device`, the name by which a runtime finds the edits."""
     return f"{kind}={device}"
 
 
 def write(directory: Path, file_name: str, kind: str, devices: Mapping[str, Edits]) -> Path:
-    """One spec file for some devices of a kind, whole or not at all."""
+    """Write one spec file for some devices of a kind, whole or not at all."""
     spec = {
         "cdiVersion": VERSION,
         "kind": kind,
@@ -131,9 +131,9 @@ def write(directory: Path, file_name: str, kind: str, devices: Mapping[str, Edit
 
 
 def resolve(names: Iterable[str], directories: Iterable[Path]) -> Edits:
-    """The merged edits of devices, from the spec files in some directories; later ones win.
+    """Return the merged edits of devices from the spec files in some directories; later ones win.
 
-    A spec that cannot be read is no matter for containers that do not need it.
+    Raises CdiError for a device without a spec. Unreadable specs matter only to their own devices.
     """
     wanted = list(names)
     if not wanted:
@@ -179,7 +179,7 @@ def _entries(directory: Path) -> Sequence[os.DirEntry[str]]:
 
 @functools.lru_cache(maxsize=4096)
 def _devices_in(path: str, _stamp: _Stamp) -> Mapping[str, Edits]:
-    """Read once for each version of a file: every container of a node looks at all of them."""
+    """Read a spec file, cached per version of it: every container of a node reads all of them."""
     spec = _READERS[os.path.splitext(path)[1]](Path(path).read_bytes())
     if not isinstance(spec, dict):
         raise ValueError("it is not an object")
@@ -187,7 +187,7 @@ def _devices_in(path: str, _stamp: _Stamp) -> Mapping[str, Edits]:
 
 
 def _devices_of(spec: JsonObject) -> Iterable[tuple[str, Edits]]:
-    """Edits of the spec as a whole belong to each of its devices."""
+    """Return the edits of every device of a spec, with those of the spec as a whole."""
     common = Edits.read(spec.get("containerEdits") or {})
     for device in spec["devices"]:
         edits = merge([common, Edits.read(device.get("containerEdits") or {})])

@@ -31,7 +31,7 @@ LOCK_LOOK_SECONDS: Final = 0.02
 
 
 class CheckpointError(Exception):
-    """A checkpoint that this program cannot use; says which file and why."""
+    """A checkpoint that this program cannot use; the message has the file and the reason."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class Checkpoint(Generic[T]):
 
     @contextlib.asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """No other process is in such a block for the same file at the same time."""
+        """Hold the file's lock: no two processes are in such a block at the same time."""
         descriptor = os.open(_beside(self._path, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             while not _try_lock(descriptor):
@@ -62,14 +62,14 @@ class Checkpoint(Generic[T]):
 
     @property
     def is_stale(self) -> bool:
-        """Whether the file may hold something else than what this process read or wrote last."""
+        """Whether the file may have changed since this process read or wrote it last."""
         return self._seen != _stamp(self._path)
 
     def read(self) -> T | None:
-        """What was written last; None where nothing ever was.
+        """Return the last value, or None before the first write.
 
         Raises CheckpointError for the version of another program, and when neither the file nor the
-        one before it can be read. Then both stay where they are, for somebody to look at.
+        one before it can be read. Then both stay where they are, for inspection.
         """
         self._seen = _stamp(self._path)
         previous = _beside(self._path, PREVIOUS)
@@ -95,9 +95,9 @@ class Checkpoint(Generic[T]):
         return found
 
     def write(self, value: T, *, durable: bool = True) -> None:
-        """When this returns, the value is on disk; until then, the one before is.
+        """Replace the value on disk; a failure leaves the one before.
 
-        What need not outlive a loss of power, only the process, is written much faster.
+        Without `durable` the value survives the process but not a power cut, and is much faster.
         """
         data = msgspec.json.encode(value)
         body = {"version": self._version, "checksum": crc32(data), "data": msgspec.Raw(data)}
@@ -137,7 +137,7 @@ _NOTHING_SEEN: Final[_Stamp] = (0, 0)
 
 
 def _stamp(path: Path) -> _Stamp | None:
-    """Tells one version of a file from the next."""
+    """Return a value that differs between versions of a file, or None where it is missing."""
     try:
         found = path.stat()
     except FileNotFoundError:

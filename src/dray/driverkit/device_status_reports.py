@@ -1,7 +1,7 @@
-"""What a driver says of its prepared devices, written into the status of their claims.
+"""Writes the status that a driver reports of prepared devices into their claims.
 
-By server-side apply in the driver's own name: entries of other drivers are theirs. What cannot be
-written now is tried again, and after a restart everything is written once more.
+Uses server-side apply with the driver as field manager, so that entries of other drivers stay. A
+failed write is retried, and after a restart everything is written once more.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STATUS = "status"
 
 
 class StatusReports:
-    """Keeps the entries of one driver in step. Run it until cancelled."""
+    """Keeps the status entries of one driver in sync. Run it until cancelled."""
 
     def __init__(self, driver: str, client: Client, claims: PreparedClaims) -> None:
         self._driver = driver
@@ -34,7 +34,7 @@ class StatusReports:
         self._controller: Controller[str] = Controller("device-status", self._write)
 
     def refresh(self, claim_uid: str) -> None:
-        """Look again at what there is to say of the devices of a claim."""
+        """Write the status of a claim's devices again."""
         self._controller.queue.add(claim_uid)
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""The base class of a driver: what there is, how to prepare it, how it is.
+"""The base class of a driver: its devices, their preparation and their health.
 
 Only `devices` must be written. `prepare`, `unprepare` and `health` may be plain or async functions;
 plain ones should not wait for long, as they run on the event loop. Whatever they raise concerns one
@@ -41,7 +41,7 @@ class Health(enum.Enum):
 
 @dataclass(frozen=True)
 class DeviceHealth:
-    """How a device is. Unhealthy devices are tainted with `effect`, if there is one."""
+    """The health of a device. Unhealthy devices are tainted with `effect`, unless it is None."""
 
     device: str
     health: Health
@@ -57,7 +57,7 @@ def unhealthy_key(driver: str) -> str:
 
 
 class DeviceStatus(msgspec.Struct, frozen=True):
-    """What everybody may know of a device in use: it becomes part of its claim's status."""
+    """The public status of a device in use; becomes part of its claim's status."""
 
     conditions: tuple[Condition, ...] = ()
     data: Any = None
@@ -66,23 +66,23 @@ class DeviceStatus(msgspec.Struct, frozen=True):
 
 
 def condition(type_: str, is_true: bool, reason: str, message: str = "") -> Condition:
-    """A condition of a device; the kit notes when it changed last."""
+    """Return a condition of a device; the kit adds the time of its last change."""
     return Condition(type_, "True" if is_true else "False", reason=reason, message=message)
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What `prepare` returns where edits are not all there is to say."""
+    """The result of `prepare` where it has more than edits."""
 
     edits: Edits = NO_EDITS
     status: DeviceStatus | None = None
     attributes: Mapping[str, DeviceAttribute] = field(default_factory=dict)
-    """Told to the container besides the published ones, in the device metadata file."""
+    """Attributes for the device metadata file, besides the published ones."""
 
 
 @dataclass(frozen=True)
 class Allocated:
-    """One device of a claim on this node: what to prepare."""
+    """One device of a claim on this node, to be prepared."""
 
     claim: ResourceClaim
     result: DeviceRequestAllocationResult
@@ -100,7 +100,7 @@ class Allocated:
         return self.result.share_id is not None or bool(self.result.admin_access)
 
     def attribute(self, name: str) -> Any:
-        """The value of one of the device's attributes; None where it has none."""
+        """Return the value of one of the device's attributes, or None where it is missing."""
         found = self.device.attributes.get(name)
         return next(iter(msgspec.to_builtins(found).values()), None) if found else None
 
@@ -132,25 +132,25 @@ class Driver(abc.ABC):
         self.changed: Callable[[], object] = lambda: None
         """Call this when what `devices` or `health` return has changed, from any thread."""
         self.abort: Callable[[Exception], object] = lambda _error: None
-        """Call this when the driver cannot go on: it ends, and whoever runs it starts it again."""
+        """Call this when the driver cannot go on. It ends; a supervisor has to start it again."""
         self.report: Callable[[str, str, DeviceStatus], None] = lambda _uid, _device, _status: None
         """Call this with a claim's uid, a device and its status when that has changed since
         `prepare`, from any thread."""
 
     @abc.abstractmethod
     def devices(self) -> Iterable[Device]:
-        """What there is now."""
+        """Return the devices of the node at this moment."""
 
     def devices_elsewhere(self) -> Mapping[str, Iterable[Device]]:
-        """By pool: devices on a network that this node can prepare and something else publishes."""
+        """Return network devices by pool, which this node prepares and something else publishes."""
         return {}
 
     def shared_counters(self) -> Iterable[CounterSet]:
-        """What partitionable devices draw on."""
+        """Return the counter sets that partitionable devices consume."""
         return ()
 
     def prepare(self, allocated: Allocated) -> Outcome | Awaitable[Outcome]:
-        """Make the device ready and say what changes in its containers. May be called again.
+        """Make the device ready and return the changes to its containers. May be called again.
 
         Raises PrepareError; then `unprepare` is called for it.
         """
@@ -165,22 +165,22 @@ class Driver(abc.ABC):
         return None
 
     def health(self) -> Iterable[DeviceHealth] | Awaitable[Iterable[DeviceHealth]]:
-        """How the devices are; those not named are healthy."""
+        """Return the health of devices; those that are left out are healthy."""
         return ()
 
 
 @dataclass(frozen=True)
 class DeviceOptions:
-    """What a device may have besides attributes."""
+    """The optional parts of a device besides its attributes."""
 
     capacity: Mapping[str, str] = field(default_factory=dict)
     share: bool = False
 
 
 def device(name: str, options: DeviceOptions | None = None, **attributes: Any) -> Device:
-    """A device from plain values: ints, bools, strings and lists of them.
+    """Return a device with attributes from plain values: ints, bools, strings and lists of them.
 
-    Names with a domain and versions need `dray.api.types.dra.DeviceAttribute`; it is kept as it is.
+    Names with a domain and versions need `driverkit.DeviceAttribute`, which is kept as it is.
     """
     chosen = options or DeviceOptions()
     return Device(

@@ -27,7 +27,7 @@ FILE_NAME: Final = "metadata.json"
 
 
 class DescribedDevice(NamedTuple):
-    """A prepared device and what its container is told of it."""
+    """A prepared device and its metadata for the container."""
 
     request: str
     pool: str
@@ -45,7 +45,7 @@ class MetadataFiles:
         self._cdi_directory = cdi_directory
 
     def write(self, claim: ResourceClaim, devices: Sequence[DescribedDevice]) -> dict[str, str]:
-        """Files for every request of the claim; the CDI device that mounts each, by request."""
+        """Write a file for every request; return the CDI devices that mount them, by request."""
         return {
             request: self._write_request(
                 claim, request, [d for d in devices if _base(d) == request]
@@ -56,9 +56,9 @@ class MetadataFiles:
     def set_network(
         self, namespace: str, name: str, device: str, network: NetworkDeviceData
     ) -> None:
-        """Tell containers what a device's network data has become: a new generation, in place.
+        """Write new network data of a device, as a new generation of the file.
 
-        In place, because containers that run have mounted this very file.
+        In place, because running containers have mounted this very file.
         """
         for path in self._claim_folder(namespace, name).glob(f"*/{FILE_NAME}"):
             content = "".join(_with_network(path.read_text("utf-8"), device, network))
@@ -124,7 +124,7 @@ class MetadataFiles:
 
 
 def container_path(driver: str, claim: ResourceClaim, request: str) -> PurePosixPath:
-    """Where a container finds the file: by the claim's name, or the pod's name for a template."""
+    """Return the path in the container: by the claim's name, or by the name in the pod's spec."""
     pod_claim = claim.metadata.annotations.get(POD_CLAIM_NAME_ANNOTATION)
     if pod_claim:
         parent = CONTAINER_DIRECTORY / "resourceclaimtemplates" / pod_claim
@@ -134,16 +134,16 @@ def container_path(driver: str, claim: ResourceClaim, request: str) -> PurePosix
 
 
 def _base(device: DescribedDevice) -> str:
-    """The request without the alternative that was chosen."""
+    """Return the name of the request without its chosen subrequest."""
     return device.request.partition("/")[0]
 
 
 def _with_network(text: str, device: str, network: NetworkDeviceData) -> Iterator[str]:
     for document in devicemetadata.documents(text):
-        found = [each for request in document["requests"] for each in request["devices"]]
-        for each in found:
-            if each["name"] == device:
-                each["networkData"] = msgspec.to_builtins(network)
+        found = [entry for request in document["requests"] for entry in request["devices"]]
+        for entry in found:
+            if entry["name"] == device:
+                entry["networkData"] = msgspec.to_builtins(network)
         document["metadata"]["generation"] += 1
         yield _text(document)
 

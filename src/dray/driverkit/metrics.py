@@ -1,4 +1,4 @@
-"""What a driver counts."""
+"""The metrics of a driver."""
 
 from __future__ import annotations
 

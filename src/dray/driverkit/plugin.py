@@ -1,4 +1,4 @@
-"""One driver on one node, whole: its slices published, its calls served, its health told."""
+"""Runs one driver on one node: publishes its slices, serves its calls, reports its health."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LOOK_SECONDS: Final = 5.0
 
 @dataclass(frozen=True)
 class Directories:
-    """Where kubelets, and dray's node agent, expect drivers to put their files."""
+    """The directories where kubelets, and dray's node agent, expect the files of drivers."""
 
     registry: Path = Path("/var/lib/kubelet/plugins_registry")
     plugins: Path = Path("/var/lib/kubelet/plugins")
@@ -56,7 +56,7 @@ class Directories:
 
     @classmethod
     def under(cls, folder: Path) -> Directories:
-        """As dray's node agent has them in the folder of a node."""
+        """Return the directories that dray's node agent uses in the folder of a node."""
         return cls(folder / "registry", folder / "plugins", folder / "cdi")
 
 
@@ -111,7 +111,7 @@ class Plugin:
 
     @property
     def is_published(self) -> bool:
-        """What the driver said last is what the API shows."""
+        """Whether the API shows the devices that the driver described last."""
         is_known = self._seen is not None and self._owner is not None
         return is_known and self._publisher.is_settled
 
@@ -130,7 +130,7 @@ class Plugin:
                         await self._changed.wait()
 
     def _connect(self, loop: asyncio.AbstractEventLoop, group: asyncio.TaskGroup) -> None:
-        """A driver may notice something in any of its threads."""
+        """Connect the driver's callbacks, which may be called from any thread."""
 
         def report(uid: str, device: str, status: DeviceStatus) -> None:
             loop.call_soon_threadsafe(
@@ -157,7 +157,7 @@ class Plugin:
 
     @property
     def _owner(self) -> OwnerReference | None:
-        """Slices go away with their node; without it there are none."""
+        """Return the Node that owns the slices, or None before it exists."""
         node = self._nodes.get(self._node)
         if node is None:
             return None
@@ -173,7 +173,7 @@ class Plugin:
         self._changed.set()
 
     async def _look(self) -> None:
-        """Publish what the driver says; one that fails to say it is asked again later."""
+        """Publish the driver's devices; retry later where the driver fails to describe them."""
         try:
             said = await self._ask()
         except Exception:
@@ -185,7 +185,7 @@ class Plugin:
         self._seen = said
         current = [said.health.get(device.name, _healthy(device.name)) for device in said.devices]
         self._feed.set(current)
-        self._metrics.count_devices(Counter(each.health.name.lower() for each in current))
+        self._metrics.count_devices(Counter(report.health.name.lower() for report in current))
         self._publisher.refresh(self._pool_id)
 
     async def _ask(self) -> _Seen:
@@ -193,11 +193,11 @@ class Plugin:
         counters = tuple(self._driver.shared_counters())
         reported = self._driver.health()
         reported = await reported if inspect.isawaitable(reported) else reported
-        health = {each.device: each for each in reported}
+        health = {report.device: report for report in reported}
         taints = {
-            each.device: self._taint(each)
-            for each in health.values()
-            if each.health is Health.UNHEALTHY and each.effect
+            report.device: self._taint(report)
+            for report in health.values()
+            if report.health is Health.UNHEALTHY and report.effect
         }
         return _Seen(devices, counters, health, taints)
 
@@ -213,8 +213,8 @@ class Plugin:
         )
 
     def _leaves_alone(self) -> bool:
-        """What a former process published stays until the driver has spoken; and during an upgrade
-        the younger process publishes, as the older one would undo its work."""
+        """Whether slices stay as they are: before the driver has described its devices, and while a
+        younger process of the same driver publishes them."""
         return self._seen is None or self._sockets.has_successor()
 
     def _describe(self, pool_id: PoolId) -> PoolToPublish | None:
@@ -237,7 +237,7 @@ class Plugin:
 
 @dataclass(frozen=True)
 class _Seen:
-    """What the driver said last."""
+    """The devices, counters and health that the driver reported last."""
 
     devices: tuple[Device, ...]
     counters: tuple[CounterSet, ...]
@@ -260,7 +260,7 @@ def _healthy(device: str) -> DeviceHealth:
 
 
 def main(driver: Driver, arguments: list[str] | None = None) -> None:
-    """The command line of a driver: run it on this node until stopped."""
+    """Run a driver on this node until stopped, as the options on its command line say."""
     options = _parser(driver.name).parse_args(arguments)
     telemetry.configure_logging()
     try:
@@ -270,7 +270,7 @@ def main(driver: Driver, arguments: list[str] | None = None) -> None:
 
 
 async def _until_told_to_end(work: Coroutine[Any, Any, None]) -> None:
-    """The sockets are removed before the end, so that nobody calls a driver that is gone."""
+    """Run until SIGTERM or SIGINT. Cancels the work, which removes the sockets, before the end."""
     task = asyncio.ensure_future(work)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

@@ -1,8 +1,8 @@
-"""One pool of devices laid out over as many ResourceSlices as its size needs. Pure.
+"""Lays out the devices of a pool over ResourceSlices. Pure.
 
-Shared counters travel in slices of their own, devices in slices of 128, or 64 where one of them has
-what makes a slice large. Names are the same for the same pool, so that publishing twice changes
-nothing, and they sort in the order of the devices: that is the order in which they are allocated.
+Shared counters have slices of their own. A slice holds 128 devices, or 64 where one of them has a
+field that makes slices large. Names follow from the pool, so that publishing twice changes nothing,
+and sort in the order of the devices, which is the order of allocation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Item = TypeVar("Item")
 
 
 class PublishedPool(Wire, frozen=True):
-    """What a driver offers under one name, and from where it can be reached."""
+    """The devices of a driver under one pool name, and the nodes that can reach them."""
 
     driver: str
     name: str
@@ -46,7 +46,7 @@ class PublishedPool(Wire, frozen=True):
 def lay_out(
     pool: PublishedPool, generation: int = 1, owner: OwnerReference | None = None
 ) -> Slices:
-    """The slices of one generation; an empty pool has one slice, which says that it is empty."""
+    """Return the slices of one generation; an empty pool has one slice without devices."""
     counters = _chunks(pool.shared_counters, MAX_COUNTER_SETS)
     devices = _chunks(pool.devices, _devices_per_slice(pool.devices)) or [()]
     count = len(counters) + len(devices)

@@ -1,9 +1,9 @@
 """The claims that are prepared on this node, on disk before and after every step.
 
-Preparing the same claim twice gives the same answer; unpreparing an unknown one does nothing. What
+Preparing a claim twice gives the same result; unpreparing an unknown one does nothing. Work that
 was half done when the process died is undone before it is tried again. An exclusive device that is
-prepared for one claim is refused to every other. During an upgrade two processes of one driver have
-this state in common: they take turns.
+prepared for one claim is refused to every other. During an upgrade two processes of one driver
+share this state, under a lock.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 class PreparedDevice(msgspec.Struct, frozen=True):
-    """What a node agent needs to give a device to a container."""
+    """The part of a prepared device that a node agent needs to start a container with it."""
 
     requests: tuple[str, ...]
     pool: str
@@ -65,7 +65,7 @@ class PreparedClaim(msgspec.Struct, frozen=True):
 
 
 class PreparedClaims:
-    """One driver's claims. Calls are made one after the other, those of other processes too."""
+    """The prepared claims of one driver. Calls are serialized, also those of other processes."""
 
     def __init__(
         self,
@@ -109,9 +109,9 @@ class PreparedClaims:
                 await self._undo(known)
 
     async def report(self, uid: str, device: str, status: DeviceStatus) -> None:
-        """Keep what a driver has found out about a device since it was prepared.
+        """Keep a status that a driver reports after `prepare`.
 
-        Raises TypeError for what could not be written down.
+        Raises TypeError where it cannot be encoded as JSON.
         """
         async with self._turn():
             known = self._claims.get(uid)
@@ -119,10 +119,10 @@ class PreparedClaims:
                 return
             msgspec.json.encode(status)
             devices = tuple(
-                msgspec.structs.replace(each, status=self._dated(status, each.status))
-                if each.device == device
-                else each
-                for each in known.devices
+                msgspec.structs.replace(prepared, status=self._dated(status, prepared.status))
+                if prepared.device == device
+                else prepared
+                for prepared in known.devices
             )
             if devices == known.devices:
                 return
@@ -143,7 +143,7 @@ class PreparedClaims:
         self._refuse_taken(begun)
         self._remember(begun)
         try:
-            outcomes = [await self._prepare_device(each) for each in allocated]
+            outcomes = [await self._prepare_device(device) for device in allocated]
             devices = self._write_files(claim, allocated, outcomes, begun.devices)
         except (PrepareError, OSError) as error:
             await self._give_up(begun, error)
@@ -159,21 +159,23 @@ class PreparedClaims:
             return _checked(outcome if isinstance(outcome, Prepared) else Prepared(outcome))
 
     async def _give_up(self, begun: PreparedClaim, error: Exception) -> None:
-        """What cannot be undone stays noted, and is undone before the next try."""
+        """Undo a failed preparation; what cannot be undone now is undone before the next try."""
         try:
             await self._undo(begun)
         except (PrepareError, OSError) as second:
             raise PrepareError(f"{error}; and it could not be undone: {second}") from error
 
     def _allocated(self, claim: ResourceClaim) -> list[Allocated]:
-        """This driver's part of an allocation."""
+        """Return this driver's devices of an allocation."""
         allocation = claim.status.allocation
         if allocation is None:
             raise PrepareError(f"claim {_name(claim)} is not allocated")
         with _as_prepare_error(f"{self._driver.name} cannot say what devices there are"):
             published = list(self._driver.devices())
             elsewhere = self._driver.devices_elsewhere()
-        ours = [each for each in allocation.devices.results if each.driver == self._driver.name]
+        ours = [
+            result for result in allocation.devices.results if result.driver == self._driver.name
+        ]
         return [
             Allocated(claim, result, _found(result, devices), self._config(claim, result))
             for result in ours
@@ -186,11 +188,11 @@ class PreparedClaims:
         assert claim.status.allocation is not None
         request = result.request.partition("/")[0]
         return tuple(
-            each.opaque.parameters
-            for each in claim.status.allocation.devices.config
-            if each.opaque is not None
-            and each.opaque.driver == self._driver.name
-            and (not each.requests or {request, result.request} & set(each.requests))
+            config.opaque.parameters
+            for config in claim.status.allocation.devices.config
+            if config.opaque is not None
+            and config.opaque.driver == self._driver.name
+            and (not config.requests or {request, result.request} & set(config.requests))
         )
 
     def _refuse_taken(self, begun: PreparedClaim) -> None:
@@ -215,12 +217,12 @@ class PreparedClaims:
         outcomes: list[Prepared],
         begun: tuple[PreparedDevice, ...],
     ) -> tuple[PreparedDevice, ...]:
-        """CDI and metadata files; the devices with the ids by which a runtime finds them."""
+        """Write CDI and metadata files, and return the devices with their CDI ids."""
         uid, kind = claim.metadata.uid, f"{self._driver.name}/{CDI_CLASS}"
         has_pools = len({device.pool for device in begun}) > 1
         names = [_cdi_name(uid, device, with_pool=has_pools) for device in begun]
         if begun:
-            specs = {name: each.edits for name, each in zip(names, outcomes, strict=True)}
+            specs = {name: outcome.edits for name, outcome in zip(names, outcomes, strict=True)}
             cdi.write(self._cdi_directory, self._cdi_file(uid), kind, specs)
         mounts = self._metadata.write(claim, list(map(_described, allocated, outcomes)))
         made = []
@@ -233,7 +235,7 @@ class PreparedClaims:
         return tuple(made)
 
     async def _undo(self, claim: PreparedClaim) -> None:
-        """Noted as half done first: whoever finds it so knows that it has to be done again."""
+        """Unprepare a claim; recorded as half done first, so that a crash repeats the work."""
         if claim.is_complete:
             self._remember(msgspec.structs.replace(claim, is_complete=False), durable=False)
         for device in claim.devices:
@@ -248,7 +250,7 @@ class PreparedClaims:
         self._checkpoint.write(self._claims)
 
     def _dated(self, status: DeviceStatus, before: DeviceStatus | None = None) -> DeviceStatus:
-        """Each condition with the time at which it became what it is."""
+        """Return the status with the time at which each condition changed last."""
         known = (
             {(condition.type, condition.status): condition for condition in before.conditions}
             if before
@@ -267,7 +269,7 @@ class PreparedClaims:
         self._checkpoint.write(self._claims, durable=durable)
 
     def _has_files(self, claim: PreparedClaim) -> bool:
-        """CDI files are in memory: after a reboot everything is prepared anew."""
+        """Whether the CDI files exist; they are in memory, so a reboot removes them."""
         return not claim.devices or (self._cdi_directory / self._cdi_file(claim.uid)).exists()
 
     def _cdi_file(self, uid: str) -> str:
@@ -276,7 +278,7 @@ class PreparedClaims:
 
 @contextlib.contextmanager
 def _as_prepare_error(what: str) -> Iterator[None]:
-    """Whatever a driver raises concerns one claim; its faults are logged with their place."""
+    """Turn what a driver raises into PrepareError; log unexpected errors with their traceback."""
     try:
         yield
     except (PrepareError, OSError):
@@ -287,7 +289,7 @@ def _as_prepare_error(what: str) -> Iterator[None]:
 
 
 def _checked(outcome: Prepared) -> Prepared:
-    """Raises TypeError for what could not be written down."""
+    """Return the outcome. Raises TypeError where it cannot be encoded as JSON."""
     if not isinstance(outcome.edits, Edits):
         raise TypeError(f"prepare returned {outcome.edits!r}, not Edits or Prepared")
     msgspec.json.encode((outcome.edits, outcome.status))
@@ -295,7 +297,7 @@ def _checked(outcome: Prepared) -> Prepared:
 
 
 async def _result(given: T | Awaitable[T]) -> T:
-    """Drivers may be written with plain or with async functions."""
+    """Return a value, or await it: drivers may be written with plain or with async functions."""
     if inspect.isawaitable(given):
         return await given
     return given
@@ -304,13 +306,13 @@ async def _result(given: T | Awaitable[T]) -> T:
 def _begun(claim: ResourceClaim, allocated: list[Allocated]) -> PreparedClaim:
     devices = tuple(
         PreparedDevice(
-            requests=(each.result.request.partition("/")[0],),
-            pool=each.result.pool,
-            device=each.result.device,
-            share_id=each.result.share_id,
-            is_shared=each.is_shared,
+            requests=(device.result.request.partition("/")[0],),
+            pool=device.result.pool,
+            device=device.result.device,
+            share_id=device.result.share_id,
+            is_shared=device.is_shared,
         )
-        for each in allocated
+        for device in allocated
     )
     metadata = claim.metadata
     return PreparedClaim(metadata.uid, metadata.namespace, metadata.name, devices, False)
@@ -331,7 +333,7 @@ def _described(allocated: Allocated, outcome: Prepared) -> DescribedDevice:
 
 
 def _cdi_name(uid: str, device: PreparedDevice, *, with_pool: bool) -> str:
-    """Devices of several pools may have the same name."""
+    """Return the CDI name of a device, with its pool where names are not unique."""
     pool = f"{device.pool.replace('/', '-')}-" if with_pool else ""
     share = f"-{device.share_id}" if device.share_id else ""
     return f"{uid}-{pool}{device.device}{share}"

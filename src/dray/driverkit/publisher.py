@@ -1,12 +1,12 @@
-"""Desired pools become ResourceSlices, and stay what they should be.
+"""Publishes pools as ResourceSlices, and keeps the slices in sync with them.
 
-Who publishes says what each pool looks like when asked (`describe`), and calls `refresh` when that
-has changed. Slices that somebody else changes or deletes are put right; slices of pools that are no
-longer described are deleted. Nothing is kept but one small mark per slice, so that a process can
-look after the pools of thousands of nodes.
+The caller describes a pool on request (`describe`), and calls `refresh` when that has changed.
+Slices that another client changes or deletes are restored; slices of pools that are no longer
+described are deleted. Only one small mark per slice is kept, so that a process can publish the
+pools of thousands of nodes.
 
-A pool's generation grows when devices move between its slices, come or go, so that nobody allocates
-from half of the old pool and half of the new; a change inside one slice is atomic as it is.
+A pool's generation grows when devices move between its slices, come or go. An allocation then never
+mixes the old pool and the new. A change inside one slice is atomic without that.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _SummarySpec(Wire, frozen=True):
 
 
 class _Summary(Wire, frozen=True):
-    """What is kept of a published slice: not its devices."""
+    """The part of a published slice that is cached: all but its devices."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: _SummarySpec = _SummarySpec()
@@ -56,7 +56,7 @@ class _Summary(Wire, frozen=True):
 
 
 class _Mark(NamedTuple):
-    """Tells slices apart: by all they say, and by which devices and counters they hold."""
+    """Identifies the content of a slice, and the set of its devices and counters."""
 
     content: int
     arrangement: int
@@ -68,9 +68,9 @@ class _Written(NamedTuple):
 
 
 class Publisher:
-    """Looks after every slice in `selection`; those are nobody else's. Run it until cancelled.
+    """Keeps every slice in `selection` in sync, as their only publisher. Run it until cancelled.
 
-    While it is paused it leaves them alone: of two that look after the same, one has to.
+    It changes nothing while it is paused, because another process publishes the same slices.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class Publisher:
         )
 
     def refresh(self, pool: PoolId) -> None:
-        """Look again at what `describe` says of a pool."""
+        """Compare the slices of a pool with its description again."""
         self._controller.queue.add(pool)
 
     @property
     def is_settled(self) -> bool:
-        """Everything asked for so far is published."""
+        """Whether every description so far is published."""
         return self._slices.synced.is_set() and self._controller.queue.is_idle
 
     async def run(self) -> None:
@@ -131,10 +131,12 @@ class Publisher:
     async def _reconcile(self, pool_id: PoolId) -> None:
         if self._is_paused():
             return
-        existing = {each.metadata.name: each for each in self._slices.find(_BY_POOL, pool_id)}
+        existing = {
+            summary.metadata.name: summary for summary in self._slices.find(_BY_POOL, pool_id)
+        }
         offer = self._describe(pool_id)
         wanted = _lay_out(offer)
-        marks = {name: await self._mark_of(each) for name, each in existing.items()}
+        marks = {name: await self._mark_of(summary) for name, summary in existing.items()}
         generation = _generation(existing.values(), marks, wanted)
         # A slice that exists though the cache does not show it yet is an error here: the pool is
         # looked at again, because those written before it may have got a newer generation.
@@ -149,7 +151,7 @@ class Publisher:
             await self._delete(name)
 
     async def _mark_of(self, found: _Summary) -> _Mark | None:
-        """From memory where nobody has written since, otherwise from the server."""
+        """Return the mark of a slice: cached for its revision, else read from the server."""
         name = found.metadata.name
         if self._is_ours(found):
             return self._written[name].mark
@@ -168,14 +170,14 @@ class Publisher:
         self._remember(made, one.spec)
 
     async def _replace(self, one: ResourceSlice) -> None:
-        """The spec is the driver's; what others wrote into the metadata stays."""
+        """Replace the spec and keep the metadata that other clients wrote."""
         body = await self._client.get(kinds.RESOURCE_SLICE, one.metadata.name)
         body["spec"] = _body(one)["spec"]
         made = await self._in_name_of(one.spec.driver).replace(kinds.RESOURCE_SLICE, body)
         self._remember(made, one.spec)
 
     def _in_name_of(self, driver: str) -> Client:
-        """Slices are their driver's, whoever publishes for several."""
+        """Return a client whose field manager is the driver; one process may publish for many."""
         return self._client.managed_by(driver)
 
     async def _delete(self, name: str) -> None:
@@ -183,7 +185,7 @@ class Publisher:
             await self._client.delete(kinds.RESOURCE_SLICE, name)
 
     def _remember(self, document: JsonObject, spec: ResourceSliceSpec | None = None) -> None:
-        """`spec` is what was meant: a server may leave out fields that it does not know."""
+        """Cache the mark of what was sent: a server may leave out fields that it does not know."""
         metadata = document["metadata"]
         actual = spec or _spec_of(document)
         self._written[metadata["name"]] = _Written(metadata.get("generation", 0), _mark(actual))
@@ -192,7 +194,10 @@ class Publisher:
 def _lay_out(offer: PoolToPublish | None) -> dict[str, ResourceSlice]:
     if offer is None:
         return {}
-    return {each.metadata.name: each for each in pool_layout.lay_out(offer.pool, 0, offer.owner)}
+    return {
+        resource_slice.metadata.name: resource_slice
+        for resource_slice in pool_layout.lay_out(offer.pool, 0, offer.owner)
+    }
 
 
 def _generation(
@@ -200,7 +205,7 @@ def _generation(
     marks: Mapping[str, _Mark | None],
     wanted: Mapping[str, ResourceSlice],
 ) -> int:
-    current = max((each.spec.pool.generation for each in existing), default=0)
+    current = max((summary.spec.pool.generation for summary in existing), default=0)
     if not current:
         return 1
     if len(marks) == len(wanted) == 1 and marks.keys() == wanted.keys():
@@ -225,7 +230,7 @@ def _mark(spec: ResourceSliceSpec) -> _Mark:
 
 
 def _without_times(device: Device) -> Device:
-    """The server notes when a taint came; that is no difference."""
+    """Return the device without the times of its taints, which the server sets."""
     if not device.taints:
         return device
     taints = tuple(msgspec.structs.replace(taint, time_added=None) for taint in device.taints)

@@ -35,7 +35,7 @@ HEALTH_SECONDS: Final = 10.0
 
 
 class HealthFeed:
-    """The latest health of every device; whoever watches gets each change, and a beat between."""
+    """The latest health of every device. Watchers get every change, and a beat in between."""
 
     def __init__(self, pool: str) -> None:
         self.pool = pool
@@ -77,11 +77,11 @@ class PluginServer:
         self._metrics = metrics
         self._prepared = prepared
         self.registered = asyncio.Event()
-        """Set when a node agent has taken the driver on."""
+        """Set when a node agent has registered the driver."""
 
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
-        """The calls can be answered before the registration invites them."""
+        """Serve while the block runs; calls are served before the registration invites them."""
         calls = Listener(self._sockets.plugin, self._add_calls)
         registration = Listener(self._sockets.registration, self._add_registration)
         async with calls.listening(), registration.listening():
@@ -105,7 +105,7 @@ class PluginServer:
                 type=services.PLUGIN_TYPE,
                 name=self._driver,
                 endpoint=str(self._sockets.plugin),
-                supported_versions=[each.version for each in (*_DRA, *_HEALTH)],
+                supported_versions=[service.version for service in (*_DRA, *_HEALTH)],
             )
 
         async def notify(status: Any, context: Any) -> Any:
@@ -141,7 +141,7 @@ class PluginServer:
         return {"NodePrepareResources": prepare, "NodeUnprepareResources": unprepare}
 
     async def _prepare(self, asked: Any) -> Sequence[PreparedDevice]:
-        """The claim is read from the server: the node agent only says which it means."""
+        """Read the claim from the API server; the node agent sends only its name."""
         document = await self._client.get(kinds.RESOURCE_CLAIM, asked.name, asked.namespace)
         claim = msgspec.convert(canonical.prune_nulls(document), ResourceClaim)
         if claim.metadata.uid != asked.uid:
@@ -151,7 +151,7 @@ class PluginServer:
         return devices
 
     async def _outcome(self, operation: str, work: Awaitable[Any]) -> tuple[Any, str]:
-        """A claim's result or its error: one that fails does not fail the others of a call."""
+        """Run work for one claim and return its result or error; other claims of the call go on."""
         with self._metrics.timed(operation) as timing:
             try:
                 return await work, ""
@@ -166,7 +166,9 @@ class PluginServer:
             async for current in self._health:
                 now = int(time.time())
                 yield messages.NodeWatchResourcesResponse(
-                    devices=[_health(messages, self._health.pool, each, now) for each in current]
+                    devices=[
+                        _health(messages, self._health.pool, report, now) for report in current
+                    ]
                 )
 
         return watch

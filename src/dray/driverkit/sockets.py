@@ -1,7 +1,7 @@
 """The two sockets of a driver: where they are, and gRPC servers that stay on them.
 
 A kubelet that restarts may empty its registry, and a former process of the driver may remove the
-sockets of its successor when it ends late. Whoever misses its socket makes it anew.
+sockets of its successor when it ends late. A server whose socket is gone creates it again.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Sockets:
             born = self.plugin.stat().st_mtime_ns
         except FileNotFoundError:
             return False
-        siblings = (each for each in self.plugin.parent.glob("dra*.sock") if each != self.plugin)
+        siblings = (path for path in self.plugin.parent.glob("dra*.sock") if path != self.plugin)
         return any(_is_younger(sibling, born) and _is_served(sibling) for sibling in siblings)
 
 
 def _registration(driver: str, registry: Path, instance: str) -> Path:
-    """The first that is short enough, as kubeletplugin's RollingUpdateRegistrarSocketFile does."""
+    """Return the first short enough name, as kubeletplugin's RollingUpdateRegistrarSocketFile."""
     if not instance:
         return registry / f"{driver}-reg.sock"
     names = (
@@ -74,7 +74,7 @@ def _is_younger(path: Path, than: int) -> bool:
 
 
 def _is_served(path: Path) -> bool:
-    """A process that was killed leaves its socket behind, and nobody answers there."""
+    """Whether a process serves on the socket; a killed one leaves the file behind."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.setblocking(False)
         return asking.connect_ex(str(path)) in (0, errno.EAGAIN)
@@ -86,7 +86,7 @@ def _digest(text: str, size: int) -> str:
 
 
 class Listener:
-    """A gRPC server on a unix socket that is there again when somebody has removed it."""
+    """A gRPC server on a unix socket, which is created again when the file is removed."""
 
     def __init__(self, path: Path, add_services: Callable[[grpc.aio.Server], None]) -> None:
         if len(str(path)) > PATH_MAX:
@@ -116,7 +116,7 @@ class Listener:
         await self._server.start()
 
     async def _close(self) -> None:
-        """gRPC removes the file of a server that stops."""
+        """Stop the server; gRPC removes its socket."""
         if self._server is not None:
             server, self._server = self._server, None
             await server.stop(STOP_SECONDS)

@@ -1,1 +1,1 @@
-"""What runs on a node: pods started, stopped and reported, with the devices of their claims."""
+"""The node agent: starts, stops and reports pods with the devices of their claims."""

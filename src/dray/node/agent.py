@@ -1,7 +1,7 @@
-"""The agent of one node: its drivers, its pods, and what is left of pods that are gone.
+"""The agent of one node: runs its pods, and cleans up after pods that are gone.
 
-An agent that ends leaves its containers running, for the next one to find, unless told to stop
-them.
+An agent that ends leaves its containers running, for the next one to find, unless `stops_pods` is
+set.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 COMPONENT = "kubelet"
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 5.0
-"""How long containers may take to stop when the agent ends, whatever their pods say."""
+"""The time that containers have to stop when the agent ends, whatever their pods' grace period."""
 
 
 @dataclass(frozen=True)
 class AgentDirectories:
-    """Where the agent keeps its state, and where drivers put theirs."""
+    """The directories of the agent and of its drivers."""
 
     state: Path
     registry: Path
@@ -101,7 +101,7 @@ class Agent:
 
     @property
     def is_ready(self) -> bool:
-        """It knows which pods it has to run."""
+        """Whether the agent has read which pods it has to run."""
         return self._pods.synced.is_set()
 
     async def run(self) -> None:
@@ -157,7 +157,7 @@ class Agent:
             worker.health_changed()
 
     def _gone(self, uid: str) -> None:
-        """Deleted without us, by force: what runs is stopped all the same."""
+        """Stop a pod that was deleted by force, without its agent."""
         worker = self._workers.get(uid)
         if worker is not None:
             worker.abandon()
@@ -169,7 +169,7 @@ class Agent:
         self._workers.pop(worker.pod.metadata.uid, None)
 
     async def _clean_up(self) -> None:
-        """Stop and forget what a former agent started for pods that are gone by now."""
+        """Stop and remove what a former agent started for pods that are gone by now."""
         known = {pod.metadata.uid for pod in self._pods}
         for folder in self._context.folder.iterdir():
             if folder.name in known:

@@ -1,7 +1,7 @@
-"""What a node serves to the API server: logs, exec and attach, over HTTPS, to nobody else.
+"""Serves logs, exec and attach of a node to API servers, over HTTPS.
 
 The paths and parameters are the kubelet's (pkg/kubelet/server/server.go), so that a Kubernetes API
-server can ask a dray node, too. A client must have a certificate of the cluster's authority and one
+server can use a dray node, too. A client must have a certificate of the cluster's authority and one
 of the names that API servers use.
 """
 
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 API_SERVERS: Final = (remote_command.API_SERVER_NAME,)
 SHUTDOWN_SECONDS: Final = 1.0
 MAX_LINE_BYTES: Final = 2**18
-"""Of the request line: a command with long arguments is part of it."""
+"""The limit of the request line, which has the arguments of a command."""
 
 Find = Callable[[str, str], "ContainerAccess | None"]
 """Finds the containers of a pod by its namespace and name; None where it is not here."""
@@ -43,7 +43,7 @@ Find = Callable[[str, str], "ContainerAccess | None"]
 
 @dataclass(frozen=True)
 class Identity:
-    """Who the endpoint is, and who may ask it."""
+    """The endpoint's certificate, and the clients that may use it."""
 
     certificate: bytes
     key: bytes
@@ -64,7 +64,7 @@ class Identity:
 
 
 class Endpoint:
-    """Answers for the pods that `find` knows."""
+    """Serves the pods that `find` returns."""
 
     def __init__(self, find: Find, identity: Identity) -> None:
         self._find = find

@@ -1,4 +1,4 @@
-"""This computer as a Node: its size and what it is, as the API shows them."""
+"""Describes the local host as a Node: its capacity and system information."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def node(name: str, labels: dict[str, str]) -> Node:
-    """What this computer offers, before anything runs on it."""
+    """Return the Node of the local host, with its whole capacity as allocatable."""
     machine = platform.machine()
     architecture = _ARCHITECTURES.get(machine, machine)
     sizes = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": str(MAX_PODS)}

@@ -1,4 +1,4 @@
-"""The figures of one node's agent, under the kubelet's names where it has them."""
+"""The metrics of one node's agent, under the kubelet's names where it has them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def register(
     drivers: Callable[[], Iterable[str]],
     claims: Callable[[], Collection[HeldClaim]],
 ) -> None:
-    """Everything is counted when somebody looks, from what there is then."""
+    """Register gauges, which are computed when the metrics are read."""
     registry.register(
         telemetry.Gauge(
             "kubelet_running_pods", "Pods that the agent looks after.", ask=lambda: [((), pods())]

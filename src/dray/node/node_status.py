@@ -1,4 +1,4 @@
-"""What the agent says of its node: where it can be asked, what it runs, what it can do."""
+"""Reports the agent's address, runtime and features in its Node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dray.client.controller import Controller
 
 @dataclass(frozen=True)
 class AgentAddress:
-    """How the API server reaches an agent."""
+    """The address and certificate by which the API server reaches an agent."""
 
     address: str
     port: int
@@ -27,14 +27,19 @@ class AgentAddress:
 
 
 class NodeStatusUpdater:
-    """Keeps one Node in step with its agent. Run it until cancelled."""
+    """Keeps one Node in sync with its agent. Run it until cancelled."""
 
     def __init__(
-        self, client: Client, node: str, runtime: str, reach: AgentAddress, features: Features
+        self,
+        client: Client,
+        node: str,
+        runtime: str,
+        agent_address: AgentAddress,
+        features: Features,
     ) -> None:
         self._client = client
         self._name = node
-        self._reach = reach
+        self._agent_address = agent_address
         self._runtime_version = f"{runtime}://1"
         self._declared = list(declared_features(features))
         only = ObjectSelection(field_selector=f"metadata.name={node}")
@@ -48,22 +53,22 @@ class NodeStatusUpdater:
             await self._controller.run()
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:
-        if change.new is not None and not self._is_said(change.new):
+        if change.new is not None and not self._is_reported(change.new):
             self._controller.queue.add(self._name)
 
-    def _is_said(self, node: Node) -> bool:
+    def _is_reported(self, node: Node) -> bool:
         status = node.status
         return (
             node.metadata.annotations.get(CERTIFICATE_ANNOTATION) == self._certificate
-            and status.daemon_endpoints.kubelet_endpoint.port == self._reach.port
-            and any(address.address == self._reach.address for address in status.addresses)
+            and status.daemon_endpoints.kubelet_endpoint.port == self._agent_address.port
+            and any(address.address == self._agent_address.address for address in status.addresses)
             and status.node_info.container_runtime_version == self._runtime_version
             and list(status.declared_features) == self._declared
         )
 
     async def _reconcile(self, _name: str) -> None:
         node = self._nodes.get(self._name)
-        if node is None or self._is_said(node):
+        if node is None or self._is_reported(node):
             return
         annotations = {CERTIFICATE_ANNOTATION: self._certificate}
         await self._client.patch(kinds.NODE, self._name, {"metadata": {"annotations": annotations}})
@@ -77,12 +82,12 @@ class NodeStatusUpdater:
 
     @property
     def _certificate(self) -> str:
-        return self._reach.certificate.decode()
+        return self._agent_address.certificate.decode()
 
     def _status(self) -> JsonObject:
         return {
-            "addresses": [{"type": "InternalIP", "address": self._reach.address}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._reach.port}},
+            "addresses": [{"type": "InternalIP", "address": self._agent_address.address}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self._agent_address.port}},
             "nodeInfo": {
                 "containerRuntimeVersion": self._runtime_version,
                 "kernelVersion": platform.release(),
@@ -92,7 +97,7 @@ class NodeStatusUpdater:
 
 
 def declared_features(features: Features) -> Iterable[str]:
-    """What this agent can do that not every node can, in alphabetical order.
+    """Yield the features that this agent has and other nodes may lack, in alphabetical order.
 
     As component-helpers/nodedeclaredfeatures: those of its features whose gate is on.
     """

@@ -1,8 +1,8 @@
-"""Node objects, and the one lease by which a process says that all of its nodes are alive.
+"""Registers Node objects, and renews the one lease that all nodes of a process share.
 
-Each Node names the lease in an annotation; dray's node controller looks there. So a process with
+Each Node names the lease in an annotation, which dray's node controller reads. So a process with
 thousands of nodes renews one lease, not thousands. Nodes that were marked as lost while the process
-was away are reported ready again.
+was down are reported ready again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 FIELD_MANAGER = "dray-node"
-"""Who a node's agent is in `metadata.managedFields`, registration included."""
+"""The field manager of node agents, also when they register."""
 LEASE_SECONDS, RENEW_SECONDS = 40, 10.0
 KUBELET_VERSION = "v1.37.0"
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
@@ -56,7 +56,7 @@ class _Status(Wire, frozen=True):
 
 
 class _Registered(Wire, frozen=True):
-    """What has to be known of a node that is there: thousands are kept."""
+    """The cached part of a Node; small, because there may be thousands."""
 
     metadata: ObjectMeta = ObjectMeta()
     status: _Status = _Status()
@@ -67,7 +67,7 @@ class _Registered(Wire, frozen=True):
 
 
 class Registration:
-    """Keeps some nodes registered, ready and alive. `selection` must hold them all."""
+    """Keeps nodes registered and ready, and renews their lease. `selection` must match them."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Registration:
 
     @property
     def is_complete(self) -> bool:
-        """Every node has been registered."""
+        """Whether every node has been registered."""
         return not self._unregistered
 
     async def run(self) -> None:
@@ -126,7 +126,7 @@ class Registration:
         self._unregistered.pop(name, None)
 
     async def _renew(self, found: _Registered) -> None:
-        """A node that is there already: point it to our lease, report it ready."""
+        """Point an existing Node to our lease, and report it ready."""
         name = found.metadata.name
         if found.metadata.annotations.get(LEASE_ANNOTATION) != self._lease:
             annotations = {LEASE_ANNOTATION: self._lease}
@@ -190,7 +190,7 @@ class Registration:
 
 
 def host_address(number: int) -> str:
-    """Addresses of simulated machines count up through 10.0.0.0/10."""
+    """Return the address of a simulated node: they count up through 10.0.0.0/10."""
     number += 1
     return f"10.{number >> 16 & 0x3F}.{number >> 8 & 0xFF}.{number & 0xFF}"
 

@@ -1,7 +1,7 @@
-"""The agent of nodes whose pods run in name only: thousands of nodes, one watch of their pods.
+"""Agent for simulated nodes: reports pods as running without starting containers.
 
-It does what a node agent does, except to start anything: it checks that a pod may use its claims,
-reports the pod as running, lets it end when its time has come, and confirms its deletion.
+One agent serves thousands of nodes with one watch. It checks that a pod may use its claims, reports
+the pod as running, ends it in time, and confirms its deletion.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RETRY_SECONDS, MAX_RETRY_SECONDS = 0.1, 30.0
 
 
 class SimulatedAgent:
-    """Works for the nodes in `addresses`, which gives the address of each."""
+    """Runs the pods of the nodes in `addresses`, which has the address of each."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class SimulatedAgent:
 
     @property
     def is_settled(self) -> bool:
-        """Nothing is waiting to be done now or later."""
+        """Whether no work is queued, now or for later."""
         return self._pods.synced.is_set() and self._controller.queue.is_idle
 
     async def run(self) -> None:
@@ -109,7 +109,7 @@ class SimulatedAgent:
         return None
 
     def _refuse(self, pod: Pod, why: str) -> float:
-        """Tell why the pod does not start, and when it is tried again."""
+        """Record why the pod does not start, and return the seconds until the next try."""
         uid = pod.metadata.uid
         attempts = self._refusals.get(uid, 0)
         self._refusals[uid] = attempts + 1

@@ -87,7 +87,7 @@ POD_RESOURCES: Final = Service(
 )
 
 Answers = Mapping[str, Callable[[Any, Any], Any]]
-"""For each method, a coroutine function of (request, context); a generator where it streams."""
+"""By method: a coroutine function of (request, context), or a generator for a stream."""
 
 
 def serve(server: grpc.aio.Server, service: Service, answers: Answers) -> None:

@@ -5,7 +5,7 @@
         cluster.wait_for_pod("trainer", "Running")
 
 With pytest the fixture `cluster` is there as soon as dray is installed; without it, `Cluster` is a
-context manager. What takes long to import is imported when the first cluster is made.
+context manager. Slow imports happen when the first cluster is made.
 """
 
 from __future__ import annotations

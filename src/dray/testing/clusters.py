@@ -2,7 +2,7 @@
 
 Its objects can be reached in three ways: by the short synchronous methods here, by dray's own async
 client from any event loop (`client`), and over HTTPS by whatever reads a kubeconfig (`kubeconfig`).
-Keys and certificates are made once for each process: they are what takes longest.
+Keys and certificates are made once per process, because they take longest.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ SLICE, NODE, POD = (
 class Cluster:
     """API server, scheduler, controllers and the simulated nodes of a fleet.
 
-    `fleet` is one of those that come with dray, or a file; `nodes` is how many machines of each
-    kind it has. Its pods run in name only. Every method may be called from any thread.
+    `fleet` is one of those that come with dray, or a file; `nodes` is the number of nodes in every
+    group of it. Its pods are simulated. Every method may be called from any thread.
     """
 
     def __init__(
@@ -120,18 +120,18 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Where it listens; like `kubeconfig`, opens a port when first used."""
+        """The URL of the API server. Like `kubeconfig`, opens a port when first used."""
         return kubeconfig.load(self.kubeconfig).server
 
     @property
     def directory(self) -> Path:
-        """A folder of its own, which goes away with it. Its path is short enough for sockets."""
+        """A folder that is removed with the cluster. Its path is short enough for sockets."""
         if self._directory is None:
             self._directory = Path(tempfile.mkdtemp(prefix="dray-"))
         return self._directory
 
     def client(self, user: str = ADMIN.name, groups: Sequence[str] = tuple(ADMIN.groups)) -> Client:
-        """dray's own async client, in anybody's name, for any event loop of this process."""
+        """Return dray's own async client with any identity, for any event loop of this process."""
         live = self._live
         inside = InProcessTransport(live.cluster.opened.app.handle, User(user, frozenset(groups)))
         return Client(_FromAnyLoop(inside, live.loop))
@@ -141,7 +141,7 @@ class Cluster:
         return asyncio.run_coroutine_threadsafe(work, self._live.loop).result()
 
     def apply(self, manifests: Manifests, namespace: str = "default") -> Objects:
-        """Make objects what they should be, by server-side apply; what they are then."""
+        """Apply objects (server-side apply), and return them as stored."""
         return [self.run(self._apply(document, namespace)) for document in _documents(manifests)]
 
     def get(self, kind: str, name: str, namespace: str = "default") -> JsonObject:
@@ -149,7 +149,7 @@ class Cluster:
         return self.run(self._live.client.get(found, name, _namespace(found, namespace)))
 
     def list(self, kind: str, namespace: str = "", *, labels: str = "") -> Objects:
-        """The objects of one kind, of all namespaces unless one is named."""
+        """Return the objects of one kind, of all namespaces unless one is named."""
         selection = ObjectSelection(namespace, label_selector=labels)
         page = self.run(self._live.client.list(_kind(kind), selection))
         return [msgspec.json.decode(raw) for raw in page.items]
@@ -198,13 +198,13 @@ class Cluster:
             raise AssertionError(f"pod {name} is not {phase}: {_state(found)}") from None
 
     def devices_of(self, claim: str, namespace: str = "default") -> Texts:
-        """The devices that a claim has been given, as `pool/device`."""
+        """Return the devices that are allocated to a claim, as `pool/device`."""
         status = self.get("resourceclaims", claim, namespace).get("status", {})
         results = status.get("allocation", {}).get("devices", {}).get("results", [])
         return [f"{result['pool']}/{result['device']}" for result in results]
 
     def fail(self, node: str, *devices: str) -> None:
-        """These devices of a simulated node are broken, and no others; none at all heals it."""
+        """Break exactly these devices of a simulated node; without devices, repair all."""
         annotations = {FAILED_ANNOTATION: ",".join(devices) or None}
         self.patch("nodes", node, {"metadata": {"annotations": annotations}})
 
@@ -227,7 +227,7 @@ class Cluster:
         return [*broken, *live.revisions.violations]
 
     def check(self) -> None:
-        """AssertionError where an invariant does not hold, even after the controllers' work."""
+        """Wait until every invariant holds. Raises AssertionError with the violations."""
         try:
             self.wait_for(lambda: not self.violations(), timeout_seconds=CHECK_SECONDS)
         except AssertionError:
@@ -262,7 +262,7 @@ class Cluster:
             await live.told_to_end.wait()
 
     async def _until_published(self, client: Client) -> None:
-        """Ready is when the nodes are there and all of their devices are published."""
+        """Wait until every node is registered and all of their devices are published."""
         expected = {NODE: len(self.fleet.machines), SLICE: sum(1 for _ in self.fleet.slices())}
         for kind, count in expected.items():
             while len((await client.list(kind)).items) < count:
@@ -294,7 +294,7 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class _Live:
-    """What there is while a cluster runs; belongs to its event loop."""
+    """The parts of a running cluster; they belong to its event loop."""
 
     loop: asyncio.AbstractEventLoop
     cluster: assembly.Cluster
@@ -305,7 +305,7 @@ class _Live:
 
 
 class _FromAnyLoop:
-    """Carries exchanges to the cluster's event loop, whichever one the caller is on."""
+    """A transport that sends requests on the cluster's event loop, from any other."""
 
     def __init__(self, inside: InProcessTransport, loop: asyncio.AbstractEventLoop) -> None:
         self._inside = inside
@@ -337,7 +337,7 @@ def _documents(manifests: Manifests) -> Iterator[Mapping[str, Any]]:
     if isinstance(manifests, Path):
         manifests = manifests.read_text("utf-8")
     if isinstance(manifests, str):
-        yield from (each for each in yaml.safe_load_all(manifests) if each)
+        yield from (document for document in yaml.safe_load_all(manifests) if document)
     elif isinstance(manifests, Mapping):
         yield manifests
     else:

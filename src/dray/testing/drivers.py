@@ -56,7 +56,7 @@ class DriverUnderTest:
             run(_end(tasks))
 
     def prepare(self, claim: str, namespace: str = "default") -> Edits:
-        """Have an allocated claim prepared; what a container that uses it would be given."""
+        """Prepare an allocated claim, and return the edits that its containers would get."""
         edits: Edits = self._run(self._prepare(claim, namespace))
         return edits
 
@@ -67,7 +67,7 @@ class DriverUnderTest:
         with contextlib.suppress(errors.AlreadyExists):
             await self._client.create(kinds.DEVICE_CLASS, _device_class(self._name))
         loop = asyncio.get_running_loop()
-        tasks = [loop.create_task(each.run()) for each in (self.plugin, self._drivers)]
+        tasks = [loop.create_task(component.run()) for component in (self.plugin, self._drivers)]
         try:
             async with asyncio.timeout(READY_SECONDS):
                 while not (self.plugin.is_published and self._name in self._drivers.names):

@@ -34,7 +34,7 @@ def server_pair() -> KeyPair:
 
 
 def connection(url: str) -> Connection:
-    """How the administrator of a cluster reaches it."""
+    """Return the administrator's connection to a cluster."""
     pair = _administrator()
     return Connection(
         url,

@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixture `cluster` and the marker `dray` that says which cluster."""
+"""The pytest plugin: the fixture `cluster`, and the marker `dray` with its options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A whole cluster for this test alone; `@pytest.mark.dray(fleet="h100")` says which."""
+    """A whole cluster for this test alone, configured with `@pytest.mark.dray(fleet="h100")`."""
     from dray.testing.clusters import Cluster
 
     options = _options(request)
@@ -36,10 +36,10 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Of all markers on the test, its class and its module; the nearest wins."""
+    """Merge the options of all markers on the test, its class and its module; the nearest wins."""
     options: dict[str, Any] = {}
     for marker in reversed(list(request.node.iter_markers(MARKER))):
-        unknown = [repr(each) for each in marker.args]
+        unknown = [repr(argument) for argument in marker.args]
         unknown += [name for name in marker.kwargs if name not in OPTIONS]
         if unknown:
             raise pytest.UsageError(

@@ -195,7 +195,9 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
             now=utc_now,
             selection=ObjectSelection(field_selector=f"metadata.name={name}"),
         )
-        presence = NodeStatusUpdater(client, name, runtime.name, agent_address, settings.gates)
+        status_updater = NodeStatusUpdater(
+            client, name, runtime.name, agent_address, settings.gates
+        )
         await stack.enter_async_context(
             metrics_endpoint.shown(
                 settings.metrics_listen,
@@ -205,5 +207,5 @@ async def _run(target: Target, settings: Settings, runtime: Runtime) -> None:
         )
         click.echo(f"Node {name} answers on {settings.address}:{port}.")
         async with asyncio.TaskGroup() as group:
-            for part in (registration.run, presence.run, agent.run):
+            for part in (registration.run, status_updater.run, agent.run):
                 group.create_task(part())

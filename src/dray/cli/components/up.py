@@ -103,11 +103,11 @@ def up(
     as running. Containers are stopped at the end, unless it comes by SIGUSR1 or with --keep-pods.
     """
     started = time.perf_counter()
-    has_computer = not fleet and runtime != simulated.NAME and nvml.is_here()
+    has_local_node = not fleet and runtime != simulated.NAME and nvml.is_here()
     plan = ClusterPlan(
         Settings(features=features.parse(feature_gates), audit_log=audit_log),
-        fleet=None if has_computer else _loaded(fleet or QUICKSTART, nodes),
-        has_computer=has_computer,
+        fleet=None if has_local_node else _loaded(fleet or QUICKSTART, nodes),
+        has_local_node=has_local_node,
         runtime=runtime,
         allows_host=allow_host_access,
         keeps_pods=keep_pods,
@@ -177,8 +177,8 @@ def _keep_pods_on_signal(cluster: Cluster) -> None:
     assert running_here is not None
 
     def end() -> None:
-        if cluster.machines is not None:
-            cluster.machines.keeps_pods = True
+        if cluster.nodes is not None:
+            cluster.nodes.keeps_pods = True
         running_here.cancel()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, end)

@@ -1,7 +1,7 @@
-"""What a container gets for its device: nodes, the vendor's libraries and programs, variables.
+"""The edits of a container for its device: nodes, the vendor's libraries and programs, variables.
 
-Nothing that was not claimed: a GPU's own node, and for a partition only that partition's capability
-nodes. Containers see the vendor's files at the places where the machine really has them.
+Only what was claimed: a GPU's own node, and for a partition only that partition's capability nodes.
+Containers see the vendor's files at the paths of the host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dray.drivers.nvidia.hardware import Gpu
 from dray.drivers.nvidia.host import Host
 
 ELSEWHERE: Final = PurePosixPath("/opt/bin")
-"""Where containers get programs that the machine has off the usual search path."""
+"""The containers' directory for programs that the host has off the usual search path."""
 HOOK_TOOL: Final = "/usr/bin/nvidia-cdi-hook"
 SOCKETS: Final = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket")
 _NOT_IN_VARIABLES = re.compile("[^A-Z0-9]+")
@@ -73,7 +73,7 @@ def _sockets(host: Host) -> Iterator[Mount]:
 
 
 def _hooks(host: Host) -> Iterator[Hook]:
-    """NVIDIA's toolkit, where it is installed, tells the container's linker about the libraries."""
+    """Return the hook of NVIDIA's toolkit, if installed, which updates the linker's cache."""
     if not host.sees(HOOK_TOOL).exists():
         return
     folders = sorted(_library_folders(host))

@@ -1,7 +1,7 @@
 """Opaque parameters of claims and classes: how programs share a device. Pure.
 
 The shapes are those of the vendor's driver (GpuConfig and MigDeviceConfig of
-resource.nvidia.com/v1beta1). Every fault is told with its field; nothing is guessed.
+resource.nvidia.com/v1beta1). Errors name their field; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _OBJECT = "must be an object"
 
 
 class ConfigError(ValueError):
-    """Parameters that cannot be used; the text has every fault and its field."""
+    """Parameters that cannot be used; the message has every error and its field."""
 
 
 @dataclass(frozen=True)
 class TimeSlicing:
-    """Programs take turns; how long a turn is can be chosen for whole GPUs."""
+    """Programs take turns; the length of a turn can be chosen for whole GPUs."""
 
     interval: str = INTERVALS[0]
 
@@ -53,15 +53,15 @@ Sharing = TimeSlicing | Mps
 
 
 def sharing(given: Sequence[Any], kind: str) -> Sharing:
-    """What the parameters for a device say; those of the claim come after its class's and win.
+    """Return the sharing of a device. Parameters of the claim win over those of its class.
 
-    Parameters for the other kind of device are checked as well, and have no say.
+    Parameters for the other kind of device are validated as well, and then ignored.
     """
-    errors = [error for each in given for error in _validate(each)]
+    errors = [error for document in given for error in _validate(document)]
     if errors:
         raise ConfigError("; ".join(map(str, errors)))
-    chosen = [each.get("sharing") for each in given if each["kind"] == kind]
-    return _read(next((each for each in reversed(chosen) if each), None))
+    chosen = [document.get("sharing") for document in given if document["kind"] == kind]
+    return _read(next((sharing for sharing in reversed(chosen) if sharing), None))
 
 
 def _read(given: Mapping[str, Any] | None) -> Sharing:

@@ -1,4 +1,4 @@
-"""The DeviceClasses by which claims ask for GPUs and partitions. Pure."""
+"""The DeviceClasses of GPUs and partitions. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTITIONS_OF: Final = "dray.dev/partitions-of"
 
 
 def device_classes(*, with_extended_resource: bool = True) -> list[DeviceClass]:
-    """Whole GPUs, which pods may also ask for as an extended resource, and partitions."""
+    """Return the classes of whole GPUs, also an extended resource, and of partitions."""
     extended = EXTENDED_RESOURCE if with_extended_resource else None
     return [
         _device_class(ObjectMeta(name=GPU_CLASS), GPU_TYPE, extended),

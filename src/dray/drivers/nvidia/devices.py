@@ -44,7 +44,7 @@ Attributes = dict[str, DeviceAttribute]
 
 @dataclass(frozen=True)
 class HostTopology:
-    """What is known of a GPU's machine."""
+    """The position of a GPU in its host, and the driver's versions."""
 
     node: str
     versions: Versions
@@ -61,16 +61,16 @@ def partition_name(gpu: Gpu, profile: Profile, placement: Placement) -> str:
     return f"{gpu_name(gpu)}-mig-{label}-{profile.id}-{placement.start}"
 
 
-def whole(gpu: Gpu, around: HostTopology) -> Device:
+def whole(gpu: Gpu, topology: HostTopology) -> Device:
     return Device(
         name=gpu_name(gpu),
-        attributes=_attributes(gpu, around),
+        attributes=_attributes(gpu, topology),
         capacity={MEMORY: DeviceCapacity(_bytes(gpu.memory_bytes))},
     )
 
 
 def shared(device: Device) -> Device:
-    """A GPU that several claims may have at once, each with a share of its memory."""
+    """Return a GPU that several claims can share by memory."""
     memory = device.capacity[MEMORY].value
     policy = CapacityRequestPolicy(
         default=memory, valid_range=CapacityRequestPolicyRange(min="1Mi", step="1Mi")
@@ -84,7 +84,7 @@ def shared(device: Device) -> Device:
 
 
 def partition(parent: Device, name: str, profile: Profile, placement: Placement) -> Device:
-    """What every partition has, whether it exists or might."""
+    """Return the device of a partition, whether it exists or could be made."""
     inherited = {key: value for key, value in parent.attributes.items() if key not in _OF_THE_WHOLE}
     own: dict[str, Any] = {
         TYPE: MIG_TYPE,
@@ -119,7 +119,7 @@ def text(value: str) -> DeviceAttribute:
     return DeviceAttribute(string_value=value)
 
 
-def _attributes(gpu: Gpu, around: HostTopology) -> Attributes:
+def _attributes(gpu: Gpu, topology: HostTopology) -> Attributes:
     given: dict[str, Any] = {
         TYPE: GPU_TYPE,
         UUID: gpu.uuid,
@@ -127,13 +127,13 @@ def _attributes(gpu: Gpu, around: HostTopology) -> Attributes:
         "brand": gpu.brand,
         "architecture": gpu.architecture,
         "cudaComputeCapability": _version(gpu.compute_capability),
-        "driverVersion": _version(_numbers(around.versions.driver)),
-        "cudaDriverVersion": _version(around.versions.cuda),
+        "driverVersion": _version(_numbers(topology.versions.driver)),
+        "cudaDriverVersion": _version(topology.versions.cuda),
         "index": gpu.index,
         "minor": gpu.minor,
         BUS_ID: gpu.pci_bus_id,
-        PCIE_ROOT: around.pcie_root,
-        NUMA_NODE: around.numa_node,
+        PCIE_ROOT: topology.pcie_root,
+        NUMA_NODE: topology.numa_node,
         "vendorID": f"0x{gpu.pci_vendor_id:04x}",
         "deviceID": f"0x{gpu.pci_device_id:04x}",
         "powerLimitWatts": gpu.power_limit_watts,
@@ -142,14 +142,14 @@ def _attributes(gpu: Gpu, around: HostTopology) -> Attributes:
         "ecc": gpu.has_ecc,
         "persistence": gpu.is_persistent,
         "nvlinks": gpu.nvlinks or None,
-        **_domain(gpu, around.node),
+        **_domain(gpu, topology.node),
     }
     known = {name: value for name, value in given.items() if value is not None}
     return driverkit.device("", **known).attributes
 
 
 def _domain(gpu: Gpu, node: str) -> dict[str, str]:
-    """GPUs with the same domain reach each other through NVSwitches: in one rack, or one node."""
+    """Return the NVSwitch domain, in which GPUs reach each other: a rack, or a node."""
     if gpu.fabric is not None:
         clique = f"{gpu.fabric.cluster_uuid}.{gpu.fabric.clique}"
         return {"nvswitchDomain": gpu.fabric.cluster_uuid, "cliqueID": clique}
@@ -157,7 +157,7 @@ def _domain(gpu: Gpu, node: str) -> dict[str, str]:
 
 
 def _version(numbers: Iterable[int]) -> DeviceAttribute:
-    """A semantic version: three numbers, none with a leading zero."""
+    """Return a semantic version: three numbers without leading zeros."""
     first, second, third = [*numbers, 0, 0][:3]
     return DeviceAttribute(version_value=f"{first}.{second}.{third}")
 

@@ -1,6 +1,6 @@
-"""The driver of NVIDIA GPUs: what it publishes, how it prepares a claim's devices, how they are.
+"""The driver of NVIDIA GPUs: publishes and prepares devices and reports their health.
 
-The hardware is asked in threads, by one call at a time.
+Calls of the hardware run in threads, one at a time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Options:
-    """How the driver runs."""
+    """The settings of the driver."""
 
     settings: Settings = field(default_factory=Settings)
     skipped_xids: frozenset[int] = frozenset()
@@ -59,7 +59,7 @@ class Options:
 
 
 class NvidiaDriver(Driver):
-    """The GPUs of one machine; `folder` keeps what must survive the process."""
+    """The driver of one host's GPUs; `folder` keeps what must survive the process."""
 
     name = devices.DRIVER
 
@@ -83,7 +83,7 @@ class NvidiaDriver(Driver):
         self._state = GpuState(hardware, folder, may_switch=chosen.settings.makes_partitions)
         self._sharing = SharingState(hardware, self._host, folder, commands)
         self.warn: Callable[[ResourceClaim, str], object] = lambda _claim, _note: None
-        """Called from any thread with what the users of a claim should know."""
+        """Called from any thread with a warning for the users of a claim."""
         self._lock = asyncio.Lock()
         self._is_reconciled = False
         self._inventory = self._machine.take_inventory(self._state)
@@ -128,7 +128,7 @@ class NvidiaDriver(Driver):
         return _prepared(cdi.merge([edits, shared]), uuid, part.gpu.uuid)
 
     def _take(self, allocated: Allocated, part: Part) -> tuple[str, Edits]:
-        """The UUID of the device, which a partition has from now on, and what shows it."""
+        """Return the UUID of the device, made for a partition, and the edits that expose it."""
         gpu, name, key = part.gpu, allocated.name, _key(allocated)
         match part:
             case WholeGpu():
@@ -150,17 +150,17 @@ class NvidiaDriver(Driver):
         elif limit is not None:
             note = f"nothing keeps programs to their {share} of {uuid}: {ADVICE}"
             self.warn(allocated.claim, note)
-        wish = SharingRequest(
+        request = SharingRequest(
             _key(allocated), part.gpu.uuid, uuid, wanted, limit, allocated.is_shared
         )
-        return self._sharing.arrange(wish)
+        return self._sharing.arrange(request)
 
     def _release(self, key: str) -> None:
         self._sharing.release(key)
         self._state.release(key)
 
     def _look(self) -> list[DeviceHealth]:
-        """Also sees what others have changed: partitions made by hand, modes to be restored."""
+        """Return the health of devices; also notices partitions made by hand, restores modes."""
         self._state.settle()
         with contextlib.suppress(HardwareError):
             self._inventory = self._machine.take_inventory(self._state)
@@ -171,14 +171,14 @@ class NvidiaDriver(Driver):
         return [health.combined(name, reports) for name, reports in found.items()]
 
     def _devices_of(self, report: Report) -> Iterator[str]:
-        """The devices that a report is about: of an instance, its own, else all of the GPU's."""
+        """Return the devices of a report: that of its instance, or all of the GPU."""
         place = self._place_of(report)
         for name, part in self._inventory.parts.items():
             if part.gpu.uuid == report.gpu and place in (None, _place(part)):
                 yield name
 
     def _place_of(self, report: Report) -> Place | None:
-        """Where the instance of a report lies; None where it is about the whole GPU."""
+        """Return the placement of a report's instance, or None where it is about the whole GPU."""
         if report.instance is None:
             return None
         with contextlib.suppress(HardwareError):
@@ -189,12 +189,12 @@ class NvidiaDriver(Driver):
 
 
 def discover(folder: Path, options: Options | None = None) -> NvidiaDriver | None:
-    """The driver for the GPUs of this machine; None where there are none."""
+    """Return the driver for the GPUs of this host, or None where it has none."""
     return find(folder, options) if nvml.is_here() else None
 
 
 def find(folder: Path, options: Options | None = None, root: Path = Path("/")) -> NvidiaDriver:
-    """The driver for the machine seen at `root`; Unavailable says why there is none."""
+    """Return the driver for the host whose files are at `root`. Raises Unavailable."""
     is_elsewhere = root != Path("/")
     host = Host(root, is_elsewhere=is_elsewhere)
     library = host.library(NVML_LIBRARY) if is_elsewhere else None
@@ -205,7 +205,7 @@ def find(folder: Path, options: Options | None = None, root: Path = Path("/")) -
 
 
 async def _to_its_end(work: Callable[[], T]) -> T:
-    """Work in a thread cannot be cancelled: who is, waits for it before others have their turn."""
+    """Run work in a thread. It cannot be cancelled, so a cancelled caller waits for its end."""
     thread = asyncio.ensure_future(asyncio.to_thread(work))
     try:
         return await asyncio.shield(thread)
@@ -216,7 +216,7 @@ async def _to_its_end(work: Callable[[], T]) -> T:
 
 @contextlib.contextmanager
 def _told() -> Iterator[None]:
-    """What the hardware refuses is an error of the claim, to be tried again."""
+    """Turn errors of the hardware into PrepareError, which is retried."""
     try:
         yield
     except (HardwareError, ConfigError) as error:
@@ -242,7 +242,7 @@ def _place(part: Part) -> Place | None:
 
 
 def _number(allocated: Allocated) -> int:
-    """Which of the claim's devices of this driver it is."""
+    """Return the index of the device among this driver's devices of the claim."""
     assert allocated.claim.status.allocation is not None
     results = allocated.claim.status.allocation.devices.results
     ours = [result for result in results if result.driver == devices.DRIVER]

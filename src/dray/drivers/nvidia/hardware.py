@@ -1,7 +1,7 @@
-"""What the driver asks of GPUs, as plain values: the seam between it and NVML.
+"""The interface between the driver and NVML, in plain values.
 
-`nvml` answers from the real library, tests from recordings. Every call may take long and is made
-from a thread. Handles never cross the seam: a GPU is named by its UUID, an instance by its number.
+`nvml` implements it with the real library, tests with recordings. Every call may take long and is
+made from a thread. It has no handles: a GPU is named by its UUID, an instance by its number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class HardwareError(Exception):
 
 
 class Unavailable(HardwareError):
-    """There is no NVIDIA driver, no library for it, or no GPU; says which."""
+    """The NVIDIA driver, its library or a GPU is missing; the message says which."""
 
 
 class Unsupported(HardwareError):
@@ -24,7 +24,7 @@ class Unsupported(HardwareError):
 
 
 class InUse(HardwareError):
-    """Somebody uses the GPU; later it may work."""
+    """The GPU is in use; a retry may work."""
 
 
 class ResetRequired(HardwareError):
@@ -45,7 +45,7 @@ class Fabric:
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a GPU is. None stands for what it does not report."""
+    """The properties of a GPU; None for those that it does not report."""
 
     uuid: str
     index: int
@@ -84,7 +84,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Profile:
-    """One way to cut a GPU."""
+    """A MIG profile: one size of partition."""
 
     id: int
     name: str
@@ -101,7 +101,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class ComputeInstance:
-    """What a container uses: a partition, or a part of its multiprocessors."""
+    """A compute instance: a partition's multiprocessors, or some of them."""
 
     id: int
     uuid: str
@@ -119,7 +119,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Condition:
-    """What a GPU says of its memory."""
+    """The memory errors that a GPU reports."""
 
     uncorrected_errors: int = 0
     """Since the driver was loaded."""
@@ -143,7 +143,7 @@ class Versions:
 
 
 class Hardware(Protocol):
-    """The GPUs of one machine. Every call may raise HardwareError."""
+    """The GPUs of one host. Every call may raise HardwareError."""
 
     def versions(self) -> Versions: ...
 
@@ -156,7 +156,7 @@ class Hardware(Protocol):
         ...
 
     def set_partitioned(self, gpu: str, wanted: bool) -> None:
-        """Turn MIG mode on or off; when it fails, nothing is left to happen at the next reset."""
+        """Turn MIG mode on or off; a failure leaves no change pending for the next reset."""
         ...
 
     def instances(self, gpu: str) -> Sequence[Instance]: ...
@@ -164,7 +164,7 @@ class Hardware(Protocol):
     def compute_instances(self, gpu: str, instance: int) -> Sequence[ComputeInstance]: ...
 
     def create_instance(self, gpu: str, profile: int, placement: Placement) -> int:
-        """The number of a new partition at exactly this place; it has no compute instance yet."""
+        """Create a partition without a compute instance at this placement; return its number."""
         ...
 
     def create_compute(self, gpu: str, instance: int) -> ComputeInstance:
@@ -186,5 +186,5 @@ class Hardware(Protocol):
     def condition(self, gpu: str) -> Condition: ...
 
     def next_fault(self, timeout_seconds: float) -> Fault | None:
-        """Wait for the next fault of any GPU; None if there was none in time."""
+        """Wait for the next fault of any GPU, and return it, or None after the timeout."""
         ...

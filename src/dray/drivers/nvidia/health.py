@@ -1,8 +1,8 @@
-"""How GPUs are: faults the driver reports, memory that wears out, GPUs that are lost.
+"""The health of GPUs: faults that the driver reports, worn memory, lost GPUs.
 
-An XID is NVIDIA's number for a fault. Some come from a program's own mistakes and say nothing about
-the GPU: those are skipped. A fault is forgotten when the GPU has answered for some time without
-another; what a GPU says of its memory holds for as long as it says so.
+An XID is NVIDIA's number for a fault. Some are caused by a program's own mistakes and say nothing
+about the GPU: those are skipped. A fault is dropped when the GPU has worked for some time without
+another; a report about its memory holds for as long as the GPU makes it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Remembered:
 
 
 class HealthWatch:
-    """Asked again and again; remembers what has happened since."""
+    """Collects faults between calls."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class HealthWatch:
         self._uncorrected: dict[str, int] = {}
 
     def look(self, gpus: Collection[str]) -> list[Report]:
-        """What is wrong with these GPUs now. Blocks while the hardware is asked."""
+        """Return the current reports of these GPUs. Blocks on the hardware."""
         self._note_faults(gpus)
         now = [report for gpu in gpus for report in self._conditions(gpu)]
         return [*now, *self._recent()]
@@ -106,8 +106,12 @@ class HealthWatch:
 
     def _recent(self) -> list[Report]:
         oldest = self._clock() - self._quiet_seconds
-        self._remembered = {key: each for key, each in self._remembered.items() if each.at > oldest}
-        return [each.report for each in self._remembered.values()]
+        self._remembered = {
+            key: remembered
+            for key, remembered in self._remembered.items()
+            if remembered.at > oldest
+        }
+        return [remembered.report for remembered in self._remembered.values()]
 
     def _remember(self, report: Report) -> None:
         key = (report.gpu, report.instance, report.reason)
@@ -115,8 +119,8 @@ class HealthWatch:
 
 
 def combined(device: str, reports: Sequence[Report]) -> DeviceHealth:
-    """The worst of what is wrong with a device, in the words of all."""
-    worst = max(reports, key=lambda each: EFFECTS.index(each.effect))
+    """Return the worst report of a device, with the messages of all."""
+    worst = max(reports, key=lambda report: EFFECTS.index(report.effect))
     message = "; ".join(dict.fromkeys(report.message for report in reports))
     return DeviceHealth(device, worst.health, message, worst.effect, worst.reason)
 

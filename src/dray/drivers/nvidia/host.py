@@ -1,7 +1,7 @@
-"""The machine around the GPUs: device nodes, capabilities, buses, and the vendor's files.
+"""The host of the GPUs: device nodes, capabilities, buses, and the vendor's files.
 
-`root` is where the machine's file system is seen: `/`, or where a driver in a container has it
-mounted. Paths that go out are always those of the machine.
+`root` is the path of the host's file system: `/`, or its mount point in the driver's container.
+Returned paths are always those of the host.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ DEFAULT_LIBRARY_FOLDERS: Final = (
     "/lib/aarch64-linux-gnu",
     "/lib64",
 )
-"""Where programs find libraries without being told."""
+"""The linker's default directories."""
 VENDOR_LIBRARY_FOLDERS: Final = (
     "/usr/local/nvidia/lib64",
     "/usr/local/nvidia/lib",
@@ -78,14 +78,14 @@ _ENTER: Final = ("nsenter", "--target", "1", "--mount", "--")
 
 
 class VendorFile(NamedTuple):
-    """A file of the vendor's, and a name by which programs ask for it."""
+    """A file of the vendor, and a name under which programs open it."""
 
     real: PurePosixPath
     name: str
 
     @property
     def target(self) -> PurePosixPath:
-        """Where containers get it: links of the machine may point where containers have nothing."""
+        """The path in containers; not the link, which may point outside what containers see."""
         return self.real.with_name(self.name)
 
 
@@ -95,18 +95,18 @@ class Host:
     def __init__(self, root: Path = Path("/"), *, is_elsewhere: bool = False) -> None:
         self._root = root
         self.prefix: tuple[str, ...] = _ENTER if is_elsewhere else ()
-        """What runs a command on the machine itself."""
+        """Return the prefix of commands that run on the host itself."""
 
     @functools.cached_property
     def boot(self) -> str:
-        """Another one after each boot."""
+        """Return the boot id, which changes with every boot."""
         try:
             return self._read("/proc/sys/kernel/random/boot_id").strip()
         except HardwareError:
             return ""
 
     def common_nodes(self) -> list[str]:
-        """Device nodes that every user of any GPU needs."""
+        """Return the device nodes that every user of any GPU needs."""
         return [node for node in COMMON_NODES if self._on(node).exists()]
 
     def gpu_node(self, minor: int) -> str:
@@ -116,7 +116,7 @@ class Host:
         return node
 
     def capability_nodes(self, minor: int, instance: int, compute: int) -> list[str]:
-        """The nodes that open a GPU instance and its compute instance, made where they are not."""
+        """Return the capability nodes of a GPU instance and compute instance; make missing ones."""
         folder = f"/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{instance}"
         grants = (f"{folder}/access", f"{folder}/ci{compute}/access")
         return [self._capability_node(grant) for grant in grants]
@@ -132,7 +132,7 @@ class Host:
         return node
 
     def _make_node(self, node: str, number: int) -> None:
-        """NVIDIA's own tools make these nodes when they are first used, or not at all."""
+        """Make a device node; NVIDIA's own tools make it on first use, or not at all."""
         major = _MAJOR.search(self._read("/proc/devices"))
         if major is None:
             raise HardwareError("the NVIDIA driver has no capability devices")
@@ -145,7 +145,7 @@ class Host:
             raise HardwareError(f"cannot make device node {node}: {error.strerror}") from error
 
     def pcie_root(self, bus_id: str) -> str | None:
-        """The root complex above a device, as `pci0000:00`."""
+        """Return the root complex above a device, as `pci0000:00`, or None."""
         for part in self._device_path(bus_id).parts:
             if _PCI_ROOT.fullmatch(part):
                 return part
@@ -167,7 +167,7 @@ class Host:
 
     @functools.cached_property
     def libraries(self) -> tuple[VendorFile, ...]:
-        """The vendor's libraries under every name that programs ask for; one file for each."""
+        """Return the vendor's libraries under every name that programs open."""
         found: dict[str, VendorFile] = {}
         for folder in self._library_folders():
             for path in self._entries(folder):
@@ -178,12 +178,12 @@ class Host:
 
     @functools.cached_property
     def programs(self) -> tuple[VendorFile, ...]:
-        folders = [PurePosixPath(each) for each in (*PROGRAM_FOLDERS, *VENDOR_PROGRAM_FOLDERS)]
+        folders = [PurePosixPath(folder) for folder in (*PROGRAM_FOLDERS, *VENDOR_PROGRAM_FOLDERS)]
         found = {name: self._first(folder / name for folder in folders) for name in PROGRAMS}
         return tuple(VendorFile(real, name) for name, real in found.items() if real is not None)
 
     def library(self, name: str) -> Path | None:
-        """Where a library is seen from here."""
+        """Return the path of a library as this process sees it, or None where it is missing."""
         found = (self._on(str(file.real)) for file in self.libraries if file.name == name)
         return next(found, None)
 
@@ -191,7 +191,7 @@ class Host:
         return next((file.real for file in self.programs if file.name == name), None)
 
     def _real(self, path: PurePosixPath) -> PurePosixPath:
-        """The file behind links, which may point out of the mounted root."""
+        """Resolve links within `root`."""
         current = path
         for _ in range(8):
             seen = self._on(str(current))
@@ -201,7 +201,7 @@ class Host:
         return current
 
     def sees(self, path: str) -> Path:
-        """Where a file of the machine is seen from here."""
+        """Return the path of a host's file as this process sees it."""
         return self._on(path)
 
     def _library_folders(self) -> Iterator[PurePosixPath]:
@@ -215,7 +215,7 @@ class Host:
                 yield folder
 
     def _cached_folders(self) -> Iterable[PurePosixPath]:
-        """Where the linker's cache says that libcuda is."""
+        """Yield the directories of the vendor's libraries in the linker's cache."""
         command = ["ldconfig", "-p", "-C", str(self._on("/etc/ld.so.cache"))]
         try:
             listed = subprocess.run(

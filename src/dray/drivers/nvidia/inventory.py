@@ -1,4 +1,4 @@
-"""What a machine offers, and what is behind each device's name."""
+"""The devices of a host, and the hardware behind each device's name."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ HOPPER: Final = (9, 0)
 
 @dataclass(frozen=True)
 class Settings:
-    """What the driver may do with the GPUs of its machine."""
+    """Settings: what the driver may do with the GPUs of its host."""
 
     node: str = ""
     makes_partitions: bool = True
-    """Offer every MIG profile at every place and make them when claimed."""
+    """Publish every MIG profile at every placement, and create partitions for claims."""
     shares_memory: bool = False
-    """Let several claims have a GPU, each with a share of its memory; such GPUs are not cut."""
+    """Let several claims share a GPU by memory; such GPUs are not partitioned."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PossiblePartition:
 
 @dataclass(frozen=True)
 class ExistingPartition:
-    """A partition that somebody else has made, and keeps."""
+    """A partition that was made by hand; the driver never removes it."""
 
     gpu: Gpu
     instance: Instance
@@ -73,7 +73,7 @@ class Inventory:
 
 
 class Machine:
-    """The GPUs of a machine. What cannot change while the driver runs is read once."""
+    """The GPUs of a host. What cannot change while the driver runs is read once."""
 
     def __init__(self, hardware: Hardware, host: Host, settings: Settings) -> None:
         self._hardware = hardware
@@ -82,8 +82,10 @@ class Machine:
         self._gpus: dict[str, tuple[Gpu, Device]] = {}
         for gpu in hardware.gpus():
             bus = gpu.pci_bus_id
-            around = HostTopology(settings.node, versions, host.pcie_root(bus), host.numa_node(bus))
-            self._gpus[gpu.uuid] = gpu, devices.whole(gpu, around)
+            topology = HostTopology(
+                settings.node, versions, host.pcie_root(bus), host.numa_node(bus)
+            )
+            self._gpus[gpu.uuid] = gpu, devices.whole(gpu, topology)
         self._profiles: dict[str, Sequence[Profile]] = {}
         self._looks: list[_Look] = []
         self._inventory = Inventory()
@@ -93,7 +95,7 @@ class Machine:
         return list(self._gpus)
 
     def take_inventory(self, state: GpuState) -> Inventory:
-        """What there is now; the same object as before if nothing has changed."""
+        """Return the current offer; the same object as before if nothing has changed."""
         looks = [self._look(gpu, device, state) for gpu, device in self._gpus.values()]
         if looks != self._looks:
             self._looks, self._inventory = looks, _inventory(looks)
@@ -115,9 +117,9 @@ class Machine:
             self._profiles[uuid],
             is_on,
             tuple(
-                (each, tuple(self._hardware.compute_instances(uuid, each.id)))
-                for each in existing
-                if not state.is_ours(uuid, each)
+                (instance, tuple(self._hardware.compute_instances(uuid, instance.id)))
+                for instance in existing
+                if not state.is_ours(uuid, instance)
             ),
             frozenset(state.held_places(uuid)),
         )
@@ -142,7 +144,7 @@ class _Look:
 
     @property
     def _can_be_whole(self) -> bool:
-        """In MIG mode a GPU is whole for nobody, and before Hopper only a reset ends that mode."""
+        """Whether the whole GPU is usable: in MIG mode it is not, unless the mode can be ended."""
         can_switch = self.settings.makes_partitions and self.gpu.compute_capability >= HOPPER
         return not self.foreign and (not self.is_on or can_switch)
 
@@ -168,7 +170,7 @@ class _Look:
                 yield made, PossiblePartition(self.gpu, cut)
 
     def _existing(self, instance: Instance, parts: Compute) -> Iterator[Offered]:
-        found = next((each for each in self.profiles if each.id == instance.profile), None)
+        found = next((profile for profile in self.profiles if profile.id == instance.profile), None)
         if found is None:
             return
         name = devices.partition_name(self.gpu, found, instance.placement)
@@ -188,8 +190,8 @@ class _Look:
 
 
 def _inventory(looks: Sequence[_Look]) -> Inventory:
-    """Partitions come first and from the last GPU on, whole GPUs from the first: so that first fit
-    keeps GPUs whole for as long as it can."""
+    """List partitions first and from the last GPU, whole GPUs from the first: first fit then keeps
+    GPUs whole for as long as it can."""
     cut = itertools.chain.from_iterable(look.partitions() for look in reversed(looks))
     whole = itertools.chain.from_iterable(look.wholes() for look in looks)
     offered = [*cut, *whole]
@@ -201,7 +203,7 @@ def _inventory(looks: Sequence[_Look]) -> Inventory:
 
 
 def _narrowed(profile: Profile, compute: ComputeInstance) -> Profile:
-    """A compute instance may have only a part of its partition's multiprocessors."""
+    """Return the profile of a compute instance that has some of its partition's slices."""
     slices, of_all = compute.compute_slices, profile.compute_slices
     if slices >= of_all:
         return profile

@@ -69,7 +69,7 @@ _WHOLE_GPU: Final = 0xFFFFFFFF
 
 
 def is_here() -> bool:
-    """Whether this machine has GPUs that can be used."""
+    """Whether this host has GPUs that can be used."""
     if not KERNEL_DRIVER.exists():
         return False
     with contextlib.suppress(HardwareError):
@@ -78,7 +78,7 @@ def is_here() -> bool:
 
 
 def open_library(path: Path | None = None) -> Nvml:
-    """NVML, from a path where the linker would not find it; Unavailable where there is none."""
+    """Load NVML, from a path if the linker would not find it. Raises Unavailable without it."""
     try:
         import pynvml
     except ImportError:
@@ -165,7 +165,7 @@ class Nvml:
         return None if found is None else int(found)
 
     def _links(self, handle: Any) -> tuple[int, bool]:
-        """How many NVLinks are active, and whether a switch is at the other end."""
+        """Return the number of active NVLinks, and whether they lead to a switch."""
         library, active, has_switch = self.library, 0, False
         for link in range(library.NVML_NVLINK_MAX_LINKS):
             if not self._optional(library.nvmlDeviceGetNvLinkState, handle, link):
@@ -210,8 +210,8 @@ class Nvml:
         )
 
     def _profile_infos(self, gpu: str) -> dict[int, Any]:
-        """NVML's descriptions of the profiles by their ids. They are asked for often and take long
-        to answer, and a GPU that knows its profiles does not learn others."""
+        """Return NVML's profiles by their ids. Cached: reading them is slow, and they do not
+        change."""
         if not self._known_profiles.get(gpu):
             handle = self._handle(gpu)
             numbers = range(self.library.NVML_GPU_INSTANCE_PROFILE_COUNT)
@@ -220,7 +220,7 @@ class Nvml:
         return self._known_profiles[gpu]
 
     def _profile_info(self, handle: Any, number: int) -> Any:
-        """A profile by its number, in the newer form that has a name where there is one."""
+        """Return a profile by its number, in the newer version with a name where NVML has it."""
         read = self.library.nvmlDeviceGetGpuInstanceProfileInfo
         newer = self._optional(read, handle, number, version=2)
         return newer or self._optional(read, handle, number, version=1)
@@ -238,7 +238,9 @@ class Nvml:
         )
         if asked is None:
             return ()
-        return tuple(sorted(Placement(each.start, each.size) for each in room[: count.value]))
+        return tuple(
+            sorted(Placement(placement.start, placement.size) for placement in room[: count.value])
+        )
 
     def is_partitioned(self, gpu: str) -> bool:
         with self._translated(f"read the MIG mode of {gpu}"):
@@ -281,7 +283,7 @@ class Nvml:
         return [compute for parent, compute in found if parent == instance]
 
     def _compute_instances(self, handle: Any) -> Iterator[tuple[int, ComputeInstance]]:
-        """Every compute instance of a GPU, with the number of its GPU instance."""
+        """Yield every compute instance of a GPU, with the id of its GPU instance."""
         library = self.library
         with self._translated("count MIG devices"):
             count = library.nvmlDeviceGetMaxMigDeviceCount(handle)
@@ -319,16 +321,16 @@ class Nvml:
         raise HardwareError(f"the new compute instance {number} of {gpu} is not listed")
 
     def _whole_profile(self, gpu: str, parent: Any) -> Any:
-        """The profile of a compute instance with everything that a GPU instance has."""
+        """Return the profile of a compute instance that takes its whole GPU instance."""
         number = self.library.nvmlGpuInstanceGetInfo(parent).profileId
         slices = self._profile_infos(gpu)[number].sliceCount
         found = self._compute_profile(parent, COMPUTE_PROFILES.get(slices, 0))
         if found is not None and found.sliceCount == slices:
             return found
-        return max(self._compute_profiles(parent), key=lambda each: each.multiprocessorCount)
+        return max(self._compute_profiles(parent), key=lambda profile: profile.multiprocessorCount)
 
     def _compute_profiles(self, parent: Any) -> list[Any]:
-        """Every profile that a GPU instance has for compute instances."""
+        """Return the profiles of compute instances. Raises Unsupported where there are none."""
         numbers = range(self.library.NVML_COMPUTE_INSTANCE_PROFILE_COUNT)
         found = (self._compute_profile(parent, number) for number in numbers)
         known = [info for info in found if info is not None]
@@ -360,8 +362,8 @@ class Nvml:
         room = (library.c_nvmlComputeInstance_t * profile.instanceCount)()
         count = ctypes.c_uint(0)
         library.nvmlGpuInstanceGetComputeInstances(parent, profile.id, room, ctypes.byref(count))
-        for each in room[: count.value]:
-            library.nvmlComputeInstanceDestroy(each)
+        for instance in room[: count.value]:
+            library.nvmlComputeInstanceDestroy(instance)
 
     def processes(self, gpu: str) -> Sequence[int]:
         handle, library = self._handle(gpu), self.library
@@ -370,7 +372,7 @@ class Nvml:
             library.nvmlDeviceGetComputeRunningProcesses,
             library.nvmlDeviceGetGraphicsRunningProcesses,
         ):
-            found |= {each.pid for each in self._optional(read, handle) or ()}
+            found |= {process.pid for process in self._optional(read, handle) or ()}
         return sorted(found)
 
     def is_exclusive(self, gpu: str) -> bool:
@@ -414,7 +416,7 @@ class Nvml:
         return Fault(str(gpu or ""), int(event.eventData), instance)
 
     def _event_set(self) -> Any:
-        """The events of every GPU, registered when they are first waited for."""
+        """Return the set of events of every GPU, registered on first use."""
         library = self.library
         with self._events_lock:
             if self._events is None:
@@ -433,12 +435,12 @@ class Nvml:
             self._optional(library.nvmlDeviceRegisterEvents, handle, wanted, self._events)
 
     def _handle(self, gpu: str) -> Any:
-        """Asked for each time: switching MIG mode makes old handles useless."""
+        """Return the handle of a GPU. Not cached: switching MIG mode invalidates handles."""
         with self._translated(f"find {gpu}"):
             return self.library.nvmlDeviceGetHandleByUUID(gpu)
 
     def _optional(self, read: Callable[..., Any], *given: Any, **named: Any) -> Any:
-        """What a GPU may not know of itself, None if so; only a lost GPU is an error."""
+        """Return an optional value, or None where the GPU does not report it. Raises Lost."""
         library = self.library
         try:
             return read(*given, **named)

@@ -1,13 +1,12 @@
-"""Which claims hold which GPUs and partitions: on disk before and after every change of a GPU.
+"""The claims that hold GPUs and partitions: on disk before and after every change of a GPU.
 
-A partition is noted before it is made, with its place, and again with its number when it is there.
-So after a crash nothing has to be guessed: what was noted and not finished is removed, what is
-noted and gone is forgotten, and what was never noted belongs to somebody else and is left alone.
-The MIG mode of a GPU is noted before it is first switched, and restored when nobody holds the GPU
-any more.
+A partition is recorded with its placement before it is made, and with its number afterwards. So a
+crash leaves nothing to guess: recorded and unfinished ones are removed, recorded and missing ones
+are dropped, and partitions without a record were made by hand and are left alone. The MIG mode of a
+GPU is recorded before it is first switched, and restored when no claim holds the GPU any more.
 
-All calls block. They are made one after the other, inside a `turn`: during an upgrade two processes
-of the driver have the ledger in common.
+All calls block. They are serialized inside a `turn`: during an upgrade two processes of the driver
+share the record.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ log = logging.getLogger(__name__)
 LEDGER_VERSION: Final = 1
 LEDGER_FILE: Final = "gpus.json"
 PATIENCE_SECONDS: Final = 3.0
-"""How long a partition whose processes have just ended may still count as used."""
+"""The time for which a partition may count as used after its processes have ended."""
 _PAUSE_SECONDS: Final = 0.1
 
 
 class HeldDevice(msgspec.Struct, frozen=True):
-    """What one device of one claim holds: a whole GPU, or a partition of it."""
+    """The hardware that one device of one claim holds: a whole GPU, or a partition of it."""
 
     gpu: str
     partition: RecordedPartition | None = None
 
 
 class RecordedPartition(msgspec.Struct, frozen=True):
-    """A partition as it was asked for; without a number it may not exist."""
+    """A partition as it was requested; without a number it may not exist."""
 
     profile: int
     start: int
@@ -61,7 +60,7 @@ class RecordedPartition(msgspec.Struct, frozen=True):
         return Placement(self.start, self.size)
 
     def describes(self, instance: Instance) -> bool:
-        """Numbers are given anew after a reboot, so the place must be right as well."""
+        """Whether an instance is this partition: same placement and, if recorded, same number."""
         is_there = (instance.profile, instance.placement) == (self.profile, self.placement)
         return is_there and self.instance in (None, instance.id)
 
@@ -73,7 +72,7 @@ class PartitionRecord(msgspec.Struct, frozen=True):
 
 
 class Partition(NamedTuple):
-    """A partition that a container can be given."""
+    """A partition that is ready for a container."""
 
     instance: int
     compute: ComputeInstance
@@ -99,14 +98,14 @@ class GpuState:
 
     @contextlib.asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """No other process of the driver changes a GPU meanwhile."""
+        """Hold the lock: no other process of the driver changes a GPU meanwhile."""
         async with self._checkpoint.exclusive():
             if self._checkpoint.is_stale:
                 self._read()
             yield
 
     def reconcile(self) -> None:
-        """Bring what was noted and what there is together, after a start."""
+        """Reconcile the record with the hardware, after a start."""
         for key, holding in list(self._holdings.items()):
             if holding.partition is None:
                 continue
@@ -128,11 +127,11 @@ class GpuState:
         return any(noted.describes(instance) for noted in self._noted(gpu))
 
     def held_places(self, gpu: str) -> set[tuple[int, Placement]]:
-        """The profiles and places of the partitions that claims hold."""
+        """Return the profiles and placements of the partitions that claims hold."""
         return {(noted.profile, noted.placement) for noted in self._noted(gpu)}
 
     def hold_gpu(self, key: str, gpu: str, *, can_partition: bool) -> None:
-        """Have a GPU whole: in MIG mode programs would not see it."""
+        """Hold a whole GPU, and turn MIG mode off: programs would not see the GPU in it."""
         if can_partition:
             if any(True for _ in self._noted(gpu)):
                 raise InUse(f"{gpu} is still divided into partitions")
@@ -140,7 +139,7 @@ class GpuState:
         self._note(key, HeldDevice(gpu))
 
     def hold_partition(self, key: str, gpu: str, cut: Cut) -> Partition:
-        """Make a partition at exactly this place; the same one if it was made already."""
+        """Make a partition at exactly this placement, unless the key holds it already."""
         known = self._holdings.get(key)
         if known is not None:
             made = self._made(known)
@@ -165,7 +164,7 @@ class GpuState:
             raise
 
     def release(self, key: str) -> None:
-        """Give back what was held, also where it was only half made. May be called again."""
+        """Release what a key holds, also where it was half made. May be called again."""
         holding = self._holdings.get(key)
         if holding is None:
             return
@@ -177,7 +176,7 @@ class GpuState:
         self._restore_mode(holding.gpu)
 
     def settle(self) -> None:
-        """Restore the modes of GPUs that nobody holds any more and that were in use before."""
+        """Restore the modes of GPUs that no claim holds any more and that were in use before."""
         for gpu in list(self._found_modes):
             self._restore_mode(gpu)
 
@@ -224,7 +223,7 @@ class GpuState:
 
     @contextlib.contextmanager
     def _users_named(self, gpu: str) -> Iterator[None]:
-        """Where a GPU is in use, say who uses it."""
+        """Add the processes that use the GPU to an error that it is in use."""
         users = ", ".join(map(str, self._hardware.processes(gpu)))
         try:
             yield
@@ -264,7 +263,7 @@ class GpuState:
 
     def _noted(self, gpu: str) -> list[RecordedPartition]:
         held = (holding for holding in self._holdings.values() if holding.gpu == gpu)
-        return [each.partition for each in held if each.partition is not None]
+        return [device.partition for device in held if device.partition is not None]
 
     def _note(self, key: str, holding: HeldDevice) -> None:
         self._holdings[key] = holding

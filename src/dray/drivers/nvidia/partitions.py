@@ -1,4 +1,4 @@
-"""MIG as shared counters: every profile at every place is a device that draws on its GPU. Pure.
+"""MIG as shared counters: each profile at each placement is a device that consumes them. Pure.
 
 The counters of a GPU are what its largest profile has, and one for each memory slice, so that
 partitions never overlap and a whole GPU excludes all of its partitions.
@@ -22,7 +22,7 @@ Counters = dict[str, Counter]
 
 @dataclass(frozen=True)
 class Cut:
-    """One way to cut a GPU at one place."""
+    """A profile at one placement of a GPU."""
 
     profile: Profile
     placement: Placement
@@ -33,7 +33,7 @@ class Cut:
 
 
 def counter_set(whole: Device, profiles: Sequence[Profile]) -> CounterSet:
-    """Everything that the partitions of a GPU could take."""
+    """Return the counter set of a GPU: everything that its partitions can consume."""
     most: dict[str, int] = {}
     slices = 0
     for profile in profiles:
@@ -45,7 +45,7 @@ def counter_set(whole: Device, profiles: Sequence[Profile]) -> CounterSet:
 
 
 def partitionable(whole: Device, profiles: Sequence[Profile]) -> Device:
-    """The GPU as a whole takes everything."""
+    """Return the whole GPU, which consumes every counter."""
     everything = counter_set(whole, profiles)
     largest = max(profiles, key=lambda profile: profile.memory_mebibytes)
     return msgspec.structs.replace(
@@ -66,18 +66,20 @@ def partition(gpu: Gpu, whole: Device, cut: Cut) -> Device:
 
 
 def in_order(profiles: Iterable[Profile]) -> list[Cut]:
-    """Every cut, in the order in which first fit should try them.
+    """Return all cuts in the order in which first fit should try them.
 
-    Small profiles come first, so that a request for "at least so much" takes no more than it needs.
-    Of the places of one profile those come first that leave most for others: each next place is the
-    one that spoils the fewest slices of cuts which the places before it have not spoilt already.
+    Small profiles come first, so that a request with a minimum takes no more than it needs. Among
+    the placements of one profile, the next is the one that blocks the fewest cuts which earlier
+    placements have not blocked already.
     """
     ordered = sorted(profiles, key=_size)
     cuts = [Cut(profile, place) for profile in ordered for place in profile.placements]
     return [
         cut
         for profile in ordered
-        for cut in _least_stranding_first([each for each in cuts if each.profile == profile], cuts)
+        for cut in _least_stranding_first(
+            [other for other in cuts if other.profile == profile], cuts
+        )
     ]
 
 
@@ -101,7 +103,7 @@ def _size(profile: Profile) -> tuple[int, ...]:
 
 
 def _amounts(profile: Profile) -> dict[str, int]:
-    """What a profile takes of its GPU; counters have DNS labels for names."""
+    """Return the counters that a profile consumes; their names are DNS labels."""
     return {
         COMPUTE_SLICES: profile.compute_slices,
         "multiprocessors": profile.multiprocessors,

@@ -1,4 +1,4 @@
-"""The driver on its node: its plugin, and the events it has to tell."""
+"""Runs the NVIDIA driver on its node: its plugin, and its events."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Running:
 
 
 def _users(claim: ResourceClaim) -> Iterator[ObjectReference]:
-    """Whom a note about a claim concerns: itself, and the pods that use it."""
+    """Return the objects of an event about a claim: itself, and the pods that use it."""
     yield events.reference(kinds.RESOURCE_CLAIM, claim.metadata)
     for user in claim.status.reserved_for:
         if user.resource == "pods":

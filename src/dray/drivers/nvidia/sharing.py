@@ -1,8 +1,8 @@
 """Sharing set up on a GPU: the length of turns, or a Multi-Process Service (MPS) for the programs.
 
-What was set is on disk before it is set, so that a restarted driver can take it back. One service
-runs for each device that asks for it, with files of its own: containers that have the device get
-its pipe and its shared memory, others do not.
+A setting is on disk before it is made, so that a restarted driver can undo it. One service runs for
+each device that requests it, with files of its own: containers that have the device get its pipe
+and its shared memory, others do not.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class SystemCommands:
 
 @dataclass(frozen=True)
 class SharingRequest:
-    """What one device of a claim asks for."""
+    """The sharing that one device of a claim requests."""
 
     key: str
     gpu: str
     uuid: str
-    """The device's own: the GPU's, or a partition's."""
+    """The UUID of the device: the GPU's, or a partition's."""
     sharing: Sharing
     memory_mebibytes: int | None = None
     is_shared: bool = False
@@ -92,14 +92,14 @@ class SharingRequest:
 
     @property
     def interval(self) -> str:
-        """How long turns shall be; the default where nothing else can be chosen."""
+        """The length of turns; the default where it cannot be chosen."""
         if isinstance(self.sharing, TimeSlicing) and self.is_whole:
             return self.sharing.interval
         return config.INTERVALS[0]
 
 
 class SharingSetup(msgspec.Struct, frozen=True):
-    """What is set up for a device, and for which claims."""
+    """The sharing that is set up for a device, and the claims that use it."""
 
     gpu: str
     strategy: str
@@ -111,12 +111,12 @@ class SharingSetup(msgspec.Struct, frozen=True):
 
 class SharingRecord(msgspec.Struct, frozen=True):
     boot: str = ""
-    """Of the machine: nothing of what is set up survives it."""
+    """The boot id of the host: no setting survives a reboot."""
     arrangements: dict[str, SharingSetup] = {}
 
 
 class SharingState:
-    """Blocks, as GpuState does, and is called in the same turns."""
+    """Sets up and removes sharing. Calls block; they are made under the lock of GpuState."""
 
     def __init__(
         self, hardware: Hardware, host: Host, folder: Path, commands: Commands | None = None
@@ -130,37 +130,42 @@ class SharingState:
         self._known = self._read()
 
     def reload(self) -> None:
-        """See what another process of the driver has written."""
+        """Read the state again if another process of the driver has written it."""
         if self._checkpoint.is_stale:
             self._known = self._read()
 
-    def arrange(self, wish: SharingRequest) -> Edits:
-        """Set up what a claim wants; what its containers need for it."""
-        known = self._known.get(wish.uuid)
-        if known is not None and (known.strategy, known.interval) != (wish.strategy, wish.interval):
+    def arrange(self, request: SharingRequest) -> Edits:
+        """Set up the sharing that a device requests, and return the edits for its containers."""
+        known = self._known.get(request.uuid)
+        if known is not None and (known.strategy, known.interval) != (
+            request.strategy,
+            request.interval,
+        ):
             raise HardwareError(
-                f"{wish.uuid} is shared by {known.strategy} ({known.interval} turns) already, and "
-                f"cannot be by {wish.strategy} ({wish.interval} turns)"
+                f"{request.uuid} is shared by {known.strategy} ({known.interval} turns) already, "
+                f"and cannot be by {request.strategy} ({request.interval} turns)"
             )
-        is_usual = wish.strategy == config.TIME_SLICING and wish.interval == config.INTERVALS[0]
-        if is_usual and not wish.is_shared:
+        is_usual = (
+            request.strategy == config.TIME_SLICING and request.interval == config.INTERVALS[0]
+        )
+        if is_usual and not request.is_shared:
             return Edits()
-        self._join(wish, known)
-        if isinstance(wish.sharing, Mps):
+        self._join(request, known)
+        if isinstance(request.sharing, Mps):
             if known is None:
-                self._start_service(wish, wish.sharing)
-            return self._client(wish, wish.sharing)
+                self._start_service(request, request.sharing)
+            return self._client(request, request.sharing)
         if known is None and not is_usual:
-            self._set_turns(wish.gpu, wish.interval)
+            self._set_turns(request.gpu, request.interval)
         return Edits()
 
-    def _join(self, wish: SharingRequest, known: SharingSetup | None) -> None:
+    def _join(self, request: SharingRequest, known: SharingSetup | None) -> None:
         if known is None:
-            takes_gpu = wish.strategy == config.MPS and wish.is_whole
-            mode = self._hardware.is_exclusive(wish.gpu) if takes_gpu else None
-            known = SharingSetup(wish.gpu, wish.strategy, wish.interval, (), mode)
-        holders = tuple(dict.fromkeys((*known.holders, wish.key)))
-        self._note(wish.uuid, msgspec.structs.replace(known, holders=holders))
+            takes_gpu = request.strategy == config.MPS and request.is_whole
+            mode = self._hardware.is_exclusive(request.gpu) if takes_gpu else None
+            known = SharingSetup(request.gpu, request.strategy, request.interval, (), mode)
+        holders = tuple(dict.fromkeys((*known.holders, request.key)))
+        self._note(request.uuid, msgspec.structs.replace(known, holders=holders))
 
     def release(self, key: str) -> None:
         for uuid, known in list(self._known.items()):
@@ -184,22 +189,22 @@ class SharingState:
         number = str(config.INTERVALS.index(interval))
         self._run([self._program(SMI), "compute-policy", "-i", gpu, "--set-timeslice", number])
 
-    def _start_service(self, wish: SharingRequest, wanted: Mps) -> None:
-        pipe, log_folder, memory = self._folders(wish.uuid)
+    def _start_service(self, request: SharingRequest, wanted: Mps) -> None:
+        pipe, log_folder, memory = self._folders(request.uuid)
         for folder in (pipe, log_folder, memory):
             folder.mkdir(parents=True, exist_ok=True)
-        if wish.is_whole:
-            self._hardware.set_exclusive(wish.gpu, True)
+        if request.is_whole:
+            self._hardware.set_exclusive(request.gpu, True)
         self._run(["mount", "-t", "tmpfs", "-o", SHARED_MEMORY_SIZE, "shm", str(memory)])
         start = ["unshare", "--mount", "sh", "-c", _START, "sh", str(memory)]
-        env = {**self._service_env(wish.uuid), "CUDA_VISIBLE_DEVICES": wish.uuid}
+        env = {**self._service_env(request.uuid), "CUDA_VISIBLE_DEVICES": request.uuid}
         try:
             self._run([*start, self._program(CONTROL)], env)
         except HardwareError as error:
             raise HardwareError(f"{error} {_last_words(log_folder)}") from error
         if wanted.thread_percentage is not None:
             percentage = wanted.thread_percentage
-            self._tell(wish.uuid, f"set_default_active_thread_percentage {percentage}")
+            self._tell(request.uuid, f"set_default_active_thread_percentage {percentage}")
 
     def _stop_service(self, uuid: str, known: SharingSetup) -> None:
         memory = self._folders(uuid)[2]
@@ -211,11 +216,11 @@ class SharingState:
             self._hardware.set_exclusive(known.gpu, known.was_exclusive)
         shutil.rmtree(memory.parent, ignore_errors=True)
 
-    def _client(self, wish: SharingRequest, wanted: Mps) -> Edits:
-        pipe, _, memory = self._folders(wish.uuid)
+    def _client(self, request: SharingRequest, wanted: Mps) -> Edits:
+        pipe, _, memory = self._folders(request.uuid)
         env = {"CUDA_MPS_PIPE_DIRECTORY": PIPE_TARGET}
-        if wish.memory_mebibytes is not None:
-            env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={wish.memory_mebibytes}M"
+        if request.memory_mebibytes is not None:
+            env["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={request.memory_mebibytes}M"
         if wanted.thread_percentage is not None:
             env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(wanted.thread_percentage)
         mounts = (
@@ -258,7 +263,7 @@ class SharingState:
 
 
 def _last_words(folder: Path) -> str:
-    """What a service has logged last."""
+    """Return the last lines of a service's logs."""
     lines = [
         line
         for path in sorted(folder.glob("*.log"))
@@ -269,7 +274,7 @@ def _last_words(folder: Path) -> str:
 
 @contextlib.contextmanager
 def _ended_already(uuid: str) -> Iterator[None]:
-    """What has ended by itself, as with a reboot, needs no ending."""
+    """Ignore the error of stopping a service that has ended by itself, as with a reboot."""
     try:
         yield
     except HardwareError as error:

@@ -1,1 +1,1 @@
-"""Fleets that exist in name only, described in short YAML."""
+"""Simulated fleets, described in short YAML."""

@@ -1,9 +1,9 @@
-"""Faults on demand: what the annotations of a Node say is wrong with its simulated devices.
+"""Faults on demand: annotations of a Node that break its simulated devices.
 
 `dray.dev/failed-devices: gpu-3,gpu-5:NoSchedule`
     These devices are unhealthy and tainted, with NoExecute where no effect is named.
 `dray.dev/slow-prepare: 5s`
-    Each device takes so long to be prepared; also `5`, `500ms` or `1m30s`.
+    The time that each device takes to be prepared; also `5`, `500ms` or `1m30s`.
 `dray.dev/crash-on-prepare: "true"`
     The driver dies while it prepares a device, with its work half done.
 
@@ -35,7 +35,7 @@ class Faults(NamedTuple):
 
 
 def read(annotations: Mapping[str, str]) -> Faults:
-    """What is not understood is no fault."""
+    """Read the annotations of a Node; invalid values are ignored."""
     return Faults(
         _failed(annotations.get(FAILED_ANNOTATION, "")),
         _seconds(annotations.get(SLOW_ANNOTATION, "")),

@@ -1,8 +1,8 @@
 """A fleet: nodes, pools and classes made from a short YAML file. Pure after the file is read.
 
 `load("h100")` takes a fleet that comes with dray, `load("my/fleet.yaml")` one of the user's own.
-Nothing is kept but the blueprint: a node or a pool is made when somebody asks for it, the same
-every time, so that a fleet of thousands of nodes costs next to nothing.
+Only the blueprint is kept: a node or a pool is made on request, the same every time, so that a
+fleet of thousands of nodes costs next to nothing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ DEFAULT_CAPACITY: dict[str, int | str] = {"cpu": 64, "memory": "512Gi", "pods": 
 
 @dataclass(frozen=True)
 class FleetNode:
-    """One machine of a fleet."""
+    """One node of a fleet."""
 
     name: str
     number: int
@@ -86,12 +86,12 @@ class FleetNode:
 
     @property
     def drivers(self) -> list[str]:
-        """Those that prepare devices here: of this machine, and of pools that it can reach."""
+        """The drivers of this node's devices and of pools that it can reach."""
         shared = (driver for group in self._reachable() for driver in group.devices)
         return list(dict.fromkeys([*self.group.devices, *shared]))
 
     def reachable_pools(self) -> Iterator[PublishedPool]:
-        """Pools that belong to no machine and can be used on this one."""
+        """Yield the pools that belong to no node and can be used on this one."""
         for group in self._reachable():
             yield from self.fleet.pools_of(group)
 
@@ -102,7 +102,7 @@ class FleetNode:
                 yield group
 
     def pools(self) -> Iterator[PublishedPool]:
-        """The pool of each driver on this machine."""
+        """Yield the pool of each driver on this node."""
         for driver, groups in self.group.devices.items():
             devices, counters = self.fleet.build(driver, groups, self.place)
             yield PublishedPool(driver, self.name, devices, counters, node_name=self.name)
@@ -137,7 +137,7 @@ class Fleet:
         return (machine.node() for machine in self.machines.values())
 
     def pools(self) -> Iterator[PublishedPool]:
-        """Every pool: those of the machines, then those that belong to none."""
+        """Yield every pool: those of the nodes, then those that belong to none."""
         for machine in self.machines.values():
             yield from machine.pools()
         yield from self.shared_pools()
@@ -163,7 +163,7 @@ class Fleet:
             yield from pool_layout.lay_out(pool)
 
     def classes(self) -> list[DeviceClass]:
-        """The classes of every driver that has a device here."""
+        """Return the classes of every driver that has a device in the fleet."""
         places: list[NodeGroup | PoolGroup] = [*self.blueprint.nodes, *self.blueprint.pools]
         used = {driver: None for place in places for driver in place.devices}
         return [
@@ -176,7 +176,7 @@ class Fleet:
     def build(
         self, driver: str, groups: tuple[DeviceGroup, ...], place: DevicePosition
     ) -> tuple[tuple[Device, ...], tuple[CounterSet, ...]]:
-        """The devices of one driver in one place, numbered through, and their counters."""
+        """Return the devices of one driver in one pool, numbered, and their counters."""
         devices: list[Device] = []
         counters: list[CounterSet] = []
         indexes: dict[str, int] = {}
@@ -206,7 +206,7 @@ class Fleet:
 
 
 def load(name_or_path: str | Path, *, nodes: int | None = None) -> Fleet:
-    """A shipped fleet by its name, or one from a file; `nodes` per group in place of the file's."""
+    """Load a shipped fleet by its name, or a file; `nodes` overrides the size of every group."""
     source = _find(name_or_path)
     described = fleet_file.read(source.read_text("utf-8"), FleetBlueprint, str(name_or_path))
     if nodes is not None:
@@ -216,7 +216,7 @@ def load(name_or_path: str | Path, *, nodes: int | None = None) -> Fleet:
 
 
 def build(described: FleetBlueprint, *, name: str) -> Fleet:
-    """A fleet from a blueprint; its own models and drivers come before those of the catalogue."""
+    """Build a fleet; its own models and drivers come before those of the catalogue."""
     known = _catalog()
     catalog = Catalog(
         drivers={**known.drivers, **described.drivers}, models={**known.models, **described.models}
@@ -225,7 +225,7 @@ def build(described: FleetBlueprint, *, name: str) -> Fleet:
 
 
 def shipped() -> list[str]:
-    """The names of the fleets that come with dray."""
+    """Return the names of the fleets that come with dray."""
     found = resources.files(__package__).joinpath("fleets").iterdir()
     return sorted(
         entry.name.removesuffix(".yaml") for entry in found if entry.name.endswith(".yaml")

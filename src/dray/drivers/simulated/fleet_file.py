@@ -1,4 +1,4 @@
-"""What a fleet file and the catalogue say, as read: products, nodes, pools, classes."""
+"""The structure of a fleet file and of the catalogue: products, nodes, pools, classes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class FleetError(ValueError):
-    """A fleet that cannot be built, and where in its file the fault is."""
+    """A fleet that cannot be built; the message has the place in its file."""
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """A piece of a fleet file; a field that is not known is a fault."""
+    """A part of a fleet file; unknown fields are errors."""
 
 
 class Profile(Part, frozen=True):
-    """One way to cut a device: where the cut may lie, as (first slot, slots), and what it has."""
+    """A profile of a partition: its placements, as (first slot, slots), and its capacity."""
 
     id: int
     placements: tuple[tuple[int, int], ...]
@@ -35,7 +35,7 @@ class Partitioning(Part, frozen=True):
 
 
 class Model(Part, frozen=True):
-    """One product. Values may be templates; see `values`."""
+    """One product. Values may be templates; see `templates`."""
 
     name: str
     attributes: dict[str, Any] = {}
@@ -44,7 +44,7 @@ class Model(Part, frozen=True):
 
 
 class DeviceGroup(Part, frozen=True):
-    """Some devices of one model, and what they have besides."""
+    """Some devices of one model, with further attributes."""
 
     model: str
     count: int = 1
@@ -103,7 +103,7 @@ class FleetBlueprint(Part, frozen=True):
 
 
 def read(text: str, type_: type[T], source: str) -> T:
-    """Parse a YAML document, or say in which file and field it is wrong."""
+    """Parse a YAML document. Raises FleetError with the file and field."""
     try:
         return msgspec.convert(yaml.load(text, _Loader) or {}, type_)
     except (yaml.YAMLError, msgspec.ValidationError) as error:

@@ -1,4 +1,4 @@
-"""Partitionable devices: one device per possible placement, all drawing on one set of counters.
+"""Partitionable devices: one device per placement, all consuming one set of counters.
 
 As NVIDIA's driver publishes MIG: the counters of a GPU are what its largest profile has, and one
 for each memory slice, so that placements which overlap cannot be allocated together and a whole GPU
@@ -40,7 +40,7 @@ def counter_set(whole: Device, partitioning: Partitioning) -> CounterSet:
 
 
 def whole_device(whole: Device, partitioning: Partitioning) -> Device:
-    """The device as a whole takes everything that its partitions could."""
+    """Return the whole device, which consumes everything that its partitions could."""
     everything = counter_set(whole, partitioning)
     consumption = DeviceCounterConsumption(everything.name, everything.counters)
     sizes = {**templates.capacities(_largest(partitioning)), **whole.capacity}
@@ -98,7 +98,7 @@ def _slots(start: int, size: int) -> dict[str, Counter]:
 
 
 def _counters(capacity: Mapping[str, int | str]) -> dict[str, Counter]:
-    """Counters have DNS labels for names: copyEngines becomes copy-engines."""
+    """Return the counters of a capacity; copyEngines becomes copy-engines, a DNS label."""
     return {
         _UPPER.sub(lambda upper: f"-{upper[0].lower()}", name): Counter(str(value))
         for name, value in capacity.items()
@@ -106,7 +106,7 @@ def _counters(capacity: Mapping[str, int | str]) -> dict[str, Counter]:
 
 
 def _largest(partitioning: Partitioning) -> dict[str, int | str]:
-    """Of each capacity, the most that a profile has."""
+    """Return the maximum of each capacity over the profiles."""
     largest: dict[str, int | str] = {}
     for profile in partitioning.profiles.values():
         for name, value in profile.capacity.items():

@@ -1,6 +1,6 @@
-"""A machine of a fleet as a driver on a real node: containers get what the real driver would give.
+"""The driver of a simulated node with real containers, which get what a real driver would give.
 
-There is no device behind it. A container gets a small `nvidia-smi` that lists just the devices it
+No device is behind it. A container gets a small `nvidia-smi` that lists just the devices it
 claimed, variables that name them, and, from the kit, the device metadata files. Annotations of the
 Node break devices, slow the driver down or let it crash; see `faults`.
 """
@@ -42,11 +42,11 @@ NO_FAULTS: Final = faults.read({})
 
 
 class SimulatedCrash(Exception):
-    """The driver dies because an annotation of its Node wants it to."""
+    """The driver crashes because an annotation of its Node requests it."""
 
 
 class SimulatedPlugin(Driver):
-    """The devices of one driver that a machine has or can reach; `folder` is for its files."""
+    """The devices of one driver that a node has or can reach; `folder` is for its files."""
 
     def __init__(self, machine: FleetNode, name: str, folder: Path) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class SimulatedPlugin(Driver):
         self._card(released.claim_uid, label).unlink(missing_ok=True)
 
     def _label(self, pool: str, device: str) -> str:
-        """A container may have devices of the same name from several pools."""
+        """Return the name of a device's file, with its pool where names are not unique."""
         return f"{pool.replace('/', '-')}-{device}" if pool in self._elsewhere else device
 
     def _card(self, claim_uid: str, label: str) -> Path:
@@ -135,7 +135,7 @@ class SimulatedPlugin(Driver):
 
 
 def _description(allocated: Allocated) -> str:
-    """One line for each thing that `nvidia-smi` may be asked."""
+    """Return the file of a device: one line for each query of `nvidia-smi`."""
     lines = {name: allocated.attribute(name) for name in TOLD}
     lines["pciBusID"] = allocated.attribute("resource.kubernetes.io/pciBusID")
     memory = allocated.device.capacity.get("memory")

@@ -1,7 +1,7 @@
 """Publishes the devices of a fleet, and lets them fail and recover on command.
 
-The pools of a machine are published while its Node exists. Besides calls of `fail` and `recover`,
-the annotations of a Node say which of its devices are broken; see `faults`.
+The pools of a node are published while its Node exists. Besides calls of `fail` and `recover`, the
+annotations of a Node break its devices; see `faults`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dray.drivers.simulated import faults
 from dray.drivers.simulated.fleet import FLEET_LABEL, Fleet
 
 NO_MACHINE = "spec.nodeName="
-"""Selects the slices of pools that belong to no machine."""
+"""Selects the slices of pools that belong to no node."""
 
 
 class _Fault(NamedTuple):
@@ -38,7 +38,7 @@ class _Fault(NamedTuple):
 
 
 class SimulatedDriver:
-    """With `machines` unset, only pools that belong to no machine are published."""
+    """With `machines` unset, only pools that belong to no node are published."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class SimulatedDriver:
 
 
 def _failed_on(node: HasMetadata | None) -> Mapping[str, str]:
-    """Broken devices and the effect of their taint, as the annotation names them."""
+    """Return the broken devices and the effect of their taint, from the annotation."""
     return faults.read(node.metadata.annotations).failed if node else {}
 
 

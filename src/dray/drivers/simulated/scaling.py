@@ -1,7 +1,7 @@
-"""How many machines a running fleet has: a wish in a ConfigMap, which the fleet follows.
+"""Scales a running fleet to the number of nodes that its ConfigMap requests.
 
-The wish notes the size of the fleet it was made for. One that was started with another size takes
-the older wish for obsolete.
+The ConfigMap records the size that the fleet was started with. A fleet that is started with another
+size ignores the older request.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class _Item(msgspec.Struct, frozen=True):
 
 
 def name_of(fleet: str) -> str:
-    """The ConfigMap of a fleet."""
+    """Return the name of a fleet's ConfigMap."""
     return f"fleet-{fleet}"
 
 
 def scaled(fleet: Fleet, nodes: int) -> Fleet:
-    """The fleet with so many machines of each kind."""
+    """Return the fleet with `nodes` nodes in every group."""
     groups = tuple(msgspec.structs.replace(node, count=nodes) for node in fleet.blueprint.nodes)
     return dataclasses.replace(
         fleet, blueprint=msgspec.structs.replace(fleet.blueprint, nodes=groups)
@@ -48,60 +48,60 @@ def scaled(fleet: Fleet, nodes: int) -> Fleet:
 
 
 def size(fleet: Fleet) -> str:
-    """How many machines of each kind, as a wish notes it."""
+    """Return the number of nodes in every group, as the ConfigMap records it."""
     return ",".join(str(group.count) for group in fleet.blueprint.nodes)
 
 
 async def set_desired_size(client: Client, fleet: str, nodes: int) -> None:
-    """Say how many machines of each kind a running fleet should have."""
+    """Request a number of nodes for every group of a running fleet."""
     patch = {"data": {NODES: str(nodes)}}
     await client.patch(kinds.CONFIG_MAP, name_of(fleet), patch, NAMESPACE)
 
 
 async def follow(client: Client, fleet: Fleet, run: Run) -> None:
-    """Run the fleet at the size that is wished for, and anew whenever that changes."""
-    await _offer(client, fleet)
+    """Run the fleet at the requested size, and restart it whenever that changes."""
+    await _create_config_map(client, fleet)
     selection = ObjectSelection(NAMESPACE, field_selector=f"metadata.name={name_of(fleet.name)}")
-    wishes: Cache[ConfigMap] = Cache(client, kinds.CONFIG_MAP, ConfigMap, selection)
+    requests: Cache[ConfigMap] = Cache(client, kinds.CONFIG_MAP, ConfigMap, selection)
     changed = asyncio.Event()
-    wishes.subscribe(lambda _: changed.set())
+    requests.subscribe(lambda _: changed.set())
     async with asyncio.TaskGroup() as group:
-        group.create_task(wishes.run(), name="fleet-size")
-        await wishes.synced.wait()
+        group.create_task(requests.run(), name="fleet-size")
+        await requests.synced.wait()
         while True:
             changed.clear()
-            wished = _wished(fleet, wishes.get(name_of(fleet.name), NAMESPACE))
-            await _remove_surplus(client, wished)
-            running = group.create_task(run(wished), name="fleet-machines")
-            while _wished(fleet, wishes.get(name_of(fleet.name), NAMESPACE)) == wished:
+            requested = _requested(fleet, requests.get(name_of(fleet.name), NAMESPACE))
+            await _remove_surplus(client, requested)
+            running = group.create_task(run(requested), name="fleet-machines")
+            while _requested(fleet, requests.get(name_of(fleet.name), NAMESPACE)) == requested:
                 await changed.wait()
                 changed.clear()
             running.cancel()
             await asyncio.wait({running})
 
 
-async def _offer(client: Client, fleet: Fleet) -> None:
-    """Have a ConfigMap to write a wish into; one for a fleet of another size starts afresh."""
+async def _create_config_map(client: Client, fleet: Fleet) -> None:
+    """Create the ConfigMap; drop the request in one of a fleet of another size."""
     made_for = size(fleet)
     try:
-        known = await client.get(kinds.CONFIG_MAP, name_of(fleet.name), NAMESPACE)
+        existing = await client.get(kinds.CONFIG_MAP, name_of(fleet.name), NAMESPACE)
     except errors.NotFound:
         metadata = {"name": name_of(fleet.name), "namespace": NAMESPACE}
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         await client.create(kinds.CONFIG_MAP, {**body, "data": {MADE_FOR: made_for}}, NAMESPACE)
         return
-    if (known.get("data") or {}).get(MADE_FOR) != made_for:
+    if (existing.get("data") or {}).get(MADE_FOR) != made_for:
         patch = {"data": {MADE_FOR: made_for, NODES: None}}
         await client.patch(kinds.CONFIG_MAP, name_of(fleet.name), patch, NAMESPACE)
 
 
-def _wished(fleet: Fleet, said: ConfigMap | None) -> Fleet:
-    text = said.data.get(NODES, "") if said else ""
+def _requested(fleet: Fleet, config_map: ConfigMap | None) -> Fleet:
+    text = config_map.data.get(NODES, "") if config_map else ""
     return scaled(fleet, int(text)) if text.isdecimal() else fleet
 
 
 async def _remove_surplus(client: Client, fleet: Fleet) -> None:
-    """Machines that the fleet no longer has."""
+    """Delete the Nodes that the fleet no longer has."""
     ours = ObjectSelection(label_selector=f"{FLEET_LABEL}={fleet.name}")
     page = await client.list(kinds.NODE, ours)
     for item in page.items:

@@ -1,4 +1,4 @@
-"""Values of a fleet file, which may be templates, made into values of one device."""
+"""Fills in the templates of a fleet file with the values of one device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORMS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class DevicePosition:
-    """Which device of which node a template is filled in for."""
+    """The device and node that a template is filled in for."""
 
     node: str
     number: int = 0
@@ -46,12 +46,12 @@ class DevicePosition:
             raise FleetError(f"{text!r} is not a template: {error}") from error
 
     def choose(self, values: list[Any]) -> Any:
-        """One value for each device, or for each equal share of them."""
+        """Return a list's value for this device: one per device, or per equal share of them."""
         return values[self.position * len(values) // self.count]
 
 
 def unique_id(identity: str) -> str:
-    """The same id for the same name, every time and everywhere."""
+    """Return a UUID that depends on the name alone."""
     return str(uuid.uuid5(_NAMESPACE, identity))
 
 
@@ -74,7 +74,7 @@ def attribute(raw: Any, place: DevicePosition) -> DeviceAttribute:
 
 
 def _explicit(raw: dict[str, Any], place: DevicePosition) -> DeviceAttribute:
-    """`{version: 9.0.0}`, `{int: "{index}"}`: the form is written beside the value."""
+    """Return an attribute with an explicit type: `{version: 9.0.0}`, `{int: "{index}"}`."""
     if len(raw) != 1 or not raw.keys() <= _FORMS:
         raise FleetError(f"an attribute has one of {', '.join(sorted(_FORMS))}, not {raw!r}")
     ((form, value),) = raw.items()
@@ -90,7 +90,7 @@ def _explicit(raw: dict[str, Any], place: DevicePosition) -> DeviceAttribute:
 
 @functools.lru_cache(maxsize=65536, typed=True)
 def _scalar(form: str, value: bool | int | str) -> DeviceAttribute:
-    """Devices of a fleet agree on most of their attributes: equal ones are one object."""
+    """Return an attribute; equal ones are one object, as most devices of a fleet agree."""
     return msgspec.convert({form: value}, DeviceAttribute)
 
 

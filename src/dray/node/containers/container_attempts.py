@@ -1,7 +1,7 @@
 """Containers on disk: one folder for each start of each container, and the shim that owns it.
 
-The folder is the truth. An agent that restarts finds in it what runs, what has ended and how, and
-what was lost; nothing has to be remembered in memory.
+The folder is the only state. An agent that restarts finds in it which containers run, have ended or
+were lost.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Exit:
 
 @dataclass(frozen=True)
 class Command:
-    """What a shim starts."""
+    """The command line of a container, for its shim."""
 
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)
@@ -45,11 +45,11 @@ class Command:
     stdin_once: bool = False
     tty: bool = False
     kill: list[str] = field(default_factory=list)
-    """What ends it at once, where a signal to its first process would not."""
+    """The command that kills it, where a signal to its first process would not."""
     started_file: str = ""
-    """Is there as soon as the container runs, where nothing else tells."""
+    """A file that exists as soon as the container runs, for runtimes without another sign."""
     facts: dict[str, str] = field(default_factory=dict)
-    """What the runtime has to know of the container later."""
+    """Values that the runtime needs of the container later."""
 
     def written(self) -> dict[str, Any]:
         return {
@@ -81,7 +81,7 @@ class Attempt:
 
     @property
     def input(self) -> Path:
-        """Where to write what its standard input should get, if it has one."""
+        """The pipe to its standard input, if it has one."""
         return self.folder / shim.INPUT
 
     @property
@@ -90,22 +90,22 @@ class Attempt:
 
     @property
     def pid(self) -> int:
-        """Of the shim."""
+        """The process id of the shim."""
         return int(self._process()["pid"])
 
     @property
     def previous(self) -> Attempt | None:
-        """The start before this one."""
+        """The start before this one; None for the first, or where it was removed."""
         folder = self.folder.with_name(str(self.number - 1))
         return Attempt(folder) if folder.is_dir() else None
 
     @property
     def has_begun(self) -> bool:
-        """Whether its shim ever ran; without, nothing was started."""
+        """Whether its shim ever ran; if not, nothing was started."""
         return (self.folder / shim.PROCESS).exists()
 
     def exit(self) -> Exit | None:
-        """How it ended; None while it runs. A container whose shim is gone counts as killed."""
+        """Return its exit, or None while it runs. Without its shim it counts as killed."""
         written = self._read_exit()
         if written is None and not self._is_alive():
             # It may have written its last words between the two looks.
@@ -128,13 +128,13 @@ class Attempt:
         self.signal(signal.SIGUSR1)
 
     def resize(self, rows: int, columns: int) -> None:
-        """Give its terminal another size."""
+        """Resize its terminal."""
         path = self.folder / shim.SIZE
         path.write_text(json.dumps([rows, columns]), "utf-8")
         self.signal(signal.SIGUSR2)
 
     def command(self) -> dict[str, Any]:
-        """What was started, as it was written for the shim."""
+        """Return the command as it was written for the shim."""
         found: dict[str, Any] = json.loads((self.folder / shim.COMMAND).read_bytes())
         return found
 
@@ -158,8 +158,8 @@ class Attempt:
 
 
 def last_attempt(folder: Path) -> Attempt | None:
-    """The latest start of a container, if there was one."""
-    numbers = [int(each.name) for each in folder.glob("[0-9]*")]
+    """Return the latest start of a container, or None before the first."""
+    numbers = [int(path.name) for path in folder.glob("[0-9]*")]
     return Attempt(folder / str(max(numbers))) if numbers else None
 
 
@@ -168,9 +168,9 @@ def remove(folder: Path) -> None:
 
 
 class Starter:
-    """Starts containers under shims, which one process beside us forks off: quicker by far.
+    """Starts containers under shims, which a server process forks: faster than a new interpreter.
 
-    Use it as a context manager: at the end of the block that process ends; the shims go on.
+    Use it as a context manager: at the end of the block the server ends; the shims go on.
     """
 
     def __init__(self) -> None:
@@ -186,7 +186,7 @@ class Starter:
             await self._server.wait()
 
     def prepare(self) -> None:
-        """Have that process ready before the first container needs it."""
+        """Start the server process, unless it runs."""
         if self._server is not None and not self._server.has_ended:
             return
         self._hang_up()
@@ -211,9 +211,9 @@ class Starter:
             self._requests = None
 
     async def start(self, folder: Path, number: int, command: Command) -> Attempt:
-        """Start a container; returns when it runs, or has failed to.
+        """Start a container; return when it runs, or has failed to.
 
-        Not sooner where it is cancelled, so that whoever stops the container then finds it.
+        Not sooner when cancelled, so that the container can be found and stopped then.
         """
         attempt = Attempt(folder / str(number))
         attempt.folder.mkdir(parents=True, mode=0o700, exist_ok=True)

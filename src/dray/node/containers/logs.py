@@ -1,7 +1,7 @@
-"""A container's output, as `kubectl logs` asks for it: the last lines, since a time, followed.
+"""Reads container logs for `kubectl logs`: the last lines, since a time, followed.
 
 Files hold lines of "time stream tag text"; the tag P marks a line that the next one continues. When
-a file has grown too large, the shim puts it aside, and the one it put aside before is gone.
+a file has grown too large, the shim rotates it; one rotated file is kept.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOOK_SECONDS: Final = 0.1
 class LogOptions:
     tail_lines: int | None = None
     since: str = ""
-    """A time as it stands in the file; earlier lines are left out."""
+    """A time in the format of the file; earlier lines are left out."""
     timestamps: bool = False
     limit_bytes: int | None = None
 
@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
 
 class _Writer:
-    """Records as they are shown: without their prefix, pieces of one line joined."""
+    """Formats records: without their prefix, parts of one line joined."""
 
     def __init__(self, options: LogOptions) -> None:
         self._options = options
@@ -64,7 +64,7 @@ class _Writer:
 
 
 def read(path: Path, options: LogOptions | None = None) -> bytes:
-    """What has been written so far."""
+    """Return the log so far."""
     chosen = options or LogOptions()
     with path.open("rb") as file:
         return _Writer(chosen).shown(_written(path, file, chosen))
@@ -73,7 +73,7 @@ def read(path: Path, options: LogOptions | None = None) -> bytes:
 async def follow(
     path: Path, has_ended: Callable[[], bool], options: LogOptions | None = None
 ) -> AsyncIterator[bytes]:
-    """What has been written and will be, until the container has ended."""
+    """Yield the log so far and what is written until the container ends."""
     chosen = options or LogOptions()
     writer = _Writer(chosen)
     with path.open("rb") as file:
@@ -88,7 +88,7 @@ async def follow(
 async def records_from_now(
     path: Path, has_ended: Callable[[], bool]
 ) -> AsyncIterator[list[Record]]:
-    """What will be written, until the container has ended."""
+    """Yield the records that are written from now until the container ends."""
     with path.open("rb") as file:
         file.seek(0, os.SEEK_END)
         async for records in _coming(path, file, has_ended):
@@ -96,7 +96,7 @@ async def records_from_now(
 
 
 def _written(path: Path, file: IO[bytes], options: LogOptions) -> list[Record]:
-    """Also what was put aside; the file is left at its end."""
+    """Return the records so far, of the rotated file too; leaves the file at its end."""
     rotated = path.with_name(shim.ROTATED)
     # The file itself may have been put aside since it was opened.
     before = rotated.read_bytes() if _is_another(rotated, file) else b""
@@ -107,7 +107,7 @@ def _written(path: Path, file: IO[bytes], options: LogOptions) -> list[Record]:
 
 
 def _tail_start(records: list[Record], lines: int) -> int:
-    """Where the last lines begin; pieces of a line count as one."""
+    """Return the index of the first of the last lines; parts of a line count as one."""
     if lines <= 0:
         return len(records)
     for index in range(len(records) - 1, 0, -1):
@@ -146,7 +146,7 @@ def _next(path: Path, first: IO[bytes], current: IO[bytes]) -> IO[bytes]:
 
 
 def _is_another(path: Path, file: IO[bytes]) -> bool:
-    """Whether there is a file by this name, and it is not the one that is open."""
+    """Whether a file of this name exists and is not the open one."""
     try:
         return path.stat().st_ino != os.fstat(file.fileno()).st_ino
     except FileNotFoundError:
@@ -154,7 +154,7 @@ def _is_another(path: Path, file: IO[bytes]) -> bool:
 
 
 def _whole_lines(file: IO[bytes]) -> bytes:
-    """What can be read up to the last end of a line; the rest is left for the next time."""
+    """Read up to the last end of a line; leave the rest for the next time."""
     chunk = file.read()
     end = chunk.rfind(b"\n") + 1
     file.seek(end - len(chunk), os.SEEK_CUR)

@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Process:
-    """A running child. Must be made on the event loop."""
+    """A running child process. Create it on the event loop."""
 
     def __init__(self, argv: Sequence[str], **options: Any) -> None:
         self.child: subprocess.Popen[bytes] = subprocess.Popen(argv, **options)
@@ -28,7 +28,7 @@ class Process:
         return self.child.poll() is not None
 
     async def wait(self) -> int:
-        """The exit code; that of a process that a signal killed is 128 and its number."""
+        """Wait for the exit code; 128 plus the signal's number for a process killed by one."""
         await self._ended.wait()
         code = self.child.returncode
         return 128 - code if code < 0 else code
@@ -49,7 +49,7 @@ class Process:
 
 
 async def end_of(process: int) -> None:
-    """Wait for any process to end, also one that somebody else has started."""
+    """Wait for any process to end, also one that is not a child."""
     try:
         descriptor = os.pidfd_open(process)
     except ProcessLookupError:

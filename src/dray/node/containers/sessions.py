@@ -1,7 +1,7 @@
-"""Somebody at a container: a program run inside it, or its own input and output, over a socket.
+"""exec and attach sessions: the streams of a program in a container, over a WebSocket.
 
-As pkg/kubelet's streaming server: what is typed comes on channels, what is printed goes out on
-them, and the error channel says at last how it ended.
+As pkg/kubelet's streaming server: input and output are messages on channels, and the last message
+on the error channel is the exit status.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from dray.node.containers.processes import Process
 
 CHUNK_BYTES: Final = 65536
 DRAIN_SECONDS: Final = 2.0
-"""How long output is waited for that something left behind in the container may still hold open."""
+"""The wait for output after the program's end: a process left behind may hold it open."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which streams somebody wants to hold."""
+    """The streams that the client wants."""
 
     stdin: bool = False
     stdout: bool = True
@@ -40,7 +40,7 @@ class Wanted:
 
 
 class _Target(Protocol):
-    """Where what is typed goes."""
+    """The receiver of a client's input."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -50,7 +50,7 @@ class _Target(Protocol):
 
 
 async def execute(socket: MessageSocket, command: Command, wanted: Wanted) -> None:
-    """Run a program and hold its streams until it ends or whoever asked leaves."""
+    """Run a program with its streams on a socket until it ends or the client leaves."""
     await socket.send(remote_command.message(_first_channel(wanted), b""))
     try:
         program = _Terminal(command) if wanted.tty else _Piped(command, wanted)
@@ -62,7 +62,7 @@ async def execute(socket: MessageSocket, command: Command, wanted: Wanted) -> No
 
 
 async def attach(socket: MessageSocket, attempt: Attempt, wanted: Wanted) -> None:
-    """Hold the streams of a container itself until it ends or whoever asked leaves."""
+    """Connect the container's own streams to a socket until it ends or the client leaves."""
     await socket.send(remote_command.message(_first_channel(wanted), b""))
 
     async def show() -> None:
@@ -81,14 +81,14 @@ async def attach(socket: MessageSocket, attempt: Attempt, wanted: Wanted) -> Non
 
 
 def _first_channel(wanted: Wanted) -> int:
-    """An empty message there tells that the conversation has begun."""
+    """Return the channel of the first, empty message, which starts the session."""
     return remote_command.STDOUT if wanted.stdout else remote_command.ERROR
 
 
 async def _hold(
     socket: MessageSocket, target: _Target, work: Callable[[], Awaitable[None]]
 ) -> None:
-    """Until the work is done or the other side leaves, whichever comes first."""
+    """Run the work until it is done or the client leaves."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(_coroutine(work))
         typing = group.create_task(_pass_on(socket, target))
@@ -102,7 +102,7 @@ async def _coroutine(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _pass_on(socket: MessageSocket, target: _Target) -> None:
-    """What comes on the channels, until the other side has left."""
+    """Pass messages of the client on, until it leaves."""
     while (message := await socket.receive()) is not None:
         if not message:
             continue
@@ -150,7 +150,7 @@ async def _chunks(descriptor: int) -> AsyncIterator[bytes]:
 
 
 class _Descriptor:
-    """Something to write to that may be slow, or gone."""
+    """A file descriptor to write to; its reader may be slow, or gone."""
 
     def __init__(self, number: int) -> None:
         os.set_blocking(number, False)
@@ -207,7 +207,7 @@ class _Piped:
             self._input.close()
 
     def resize(self, size: TerminalSize) -> None:
-        """There is no terminal."""
+        """Does nothing: pipes have no size."""
 
     def close(self) -> None:
         self.end()
@@ -250,7 +250,7 @@ class _Terminal:
             fcntl.ioctl(self._outer.number, termios.TIOCSWINSZ, packed)
 
     def close(self) -> None:
-        """Whatever still runs there is told that its terminal is gone."""
+        """Close the terminal; programs that still run there get SIGHUP."""
         self._outer.close()
 
 

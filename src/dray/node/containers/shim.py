@@ -1,9 +1,9 @@
-"""Outlives the agent: owns one container, its log and its exit code on disk.
+"""The shim: owns one container, its log and its exit code on disk, and outlives the agent.
 
-Run as a program it waits on its standard input, a socket, for folders that hold `command.json`, and
-forks for each: starting Python anew for every container would cost more than the container. What
-it forks is the shim. It writes `output.log` and, when the container has ended, `exit.json`, and
-says "started" on the descriptor that came with the folder. SIGTERM is passed on to the container's
+The program waits on its standard input, a socket, for folders that hold `command.json`, and forks a
+shim for each: an interpreter per container would cost more than the container. A shim writes
+`output.log` and, when the container has ended, `exit.json`, and writes "started" to the descriptor
+that came with the folder. SIGTERM is passed on to the container's
 processes, SIGUSR1 kills them, SIGUSR2 gives the terminal the size in `size.json`. Imports nothing
 but a little of Python's own library.
 """
@@ -38,7 +38,7 @@ INPUT_DESCRIPTOR = 0
 
 
 def serve(requests: socket.socket) -> None:
-    """Fork a shim for each folder that is sent, until nobody is left to send one."""
+    """Fork a shim for each folder that is received, until the agent closes the socket."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, descriptors, _, _ = socket.recv_fds(requests, MAX_PATH_BYTES, 1)
@@ -69,7 +69,7 @@ def main(folder: str, told: int) -> None:
 
 
 def born(process: int) -> float:
-    """When a process was started, which tells it from a later one with its number; -2 if gone."""
+    """Return the start time of a process, which tells reused ids apart; -2 where it is gone."""
     try:
         with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -79,7 +79,7 @@ def born(process: int) -> float:
 
 
 class Shim:
-    """One container: its process, and what goes in and out."""
+    """One container: its process and its streams."""
 
     def __init__(self, folder: str, command: dict[str, Any], log: Log) -> None:
         self._folder = folder
@@ -89,7 +89,7 @@ class Shim:
         self._inside = 0
 
     def run(self, told: int) -> tuple[int, str]:
-        """Start the container and stay until it has ended; its exit code, and why it never ran."""
+        """Run the container until it ends; return its exit code, or why it never ran."""
         try:
             process = self._start()
         except OSError as error:
@@ -103,7 +103,7 @@ class Shim:
         return (128 - code, "") if code < 0 else (code, "")
 
     def _start(self) -> subprocess.Popen[bytes]:
-        """Bubblewrap tells on a descriptor which process is the first of its sandbox."""
+        """Start the command; bubblewrap reports its first process on a descriptor."""
         argv = self._command["argv"]
         if INFO_DESCRIPTOR not in argv:
             return self._spawn(argv)
@@ -145,7 +145,7 @@ class Shim:
             os.close(inner)
 
     def _wait_until_started(self, process: subprocess.Popen[bytes]) -> None:
-        """The sandbox is there before the container's own first process is."""
+        """Wait for the container's own first process; the sandbox exists before it."""
         file = self._command.get("startedFile")
         while process.poll() is None:
             if file and os.path.exists(file):
@@ -155,7 +155,7 @@ class Shim:
             time.sleep(LOOK_SECONDS)
 
     def _terminate(self, outer: int) -> None:
-        """Ask the container's own processes to end, not what keeps them in their sandbox."""
+        """Send SIGTERM to the container's own processes, not to those of the sandbox."""
         for process in _children(self._inside) if self._inside else [outer]:
             _kill(process, signal.SIGTERM)
 
@@ -175,7 +175,7 @@ class Shim:
         fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def _copy(self, process: subprocess.Popen[bytes], told: int) -> None:
-        """Each line with its time and stream, as the kubelet's runtimes write logs."""
+        """Write output as the kubelet's runtimes write logs: lines with time and stream."""
         sources = self._sources(process)
         with selectors.DefaultSelector() as selector:
             for descriptor, stream in sources.items():
@@ -225,9 +225,9 @@ class Shim:
 
 
 class Input:
-    """What somebody attached writes, passed on; without `ends` the container never sees its end.
+    """Passes input of attached clients on; without `ends` the container never sees its end.
 
-    Nothing is read while the container has not taken what was read before.
+    Nothing is read before the container has taken what was read last.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class Log:
         self._rest = {b"stdout": b"", b"stderr": b""}
 
     def add(self, stream: bytes, chunk: bytes, *, at_once: bool) -> None:
-        """Whole lines, and very long ones in pieces; `at_once` keeps nothing back for its end."""
+        """Write whole lines, and very long ones in parts; `at_once` keeps nothing back."""
         *lines, left = (self._rest[stream] + chunk).split(b"\n")
         for line in lines:
             self._write(stream, b"F", line)
@@ -318,7 +318,7 @@ class Log:
         self._size += len(record)
 
     def _rotate(self) -> None:
-        """Whoever reads finds a log under this name at every moment."""
+        """Start a new file; readers find a log under the name at every moment."""
         os.close(self._descriptor)
         fresh = self._path + ".new"
         self._descriptor = _opened(fresh)
@@ -330,7 +330,7 @@ class Log:
 
 
 def _say_started(told: int) -> None:
-    """Nobody listens any more where the agent died meanwhile; the container goes on."""
+    """Report the start to the agent, which may have died meanwhile; the container goes on."""
     with contextlib.suppress(BrokenPipeError):
         os.write(told, STARTED)
     os.close(told)
@@ -341,7 +341,7 @@ def _opened(path: str) -> int:
 
 
 def _read(descriptor: int) -> bytes | None:
-    """What is there, None for nothing yet; empty at the end, which a terminal tells by an error."""
+    """Return the available bytes, None for nothing yet, empty at the end."""
     try:
         return os.read(descriptor, 65536)
     except BlockingIOError:
@@ -351,7 +351,7 @@ def _read(descriptor: int) -> bytes | None:
 
 
 def _first_process(descriptor: int) -> int:
-    """The process that bubblewrap names as first of its sandbox; 0 where nobody names one."""
+    """Return the first process of the sandbox, as bubblewrap reports it, or 0."""
     text = b""
     with os.fdopen(descriptor, "rb", buffering=0) as pipe:
         while b"}" not in text and (chunk := pipe.read(4096)):
@@ -365,7 +365,7 @@ def _first_process(descriptor: int) -> int:
 def _children(process: int) -> list[int]:
     try:
         with open(f"/proc/{process}/task/{process}/children", encoding="ascii") as file:
-            return [int(each) for each in file.read().split()]
+            return [int(number) for number in file.read().split()]
     except OSError:
         return []
 
@@ -376,7 +376,7 @@ def _kill(process: int, number: signal.Signals) -> None:
 
 
 def _end_of(process: subprocess.Popen[bytes], selector: selectors.BaseSelector) -> int:
-    """A descriptor that tells when it has ended; -1 where it has already."""
+    """Return a descriptor that is readable when the process ends, or -1 where it has ended."""
     if process.poll() is not None:
         _kill_session(process.pid)
         return -1

@@ -1,4 +1,4 @@
-"""Whether a pod may use its claims on this node.
+"""Checks that a pod may use its claims on this node.
 
 As pkg/kubelet/cm/dra, prepareResources: a claim must be allocated, reserved for this very pod, and
 where it was made from a template, be made for it.
@@ -19,11 +19,11 @@ from dray.client.api_client import Client
 
 
 class NotUsable(Exception):
-    """A claim that the pod cannot use now; the text says which and why."""
+    """A claim that the pod cannot use now; the message has its name and the reason."""
 
 
 async def usable(client: Client, pod: Pod) -> list[ResourceClaim]:
-    """The claims of the pod, read from the server; raises NotUsable for the first that is not."""
+    """Read the claims of the pod. Raises NotUsable for the first that the pod may not use."""
     return [await _usable(client, pod, used) for used in pod_claims.claims_of_pod(pod)]
 
 
@@ -41,7 +41,7 @@ async def _usable(client: Client, pod: Pod, used: PodClaimReference) -> Resource
 
 
 def _decoded(document: JsonObject) -> ResourceClaim:
-    """A server that writes `null` for absent costs a second try."""
+    """Decode a claim; a server that writes `null` for absent costs a second try."""
     try:
         return msgspec.convert(document, ResourceClaim)
     except msgspec.ValidationError:
@@ -49,7 +49,7 @@ def _decoded(document: JsonObject) -> ResourceClaim:
 
 
 def refused(claim: ResourceClaim, pod: Pod, is_generated: bool) -> str | None:
-    """Why the pod may not use the claim."""
+    """Return why the pod may not use the claim, or None if it may."""
     metadata = claim.metadata
     if is_generated and not pod_claims.is_for_pod(claim, pod, accepts_group=True):
         return f"ResourceClaim {metadata.name} was not created for pod {pod.metadata.name}"

@@ -1,7 +1,7 @@
 """The drivers that have registered on this node, and the connections to them.
 
-A driver puts a socket into the registry; the agent asks it for its name and what it speaks, tells
-it that it is taken on, and forgets it when the socket is gone. Of two with the same name the later
+A driver puts a socket into the registry. The agent reads its name and versions from it, confirms
+the registration, and drops the driver when the socket is gone. Of two with the same name the later
 one is called, as in a rolling upgrade; when it goes, the earlier one is called again.
 """
 
@@ -27,14 +27,14 @@ log = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 0.1
 RETRY_ROUNDS: Final = 10
-"""So often nothing is new before those that did not answer are asked again."""
+"""The number of polls without a change before unresponsive sockets are tried again."""
 REGISTER_SECONDS: Final = 10.0
 _SPOKEN = (services.DRA_V1, services.DRA_V1BETA1)
 _HEALTH_SPOKEN = (services.HEALTH_V1, services.HEALTH_V1ALPHA1)
 
 
 class DriverError(Exception):
-    """A driver that is missing, silent or refuses; the text says which and what it answered."""
+    """A driver that is missing, unresponsive or returns an error; the message has its name."""
 
 
 class ClaimReference(NamedTuple):
@@ -80,7 +80,7 @@ class DriverConnection:
 
     @functools.cached_property
     def _channel(self) -> grpc.aio.Channel:
-        """One for all calls: to open one takes longer than most calls do."""
+        """Shared by all calls: to open a channel takes longer than most calls."""
         return grpc.aio.insecure_channel(services.address(self.endpoint))
 
     async def _call(self, method: str, claim: ClaimReference) -> Any:
@@ -105,7 +105,7 @@ class DriverConnection:
 
 
 def _is_cancelled() -> bool:
-    """Whether this task is to end, and not only a call whose channel was closed."""
+    """Whether this task was cancelled, and not only a call whose channel was closed."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -123,16 +123,16 @@ class Drivers:
         """Set, and replaced by a new one, whenever a driver comes or goes."""
 
     def find(self, name: str) -> DriverConnection | None:
-        found = [each.driver for each in self._by_socket.values() if each.driver.name == name]
+        found = [entry.driver for entry in self._by_socket.values() if entry.driver.name == name]
         return found[-1] if found else None
 
     def __iter__(self) -> Iterator[DriverConnection]:
-        """Each driver once: the one that is called."""
+        """Return the drivers that are called, one per name."""
         return iter([found for name in self.names if (found := self.find(name)) is not None])
 
     @property
     def names(self) -> list[str]:
-        return sorted({each.driver.name for each in self._by_socket.values()})
+        return sorted({entry.driver.name for entry in self._by_socket.values()})
 
     async def run(self) -> None:
         self._registry.mkdir(parents=True, exist_ok=True)
@@ -144,20 +144,20 @@ class Drivers:
                 rounds += 1
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
-            for each in self._by_socket.values():
-                await each.driver.close()
+            for entry in self._by_socket.values():
+                await entry.driver.close()
 
     def _has_news(self) -> bool:
         before, self._seen_at = self._seen_at, self._registry.stat().st_mtime_ns
         return before != self._seen_at
 
     async def _look(self) -> None:
-        """A socket that was replaced is registered anew."""
+        """Drop drivers whose socket is gone or was replaced, and register new ones."""
         present = dict(_sockets(self._registry))
-        for path, each in list(self._by_socket.items()):
-            if present.get(path) != each.socket:
+        for path, entry in list(self._by_socket.items()):
+            if present.get(path) != entry.socket:
                 del self._by_socket[path]
-                await each.driver.close()
+                await entry.driver.close()
                 self._tell()
         async with asyncio.TaskGroup() as group:
             for path, socket in present.items():
@@ -185,7 +185,7 @@ class Drivers:
 
 
 class _Socket(NamedTuple):
-    """Tells a socket from the one that was there before: inodes are soon used again."""
+    """Identifies a socket; the inode alone would not, because it is soon reused."""
 
     inode: int
     made_at: int
@@ -207,8 +207,8 @@ async def _introduce(caller: Caller) -> DriverConnection | None:
         log.warning("driver %s is refused: %s", info.name, refusal)
         return None
     versions = info.supported_versions
-    service = next(each for each in _SPOKEN if each.version in versions)
-    health = next((each for each in _HEALTH_SPOKEN if each.version in versions), None)
+    service = next(service for service in _SPOKEN if service.version in versions)
+    health = next((service for service in _HEALTH_SPOKEN if service.version in versions), None)
     log.info("driver %s registered with %s", info.name, service.version)
     return DriverConnection(info.name, info.endpoint, service, health)
 
@@ -216,7 +216,7 @@ async def _introduce(caller: Caller) -> DriverConnection | None:
 def _refusal(type_: str, versions: Sequence[str]) -> str:
     if type_ != services.PLUGIN_TYPE:
         return f"plugins of type {type_} are not supported"
-    if not any(each.version in versions for each in _SPOKEN):
+    if not any(service.version in versions for service in _SPOKEN):
         return f"none of its versions is supported: {', '.join(versions)}"
     return ""
 

@@ -1,7 +1,7 @@
-"""How the devices of this node are, as their drivers tell it, and what of it a pod's status shows.
+"""The health of this node's devices, as drivers report it, for the status of pods.
 
-As pkg/kubelet/cm/dra, healthinfo and UpdateAllocatedResourcesStatus: a device of which nothing has
-been heard for long enough is Unknown.
+As pkg/kubelet/cm/dra, healthinfo and UpdateAllocatedResourcesStatus: a device without a recent
+report is Unknown.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UNKNOWN: Final = HealthStatus()
 
 
 class DeviceHealthMonitor:
-    """Follows every driver that tells about health; calls `changed` when a device's changes."""
+    """Watches every driver that reports health; calls `changed` when a device's health changes."""
 
     def __init__(self, drivers: Drivers, changed: Callable[[], None]) -> None:
         self._drivers = drivers
@@ -49,7 +49,7 @@ class DeviceHealthMonitor:
         return self._known.get(device.device_id, UNKNOWN)
 
     async def run(self) -> None:
-        """One follower for each driver as it is now; all anew when a driver comes or goes."""
+        """Watch every driver; start again when a driver comes or goes."""
         while True:
             changed = self._drivers.changed
             async with asyncio.TaskGroup() as group:
@@ -99,7 +99,7 @@ class DeviceHealthMonitor:
 def resource_statuses(
     container: Container, held: ClaimsOfPod, health_of: Callable[[DriverDevice], HealthStatus]
 ) -> list[dict[str, Any]]:
-    """`allocatedResourcesStatus` of a container: each claim it names, or request of one."""
+    """Return `allocatedResourcesStatus` of a container: an entry per claim or request it names."""
     made = []
     for used in container.resources.claims:
         if used.name not in held:
@@ -109,7 +109,7 @@ def resource_statuses(
             for device in held[used.name].devices
             if not used.request or not device.requests or used.request in device.requests
         ]
-        entries = {_resource_id(each): _entry(each, health_of(each)) for each in devices}
+        entries = {_resource_id(device): _entry(device, health_of(device)) for device in devices}
         if entries:
             suffix = f"/{used.request}" if used.request else ""
             name = f"claim:{used.name}{suffix}"
@@ -125,7 +125,7 @@ def _entry(device: DriverDevice, health: HealthStatus) -> dict[str, str]:
 
 
 def _resource_id(device: DriverDevice) -> str:
-    """The first CDI id; devices without one are named in full."""
+    """Return the first CDI id of a device, or its full name without one."""
     if device.cdi_ids:
         return device.cdi_ids[0]
     return f"{device.driver}/{device.pool}/{device.device}"

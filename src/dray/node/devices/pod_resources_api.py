@@ -1,4 +1,4 @@
-"""What the pods of this node hold, on the kubelet's PodResources socket: for exporters."""
+"""Serves the devices of this node's pods on the kubelet's PodResources socket, for exporters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _messages = services.POD_RESOURCES.messages
 
 @contextlib.asynccontextmanager
 async def serving(path: Path, holders: Callable[[], Iterable[Holder]]) -> AsyncIterator[None]:
-    """Answer on the socket while the block runs."""
+    """Serve on the socket while the block runs."""
     server = grpc.aio.server()
     services.serve(server, services.POD_RESOURCES, _answers(holders))
     path.parent.mkdir(parents=True, exist_ok=True)

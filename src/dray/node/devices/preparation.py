@@ -69,30 +69,30 @@ class Preparation:
         return list(self._held.values())
 
     async def prepare(self, pod: Pod) -> ClaimsOfPod:
-        """Raises claims.NotUsable and drivers.DriverError; then it may be tried again."""
+        """Prepare the claims of a pod. Raises NotUsable and DriverError; try again then."""
         used = list(pod_claims.claims_of_pod(pod))
         found = await claim_access.usable(self._client, pod)
         return {
-            each.pod_claim: await self._prepare(pod, claim)
-            for each, claim in zip(used, found, strict=True)
+            reference.pod_claim: await self._prepare(pod, claim)
+            for reference, claim in zip(used, found, strict=True)
         }
 
     def waits_for(self, pod_uid: str) -> str:
-        """Which driver has been asked for a pod and has not answered."""
+        """Return the call that a pod waits for, or an empty text."""
         if pod_uid not in self._waits_for:
             return ""
         driver, held = self._waits_for[pod_uid]
         return f"driver {driver}: {_PREPARE} of claim {held.namespace}/{held.name}: no answer"
 
     async def unprepare(self, pod_uid: str) -> None:
-        """Let go of every claim that the pod held."""
+        """Unprepare the claims of a pod, except those that another pod uses."""
         for held in self.held:
             if pod_uid in held.pods:
                 async with self._lock(held.uid):
                     await self._release(held.uid, pod_uid)
 
     async def unprepare_all_but(self, pods: Collection[str]) -> None:
-        """Let go of what was prepared for pods that are gone."""
+        """Unprepare the claims of all other pods, which are gone."""
         gone = {pod for held in self.held for pod in held.pods if pod not in pods}
         for pod in gone:
             await self.unprepare(pod)
@@ -166,7 +166,7 @@ class Preparation:
 
 
 class _Disk:
-    """The checkpoint. Whoever waits while it is written shares the next write with the others."""
+    """The checkpoint. Writers that wait while it is written share the next write."""
 
     def __init__(self, path: Path) -> None:
         self._checkpoint = Checkpoint(path, dict[str, HeldClaim], version=CHECKPOINT_VERSION)
@@ -196,7 +196,7 @@ class _Disk:
 
 
 def cdi_ids(pod: Pod, container: Container, held: ClaimsOfPod) -> list[str]:
-    """What the runtime injects into one container: of each claim it names, or of one request."""
+    """Return the CDI ids for one container: of each claim it names, or of one request."""
     found: dict[str, None] = {}
     for used in container.resources.claims:
         if used.name in held:
@@ -217,13 +217,13 @@ def _ids(devices: Iterable[DriverDevice], request: str) -> Iterable[str]:
 
 
 def _with_drivers(held: HeldClaim, claim: ResourceClaim) -> HeldClaim:
-    """With those drivers that will have to unprepare; others need not."""
+    """Return the claim with the drivers that have to unprepare it."""
     drivers = (*held.drivers, *_drivers_to_call(claim, _UNPREPARE))
     return msgspec.structs.replace(held, drivers=tuple(dict.fromkeys(drivers)))
 
 
 def _drivers_to_call(claim: ResourceClaim, operation: str) -> list[str]:
-    """The drivers of the claim's devices, without those that need no such call."""
+    """Return the drivers of the claim's devices, without those that skip the operation."""
     assert claim.status.allocation is not None
     needed = {
         result.driver: None

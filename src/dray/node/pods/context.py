@@ -1,4 +1,4 @@
-"""What the workers of pods depend on: the node, and the state of one pod on it."""
+"""Dependencies of pod workers: the node, and the state of one pod on it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 async def build(client: Client, pod: Pod, container: Container) -> dict[str, str]:
-    """Later entries win, and may refer to earlier ones."""
+    """Return the environment of a container. Later entries win, and may refer to earlier ones."""
     made: dict[str, str] = {}
     for source in container.env_from:
         made.update(await _from_all(client, pod, source))
@@ -35,7 +35,7 @@ def arguments(container: Container, env: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes its value, `$$` a dollar; what is not known stays as it is."""
+    """Replace `$(NAME)` by its value and `$$` by a dollar; unknown names stay as they are."""
 
     def replacement(match: re.Match[str]) -> str:
         if match[0] == "$$":
@@ -59,7 +59,7 @@ async def _from_all(client: Client, pod: Pod, source: EnvFromSource) -> dict[str
 async def _value(
     client: Client, pod: Pod, container: Container, variable: EnvVar, env: Mapping[str, str]
 ) -> str | None:
-    """None where an optional key is missing: the variable is not set then."""
+    """Return the value of a variable, or None where an optional key is missing."""
     source = variable.value_from
     if source is None:
         return expand(variable.value, env)

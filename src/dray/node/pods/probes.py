@@ -20,20 +20,20 @@ from dray.node.pods.pod_status import ObservedContainer
 from dray.node.runtimes.interface import ContainerConfigError
 
 Execute = Callable[[tuple[str, ...]], Awaitable[int]]
-"""Runs a command inside the container; its exit code."""
+"""Runs a command inside the container and returns its exit code."""
 _FAILURES = (TimeoutError, OSError, LookupError, ContainerConfigError, aiohttp.ClientError)
 
 
 @dataclass(frozen=True)
 class Actions:
-    """The actions that can be taken on one running container."""
+    """Takes the actions of probes and hooks on one running container."""
 
     container: Container
     address: str
     execute: Execute
 
     async def succeeds(self, action: Probe | LifecycleHandler, timeout_seconds: float) -> bool:
-        """Whether it was done in time; what cannot be done has failed."""
+        """Return whether an action succeeds in time; one that cannot be taken has failed."""
         with contextlib.suppress(*_FAILURES):
             async with asyncio.timeout(timeout_seconds):
                 return await self._perform(action)
@@ -70,16 +70,16 @@ class Actions:
     def _port(self, port: int | str) -> int:
         if isinstance(port, int):
             return port
-        for each in self.container.ports:
-            if each.name == port:
-                return each.container_port
+        for container_port in self.container.ports:
+            if container_port.name == port:
+                return container_port.container_port
         raise ContainerConfigError(f"container {self.container.name} has no port {port!r}")
 
 
 class Prober:
-    """Probes one start of a container and keeps what is known of it current.
+    """Probes one start of a container and updates its observed state.
 
-    `changed` is called when readiness changes, `dead` with a reason when the container must go.
+    `changed` is called when readiness changes, `dead` with a reason when the container must stop.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Prober:
         self._dead = dead
 
     async def run(self) -> None:
-        """Until cancelled, which happens when the container ends."""
+        """Probe until cancelled, which happens when the container ends."""
         container = self._actions.container
         if container.startup_probe is not None and not await self._starts(container.startup_probe):
             return
@@ -126,7 +126,7 @@ class Prober:
                 return
 
     async def _verdicts(self, probe: Probe) -> AsyncIterator[bool]:
-        """What the probe's thresholds make of its results, whenever one of them is reached."""
+        """Yield the result of the probe whenever a threshold is reached."""
         await asyncio.sleep(probe.initial_delay_seconds)
         in_a_row, last = 0, None
         while True:

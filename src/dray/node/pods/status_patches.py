@@ -1,4 +1,4 @@
-"""What a node says of a pod: phase, conditions and container states, as patches of its status.
+"""Builds patches of a pod's status: phase, conditions and container states.
 
 The patches are strategic: conditions that others own stay, and each names the pod's uid, so that
 it cannot reach another pod of the same name.
@@ -23,7 +23,7 @@ _ORDER = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"
 
 
 def running(pod: Pod, host_ip: str, now: datetime.datetime) -> JsonObject:
-    """Every container has started and is ready."""
+    """Return the patch for a pod whose containers have all started and are ready."""
     time = gotime.write(now)
     state: JsonObject = {"running": {"startedAt": time}}
     ready = gates_are_open(pod)
@@ -47,7 +47,7 @@ def running(pod: Pod, host_ip: str, now: datetime.datetime) -> JsonObject:
 
 
 def restarted(pod: Pod, exit_code: int, now: datetime.datetime) -> JsonObject:
-    """Every container has ended with the same code and runs again."""
+    """Return the patch for a pod whose containers ended with a code and run again."""
     time = gotime.write(now)
     before = {status.name: status for status in pod.status.container_statuses}
     entries = []
@@ -62,7 +62,7 @@ def restarted(pod: Pod, exit_code: int, now: datetime.datetime) -> JsonObject:
 
 
 def ended(pod: Pod, exit_code: int, now: datetime.datetime) -> JsonObject:
-    """Every container has ended with the same code."""
+    """Return the patch for a pod whose containers have all ended with a code."""
     time = gotime.write(now)
     started = pod.status.start_time or time
     terminated = _terminated(exit_code, started, time)
@@ -106,7 +106,7 @@ def container_status(pod: Pod, container: Container, state: JsonObject) -> JsonO
 
 
 def pod_address(uid: str) -> str:
-    """An address in 10.64.0.0/10 that follows from the pod's uid."""
+    """Return an address in 10.64.0.0/10 that is computed from the pod's uid."""
     digest = hashlib.blake2s(uid.encode(), digest_size=3).digest()
     return f"10.{64 + digest[0] % 64}.{digest[1]}.{digest[2]}"
 

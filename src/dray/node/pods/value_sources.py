@@ -48,7 +48,7 @@ async def _read(
 def chosen(
     values: dict[str, bytes], items: Iterable[KeyToPath], optional: bool
 ) -> dict[str, bytes]:
-    """The files of a volume: all keys under their own names, or some under given paths."""
+    """Return the files of a volume: all keys under their own names, or items under their paths."""
     wanted = list(items)
     if not wanted:
         return values
@@ -59,7 +59,7 @@ def chosen(
 
 
 def field(pod: Pod, path: str) -> str:
-    """One of the fields of a pod that its containers may know."""
+    """Return a field of the pod (downward API). Raises ContainerConfigError for another path."""
     if match := _SUBSCRIPT.fullmatch(path):
         return _labelled(pod, match[1]).get(match[2], "")
     match path:
@@ -84,9 +84,9 @@ def field(pod: Pod, path: str) -> str:
 
 
 def resource(pod: Pod, container: Container, wanted: ResourceFieldSelector) -> str:
-    """A limit or request, rounded up to whole divisors."""
+    """Return a limit or request, rounded up to whole divisors."""
     everyone = (*pod.spec.containers, *pod.spec.init_containers)
-    named = [each for each in everyone if each.name == wanted.container_name]
+    named = [candidate for candidate in everyone if candidate.name == wanted.container_name]
     resources = (named[0] if named else container).resources
     kind, _, name = wanted.resource.partition(".")
     amounts = resources.limits if kind == "limits" else resources.requests

@@ -30,7 +30,7 @@ class Volumes:
     allows_host: bool = False
 
     async def prepare(self, pod: Pod) -> dict[str, Path]:
-        """The folder behind each volume; raises ConfigError for one that cannot be made."""
+        """Make the volumes of a pod, and return their folders. Raises ContainerConfigError."""
         return {volume.name: await self._prepare(pod, volume) for volume in pod.spec.volumes}
 
     async def _prepare(self, pod: Pod, volume: Volume) -> Path:
@@ -118,7 +118,7 @@ class Volumes:
 
 
 def binds(container: Container, folders: dict[str, Path], env: dict[str, str]) -> Iterable[Bind]:
-    """Where a container sees the volumes it mounts."""
+    """Return the mounts of a container's volumes."""
     for mount in container.volume_mounts:
         if mount.name not in folders:
             raise ContainerConfigError(f"volume {mount.name} is not one of the pod's")

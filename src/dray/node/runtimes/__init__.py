@@ -1,1 +1,1 @@
-"""One module for each way to run a container."""
+"""Container runtimes, one module each."""

@@ -1,6 +1,6 @@
-"""What a runtime is: it says how a container is started, and how a program is run inside it.
+"""The interface of runtimes: command lines that start a container, or a program inside it.
 
-Nothing is started here. A runtime makes command lines; the shim runs them and outlives the agent.
+A runtime starts nothing itself. The shim runs the command lines and outlives the agent.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ class Bind:
 
 @dataclass(frozen=True)
 class ContainerSpec:
-    """Everything a runtime has to know to start one container."""
+    """Everything that a runtime needs to start one container."""
 
     command: tuple[str, ...]
-    """What replaces the entry point of the image; empty for that of the image."""
+    """Replaces the entry point of the image, unless it is empty."""
     args: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     working_directory: str = ""
@@ -33,7 +33,7 @@ class ContainerSpec:
     device_nodes: tuple[DeviceNode, ...] = ()
     image: str = ""
     name: str = ""
-    """Unlike that of any other container on the machine."""
+    """Unique among the containers of the host."""
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
@@ -44,16 +44,16 @@ class ContainerSpec:
 
 
 def with_terminal(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Run inside, where process numbers are the container's own, so that job control works."""
+    """Return a command with a terminal of its own, inside the container: job control needs that."""
     return ("setsid", "--ctty", "--wait", *argv)
 
 
 class Unusable(Exception):
-    """A runtime that does not work on this machine; the text says what was tried."""
+    """A runtime that does not work on this host; the message has what was tried."""
 
 
 class ImageError(Exception):
-    """An image that is not there and cannot be fetched; the reason is one of the kubelet's."""
+    """An image that is missing and cannot be pulled; the reason is one of the kubelet's."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -66,37 +66,40 @@ class Runtime(Protocol):
 
     @property
     def has_images(self) -> bool:
-        """Whether it runs what is in the image; otherwise the programs of the node run."""
+        """Whether it runs the image; otherwise the programs of the host run."""
 
     @property
     def has_own_etc(self) -> bool:
-        """Whether containers find an /etc without one being made for them."""
+        """Whether containers have an /etc without one being made for them."""
 
     @property
     def default_environment(self) -> dict[str, str]:
-        """What a container's environment has besides what the pod says."""
+        """Variables of every container, besides those of the pod."""
 
     @property
     def caution(self) -> str:
-        """What whoever uses it has to know, for one event of each pod; empty for nothing."""
+        """A warning for the user, recorded in one event of each pod; may be empty."""
 
     def try_out(self) -> None:
-        """Run something really; raises Unusable where that fails."""
+        """Run a small program in it. Raises Unusable where that fails."""
 
     async def pull(self, image: str, policy: str) -> None:
-        """See to it that an image is there; raises ImageError."""
+        """Pull an image, unless it is present. Raises ImageError."""
 
     def command(self, spec: ContainerSpec, folder: str) -> Command:
-        """What starts a container whose shim keeps its files in `folder`."""
+        """Return the command that starts a container whose shim keeps its files in `folder`."""
 
     def exec_command(
         self, attempt: Attempt, argv: tuple[str, ...], *, stdin: bool = False, tty: bool = False
     ) -> Command:
-        """What runs a program inside a running container; LookupError if it does not run."""
+        """Return the command that runs a program in a container.
+
+        Raises LookupError if the container does not run.
+        """
 
     def discard(self, attempt: Attempt) -> None:
         """Remove what may be left of a container whose shim was lost."""
 
 
 class ContainerConfigError(Exception):
-    """A container that cannot be made as it is described; the text is for its status."""
+    """A container spec that cannot be carried out; the message is for the container's status."""

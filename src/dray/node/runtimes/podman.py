@@ -23,7 +23,7 @@ from dray.node.runtimes.interface import ContainerSpec, ImageError, Unusable
 
 NAME: Final = "podman"
 RUNTIMES: Final = ("", "crun", "runc")
-"""Of those podman can use; the first is its own choice."""
+"""OCI runtimes to try; the first is podman's own choice."""
 ALWAYS, NEVER = "Always", "Never"
 PID_FILE: Final = "podman.pid"
 _PROBE_SECONDS: Final = 30.0
@@ -83,7 +83,7 @@ class Podman:
 
     @functools.cached_property
     def _program(self) -> list[str]:
-        """podman, with a runtime below it that is proven to work."""
+        """podman with an OCI runtime that works here. Raises Unusable."""
         if shutil.which("podman") is None:
             raise Unusable("podman is not installed")
         said = ""
@@ -97,7 +97,7 @@ class Podman:
         raise Unusable(f"podman cannot run a container here: {said}")
 
     async def _ran(self, *arguments: str) -> tuple[int, str]:
-        """The exit code, and what was said about a failure."""
+        """Return the exit code and the error text."""
         process = Process(
             [*self._program, *arguments],
             stdin=subprocess.DEVNULL,
@@ -116,7 +116,7 @@ class Podman:
 
 
 def _tried(program: list[str]) -> str:
-    """What podman says when it fails to run something in the machine's own files; empty if not."""
+    """Run a program of the host with podman, and return the error text; empty for success."""
     argv = [*program, "run", "--rm", "--network", "host", *_limits(), "--rootfs", "/:O", "true"]
     try:
         ran = subprocess.run(argv, capture_output=True, timeout=_PROBE_SECONDS, check=False)
@@ -126,12 +126,12 @@ def _tried(program: list[str]) -> str:
 
 
 def _last_line(said: bytes) -> str:
-    """Why it failed at last; what was tried before is not worth telling."""
+    """Return the last line of podman's errors."""
     return (said.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
 
 
 def _limits() -> Iterator[str]:
-    """podman lowers its own number of processes to what the system can count."""
+    """Return the limits of the agent, with the number of processes that the system can count."""
     most = int(Path("/proc/sys/kernel/pid_max").read_text("ascii"))
     _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
     _, processes = resource.getrlimit(resource.RLIMIT_NPROC)
@@ -142,7 +142,7 @@ def _limits() -> Iterator[str]:
 
 
 def _inside(spec: ContainerSpec) -> Iterator[str]:
-    """What is different inside: streams, environment, files, devices, and at last what runs."""
+    """Yield the arguments for streams, environment, files and devices, then the image."""
     if spec.stdin:
         yield "--interactive"
     if spec.tty:
@@ -162,5 +162,5 @@ def _inside(spec: ContainerSpec) -> Iterator[str]:
 
 
 def _environment() -> dict[str, str]:
-    """podman's own: where it keeps its images follows from it."""
+    """Return podman's own environment, which locates its images."""
     return dict(os.environ)

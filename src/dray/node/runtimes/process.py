@@ -1,4 +1,4 @@
-"""Containers that are none: plain processes of the agent's user, for systems with nothing else.
+"""Plain processes of the agent's user instead of containers, for systems with nothing else.
 
 They see and may do all that the agent's user may; nothing can be mounted for them.
 """
@@ -28,7 +28,7 @@ class PlainProcess:
         return {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 
     def try_out(self) -> None:
-        """A process can be started wherever the agent itself was."""
+        """Always succeeds: where the agent runs, a process does."""
 
     async def pull(self, image: str, policy: str) -> None:
         return None
@@ -56,4 +56,4 @@ class PlainProcess:
         return Command(list(with_terminal(argv) if tty else argv), started["env"], started["cwd"])
 
     def discard(self, attempt: Attempt) -> None:
-        """What a lost shim leaves behind cannot be told from other processes."""
+        """Does nothing: processes of a lost shim cannot be told from others."""

@@ -26,7 +26,7 @@ _FROM_ETC = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ssl", "/etc/localtim
 _EMPTY = ("/tmp", "/run", "/var/tmp", "/root", "/home")
 _PROBE_SECONDS = 10.0
 _GENERATIONS: Final = 3
-"""From the shim to bubblewrap, to bubblewrap inside the sandbox, to the container's own."""
+"""From the shim to bubblewrap, to bubblewrap inside, to the container's own process."""
 
 
 class Sandbox:
@@ -64,7 +64,7 @@ class Sandbox:
     def exec_command(
         self, attempt: Attempt, argv: tuple[str, ...], *, stdin: bool = False, tty: bool = False
     ) -> Command:
-        """With no more rights than the container itself has."""
+        """Return a command that enters the sandbox, with no more rights than the container has."""
         entered = [
             "nsenter",
             *("--target", str(_first_process(attempt)), "--preserve-credentials"),
@@ -75,11 +75,11 @@ class Sandbox:
         return Command(entered, attempt.command()["env"])
 
     def discard(self, attempt: Attempt) -> None:
-        """Sandboxes die with their shim."""
+        """Does nothing: sandboxes die with their shim."""
 
 
 def is_usable() -> bool:
-    """Whether a sandbox can really be made here, not only whether the program is installed."""
+    """Whether a sandbox works here, not only whether bubblewrap is installed."""
     try:
         Sandbox().try_out()
     except Unusable:
@@ -88,7 +88,7 @@ def is_usable() -> bool:
 
 
 def _argv(spec: ContainerSpec) -> list[str]:
-    """The program and arguments that run a container; the shim fills in {info-fd}."""
+    """Return the command line of a container; the shim fills in {info-fd}."""
     return [
         shutil.which("bwrap") or "bwrap",
         *_users(),
@@ -108,15 +108,15 @@ def _argv(spec: ContainerSpec) -> list[str]:
 
 
 def _users() -> tuple[str, ...]:
-    """An ordinary user is root inside, and nowhere else. With another number there, bubblewrap
-    would make a view of users within the first, which nobody can enter to run a program there."""
+    """Map an ordinary user to root inside. With another number, bubblewrap would nest a second user
+    namespace, which nothing can enter to run a program there."""
     if os.getuid() == 0:
         return ("--unshare-user-try",)
     return ("--unshare-user", "--uid", "0", "--gid", "0")
 
 
 def _first_process(attempt: Attempt) -> int:
-    """The container's own first process, seen from outside; LookupError if there is none."""
+    """Return the host's id of the container's first process. Raises LookupError without one."""
     process = attempt.pid
     for _ in range(_GENERATIONS):
         children = Path(f"/proc/{process}/task/{process}/children")
@@ -144,14 +144,14 @@ def _device_nodes(spec: ContainerSpec) -> Iterator[str]:
 
 
 def _binds(spec: ContainerSpec) -> Iterator[str]:
-    """Outer folders first, so that what is mounted inside them stays visible."""
-    for bind in sorted(spec.binds, key=lambda each: len(Path(each.target).parts)):
+    """Mount outer folders first, so that what is mounted inside them stays visible."""
+    for bind in sorted(spec.binds, key=lambda bind: len(Path(bind.target).parts)):
         if not _is_shown_anyway(bind):
             yield from ("--ro-bind" if bind.read_only else "--bind", bind.source, bind.target)
 
 
 def _is_shown_anyway(bind: Bind) -> bool:
-    """The host's own file at its own place, where it may be a link: nothing is mounted on links."""
-    if not bind.read_only or not bind.target.startswith(tuple(f"{each}/" for each in _SHOWN)):
+    """Whether the container sees this very file already; bubblewrap cannot mount on links."""
+    if not bind.read_only or not bind.target.startswith(tuple(f"{shown}/" for shown in _SHOWN)):
         return False
     return os.path.realpath(bind.source) == os.path.realpath(bind.target)

@@ -1,4 +1,4 @@
-"""Which runtime a node uses: the one asked for, or the first that a try proves to work."""
+"""Selects the runtime of a node: the requested one, or the first that works here."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dray.node.runtimes.interface import Runtime, Unusable
 AUTO: Final = "auto"
 NAMES: Final = (AUTO, sandbox.NAME, podman.NAME, process.NAME, simulated.NAME)
 MAX_REAL_MACHINES: Final = 16
-"""More machines than that on one computer would leave little of it for their containers."""
+"""More nodes than this on one host would leave little of it for their containers."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A runtime, or none for pods that run in name only; and why it is this one."""
+    """A runtime, or None for simulated pods, and the reason for the choice."""
 
     runtime: Runtime | None
     why: str
@@ -27,7 +27,7 @@ class Choice:
 
 
 def choose(name: str, *, machines: int = 1, allows_host: bool = False) -> Choice:
-    """Raises Unusable for a runtime that was asked for and does not work here."""
+    """Choose a runtime by its name. Raises Unusable for a requested one that does not work here."""
     if name == simulated.NAME:
         return Choice(None, "as asked for")
     if name == AUTO:

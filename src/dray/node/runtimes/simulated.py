@@ -1,10 +1,10 @@
-"""Containers in name only: nothing is started, and what would happen is written on the pod.
+"""Simulated containers: nothing is started; annotations of the pod say what would happen.
 
 A pod that restarts its containers runs until it is deleted. Any other ends by itself: at once, or
 after the seconds in `dray.dev/run-seconds`, with the code in `dray.dev/exit-code`. Where the policy
 says so, containers that have ended run again after a back-off. A pod that is deleted takes the
 seconds in `dray.dev/stop-seconds` to stop, but no longer than its grace period.
-All that is known of a pod is in the pod, so a restarted agent goes on where the last one stopped.
+All state is in the pod, so that a restarted agent goes on where the last one stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 10.0, 300.0
 
 
 def seconds_left(pod: Pod, now: datetime.datetime) -> float:
-    """Until the containers of a started pod end by themselves."""
+    """Return the seconds until the containers of a started pod end by themselves."""
     total = run_seconds(pod)
     if total == FOREVER or pod.status.start_time is None:
         return total
@@ -45,7 +45,7 @@ def restarts(pod: Pod) -> bool:
 
 
 def backoff_seconds(pod: Pod) -> float:
-    """Before the next start: none before the first, then 10 s, 20 s … as a kubelet waits."""
+    """Return the back-off before the next start: 0, then 10 s, 20 s … as a kubelet."""
     count = max((status.restart_count for status in pod.status.container_statuses), default=0)
     return (
         min(FIRST_BACKOFF_SECONDS * 2.0 ** min(count - 1, 8), MAX_BACKOFF_SECONDS) if count else 0
@@ -53,7 +53,7 @@ def backoff_seconds(pod: Pod) -> float:
 
 
 def stop_seconds(pod: Pod) -> float:
-    """How long a deleted pod takes to stop."""
+    """Return the seconds that a deleted pod takes to stop."""
     grace = pod.metadata.deletion_grace_period_seconds or 0
     return min(_number(pod, STOP_SECONDS) or 0.0, grace)
 
@@ -63,7 +63,7 @@ def exit_code(pod: Pod) -> int:
 
 
 def _number(pod: Pod, annotation: str) -> float | None:
-    """What an annotation says; nothing, if that is not a number."""
+    """Return the value of an annotation, or None where it is not a number."""
     try:
         return max(float(pod.metadata.annotations[annotation]), 0.0)
     except (KeyError, ValueError):
